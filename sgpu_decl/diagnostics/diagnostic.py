@@ -1,0 +1,61 @@
+"""What is wrong, where, and what to do about it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sgpu_decl.diagnostics.place import Place
+
+__all__ = ["Diagnostic", "Related", "Severity", "has_errors", "in_order"]
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Related:
+    """A second place that explains the first, such as the other of two equal keys."""
+
+    place: Place
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One finding. `code` is stable (`unknown_key`); `summary` starts in lower case, without a full
+    stop, literals in backticks; `hint` is the next step."""
+
+    code: str
+    summary: str
+    severity: Severity = Severity.ERROR
+    place: Place | None = None
+    hint: str | None = None
+    related: tuple[Related, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The diagnostic of the public JSON contract."""
+        return {
+            "code": self.code,
+            "severity": str(self.severity),
+            "summary": self.summary,
+            "file": self.place.file if self.place else None,
+            "line": self.place.line if self.place else None,
+            "column": self.place.column if self.place else None,
+            "hint": self.hint,
+            "related": [{**other.place.to_json(), "note": other.note} for other in self.related],
+        }
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(found.severity is Severity.ERROR for found in diagnostics)
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Sorted by place, without repetition; those without a place last."""
+    last = Place("\U0010ffff", 0, 0)
+    unique = dict.fromkeys(diagnostics)
+    return tuple(sorted(unique, key=lambda found: (found.place or last, found.code)))

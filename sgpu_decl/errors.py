@@ -1,0 +1,101 @@
+"""Everything that can go wrong outside a user's file.
+
+    SgpuError                 exit 1
+    ├── InvalidInput          exit 1   carries the diagnostics of what the user wrote
+    ├── NotFound              exit 1   an address, attempt or file that is not there
+    ├── StateError            exit 1   the state database is corrupt, foreign or newer
+    ├── BackendError          exit 1   a backend refused or broke
+    ├── ActiveRun             exit 1   a run is active and `on_active` forbids to touch it
+    ├── StalePlan             exit 3   the state moved on since the plan, or it was applied already
+    ├── Locked                exit 3   another sgpu holds the state lock
+    ├── RunFailed             exit 5   a watched run failed
+    ├── Usage                 exit 64  wrong use of the command line
+    └── Interrupted           exit 130
+
+Bad input inside pure rooms is never raised: it is returned as diagnostics.
+"""
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+
+__all__ = [
+    "ActiveRun",
+    "BackendError",
+    "Interrupted",
+    "InvalidInput",
+    "Locked",
+    "NotFound",
+    "RunFailed",
+    "SgpuError",
+    "StalePlan",
+    "StateError",
+    "Usage",
+]
+
+
+class SgpuError(Exception):
+    """`message` names the cause, `hint` the next step; `code` is stable and for programs."""
+
+    code = "error"
+    exit_code = 1
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: str | None = None,
+        diagnostics: tuple[Diagnostic, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.diagnostics = diagnostics
+        if code is not None:
+            self.code = code
+
+
+class InvalidInput(SgpuError):
+    code = "invalid_input"
+
+
+class NotFound(SgpuError):
+    code = "not_found"
+
+
+class StateError(SgpuError):
+    code = "state_unusable"
+
+
+class BackendError(SgpuError):
+    code = "backend_error"
+
+
+class ActiveRun(SgpuError):
+    code = "active_run"
+
+
+class StalePlan(SgpuError):
+    code = "stale_plan"
+    exit_code = 3
+
+
+class Locked(SgpuError):
+    code = "state_locked"
+    exit_code = 3
+    retryable = True
+
+
+class RunFailed(SgpuError):
+    code = "run_failed"
+    exit_code = 5
+
+
+class Usage(SgpuError):
+    code = "usage"
+    exit_code = 64
+
+
+class Interrupted(SgpuError):
+    code = "interrupted"
+    exit_code = 130

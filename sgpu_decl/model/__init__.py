@@ -1,0 +1,1 @@
+"""The vocabulary: frozen values that every room above speaks in."""

@@ -1,0 +1,111 @@
+"""One launch of a run, and the states it goes through."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sgpu_decl.model.address import Address
+
+__all__ = [
+    "ACTIVE",
+    "ENDED",
+    "AttemptRef",
+    "AttemptState",
+    "AttemptStatus",
+    "Blame",
+    "FailureClass",
+    "blame_of",
+]
+
+
+class AttemptState(StrEnum):
+    QUEUED = "queued"
+    STAGING = "staging"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+    @property
+    def active(self) -> bool:
+        return self in ACTIVE
+
+
+ACTIVE = frozenset(
+    {
+        AttemptState.QUEUED,
+        AttemptState.STAGING,
+        AttemptState.STARTING,
+        AttemptState.RUNNING,
+        AttemptState.STOPPING,
+    }
+)
+ENDED = frozenset(AttemptState) - ACTIVE
+
+
+class Blame(StrEnum):
+    """Who is to blame for a failure: `retry.on` and the planner decide by it."""
+
+    ERROR = "error"
+    INFRA = "infra"
+
+
+class FailureClass(StrEnum):
+    EXCEPTION = "exception"
+    EXIT_CODE = "exit_code"
+    SIGNAL_SELF = "signal_self"
+    OOM = "oom"
+    TIMEOUT = "timeout"
+    HUNG = "hung"
+    LAUNCH_FAILED_USER = "launch_failed_user"
+    KILLED = "killed"
+    LAUNCH_FAILED = "launch_failed"
+    NODE_LOST = "node_lost"
+    SUPERVISOR_LOST = "supervisor_lost"
+    STAGING_FAILED = "staging_failed"
+    CAPACITY = "capacity"
+    PREEMPTED = "preempted"
+    PLATFORM = "platform"
+
+
+_OF_THE_USER = frozenset(
+    {
+        FailureClass.EXCEPTION,
+        FailureClass.EXIT_CODE,
+        FailureClass.SIGNAL_SELF,
+        FailureClass.OOM,
+        FailureClass.TIMEOUT,
+        FailureClass.HUNG,
+        FailureClass.LAUNCH_FAILED_USER,
+    }
+)
+
+
+def blame_of(failure: FailureClass) -> Blame:
+    return Blame.ERROR if failure in _OF_THE_USER else Blame.INFRA
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AttemptRef:
+    """`run.train` and 8: written `train#8`."""
+
+    address: Address
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.address.label}#{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStatus:
+    """What a backend says of one attempt. `failure` is set for `failed` and `lost`."""
+
+    ref: AttemptRef
+    state: AttemptState
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    exit_code: int | None = None
+    failure: FailureClass | None = None

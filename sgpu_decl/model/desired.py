@@ -1,0 +1,55 @@
+"""What the user wants, and the facts that were gathered about it before planning."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import Address
+
+__all__ = ["NO_PLACES", "CodeFacts", "Desired", "Interpreter"]
+
+NO_PLACES: Mapping[str, Place] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeFacts:
+    """The code of a run by content. `digest` names its manifest in the store; `files` and `bytes`
+    count what is in it; `left_out` lists secrets that were found and not taken; `changed` the paths
+    that differ from the code of the last attempt."""
+
+    digest: str
+    files: int
+    bytes: int
+    left_out: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """The Python that ranks use where no environment is declared: shown, never compared."""
+
+    executable: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """One declared run.
+
+    `spec` is the canonical JSON of its validated config without defaults and without the keys that
+    only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field path to
+    where the user wrote it.
+    """
+
+    address: Address
+    backend: str
+    spec: str
+    until: str
+    on_active: str
+    prevent_destroy: bool = False
+    ignore_changes: tuple[str, ...] = ()
+    code: CodeFacts | None = None
+    places: Mapping[str, Place] = field(default=NO_PLACES, compare=False, hash=False)
+    findings: tuple[Diagnostic, ...] = ()

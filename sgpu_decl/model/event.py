@@ -1,0 +1,29 @@
+"""What happens while a plan is applied, as values: the views and the log read the same stream."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+
+__all__ = ["ApplyEvent", "Step"]
+
+
+class Step(StrEnum):
+    STARTED = "started"
+    STOPPED = "stopped"
+    STAGED = "staged"
+    LAUNCHED = "launched"
+    ADOPTED = "adopted"
+    UPDATED = "updated"
+    FORGOTTEN = "forgotten"
+    DESTROYED = "destroyed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyEvent:
+    step: Step
+    address: Address
+    attempt: AttemptRef | None = None
+    message: str = ""

@@ -1,0 +1,29 @@
+"""JSON values and their one canonical text.
+
+Values that are compared, hashed or stored for a run travel as canonical JSON text: it is immutable,
+hashable and small, and two equal values have equal text.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+__all__ = ["Json", "canonical", "digest"]
+
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+
+
+def canonical(value: Json) -> str:
+    """Return the canonical text of a JSON value: keys sorted, no spaces, text unescaped.
+
+    Raises:
+        ValueError: the value holds NaN or an infinity, which JSON cannot.
+    """
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text as `sha256:<hex>`."""
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

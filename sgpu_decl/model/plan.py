@@ -1,0 +1,208 @@
+"""The plan: every change, its reason, and all that apply needs. Field names are the public JSON
+contract (`schemas/plan.v1.schema.json`)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.jsonable import Json
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Action",
+    "Change",
+    "Check",
+    "CodeChange",
+    "Effect",
+    "EnvironmentChange",
+    "Estimate",
+    "FieldChange",
+    "Launch",
+    "PackageChange",
+    "Plan",
+    "Prior",
+    "Reason",
+    "Summary",
+]
+
+FORMAT_VERSION = "1.0"
+
+
+class Action(StrEnum):
+    """In order of severity: a resource's action is the greatest of those its fields ask for."""
+
+    NO_OP = "no_op"
+    FORGET = "forget"
+    ADOPT = "adopt"
+    UPDATE = "update"
+    CREATE = "create"
+    REPLACE = "replace"
+    DESTROY = "destroy"
+
+    @property
+    def severity(self) -> int:
+        return tuple(Action).index(self)
+
+
+class Reason(StrEnum):
+    """A closed list, in order of precedence: the first that holds is given."""
+
+    REQUESTED_RERUN = "requested_rerun"
+    REMOVED_FROM_CONFIG = "removed_from_config"
+    ALREADY_RUNNING = "already_running"
+    PREVIOUS_LOST = "previous_lost"
+    PREVIOUS_FAILED = "previous_failed"
+    FIRST_RUN = "first_run"
+    CONFIG_CHANGED = "config_changed"
+    CODE_CHANGED = "code_changed"
+    ENVIRONMENT_CHANGED = "environment_changed"
+    LIVE_DRIFTED = "live_drifted"
+    FAILED_NOT_RETRIED = "failed_not_retried"
+    CANCELLED_BY_USER = "cancelled_by_user"
+    UP_TO_DATE = "up_to_date"
+
+
+class Effect(StrEnum):
+    """What a changed field does."""
+
+    NEW_ATTEMPT = "new_attempt"
+    IN_PLACE = "in_place"
+    NEXT_ATTEMPT = "next_attempt"
+    STATE_ONLY = "state_only"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldChange:
+    """`path` is dotted and relative to the resource (`args.n`); a missing side is `None`."""
+
+    path: str
+    before: Json
+    after: Json
+    effect: Effect
+    origin: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeChange:
+    digest: str
+    files: int
+    bytes: int
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageChange:
+    name: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentChange:
+    digest: str | None
+    packages: tuple[PackageChange, ...] = ()
+    bytes: int | None = None
+    bytes_to_stage: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    attempt: int
+    state: AttemptState
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """All that apply needs to carry a change out: never decided again.
+
+    `wait_for` names the attempts of the same run that must end first (`on_active: queue`),
+    `stop` those that are cancelled first (replace) or at all (destroy).
+    """
+
+    spec: str
+    owner: str
+    fingerprint: str
+    token: str | None = None
+    code_digest: str | None = None
+    stop: tuple[int, ...] = ()
+    wait_for: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    address: Address
+    kind: Kind
+    backend: str
+    action: Action
+    reason: Reason
+    destructive: bool = False
+    depends_on: tuple[Address, ...] = ()
+    attempt: int | None = None
+    prior: Prior | None = None
+    fields: tuple[FieldChange, ...] = ()
+    unchanged: int = 0
+    code: CodeChange | None = None
+    environment: EnvironmentChange | None = None
+    launch: Launch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    id: str
+    severity: Severity
+    address: Address | None
+    summary: str
+    hint: str | None = None
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Unknown amounts are `None`, never 0. Hours of GPU time; cost in `currency`."""
+
+    gpu_hours_expected: float | None = None
+    gpu_hours_worst: float | None = None
+    cost_expected: float | None = None
+    cost_worst: float | None = None
+    currency: str | None = None
+    price_source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Counts of runs and jobs by action."""
+
+    create: int = 0
+    update: int = 0
+    replace: int = 0
+    destroy: int = 0
+    adopt: int = 0
+    no_op: int = 0
+    forget: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`project` is the absolute folder that the plan was made for; `changes` is sorted by address
+    and holds every resource. `applyable` is false when nothing would be done or an error stands in
+    the way; `complete` is false when something was left out of it (`--select`, an unreadable
+    backend)."""
+
+    tool_version: str
+    target: str | None
+    project: str
+    lineage: str
+    serial: int
+    created_at: datetime
+    config_digest: str
+    complete: bool
+    applyable: bool
+    changes: tuple[Change, ...]
+    checks: tuple[Check, ...]
+    estimate: Estimate
+    summary: Summary

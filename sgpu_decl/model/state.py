@@ -1,0 +1,81 @@
+"""What was applied: the recorded side of every comparison."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+
+__all__ = ["Attempt", "Intent", "LockHolder", "Resource", "State"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A line of history. `state` is what was known when it was last recorded: while it is active
+    the truth is the backend's."""
+
+    ref: AttemptRef
+    token: str
+    backend: str
+    state: AttemptState
+    spec: str
+    fingerprint: str
+    code_digest: str | None
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    exit_code: int | None = None
+    failure: FailureClass | None = None
+    plan_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A run that was applied: `spec` is the canonical JSON last applied (launch and meta fields may
+    be newer than those of `last`), `owner` the file that declares it, relative to the project.
+    `gone` after destroy or forget: history and attempt numbers go on."""
+
+    address: Address
+    backend: str
+    owner: str
+    spec: str
+    last: Attempt | None
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """A side effect that was decided and may or may not have happened. `token` finds it again."""
+
+    token: str
+    address: Address
+    action: str
+    attempt: int
+    plan_id: str
+    attempt_record: Attempt | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """`active` lists every attempt that is recorded as active, older ones of a resource included
+    (`on_active: parallel` leaves several)."""
+
+    lineage: str
+    serial: int
+    resources: Mapping[Address, Resource]
+    active: tuple[Attempt, ...] = ()
+    intents: tuple[Intent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockHolder:
+    """Who holds the state lock, for the message that refuses the next one."""
+
+    id: str
+    who: str
+    host: str
+    pid: int
+    operation: str
+    since: datetime
