@@ -39,17 +39,20 @@ class Desired:
     """One declared run.
 
     `spec` is the canonical JSON of its validated config without defaults and without the keys that
-    only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field path to
-    where the user wrote it.
+    only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field
+    path to where the user wrote it. `owner` is the file that declares it, relative to the project.
     """
 
     address: Address
     backend: str
+    owner: str
     spec: str
     until: str
     on_active: str
     prevent_destroy: bool = False
     ignore_changes: tuple[str, ...] = ()
     code: CodeFacts | None = None
-    places: Mapping[str, Place] = field(default=NO_PLACES, compare=False, hash=False)
+    places: Mapping[str, Place] = field(
+        default_factory=lambda: NO_PLACES, compare=False, hash=False
+    )
     findings: tuple[Diagnostic, ...] = ()
