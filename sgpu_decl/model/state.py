@@ -50,6 +50,7 @@ class Intent:
 
     token: str
     address: Address
+    owner: str
     action: str
     attempt: int
     plan_id: str

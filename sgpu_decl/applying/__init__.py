@@ -1,0 +1,1 @@
+"""Carrying a plan out, one effect per step, each remembered at once."""

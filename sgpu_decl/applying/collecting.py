@@ -1,0 +1,74 @@
+"""Garbage collection: what ended attempts left on disk, and code that nothing refers to."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime
+
+from sgpu_decl.applying.observing import refresh
+from sgpu_decl.backends.base import Backend
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.state import Attempt
+from sgpu_decl.staging.store import Store
+from sgpu_decl.storing.store import StateStore
+
+__all__ = ["KEEP_LAST", "collect", "garbage"]
+
+KEEP_LAST = 3
+
+
+def garbage(
+    attempts: list[Attempt], *, keep_last: int | None, older_than: float | None, now: datetime
+) -> list[Attempt]:
+    """Choose the ended attempts to free: beyond the newest `keep_last` of each run, and older than
+    `older_than` seconds where an age is given. With an age alone, age alone decides."""
+    kept = keep_last if keep_last is not None else (0 if older_than is not None else KEEP_LAST)
+    by_run: dict[object, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        by_run[attempt.ref.address].append(attempt)
+    chosen = []
+    for history in by_run.values():
+        newest_first = sorted(history, key=lambda it: it.ref.number, reverse=True)
+        for attempt in newest_first[kept:]:
+            if attempt.state.active:
+                continue
+            ended = attempt.ended_at or attempt.created_at
+            if older_than is None or (now - ended).total_seconds() > older_than:
+                chosen.append(attempt)
+    return sorted(chosen, key=lambda it: it.ref)
+
+
+def collect(
+    states: StateStore,
+    *,
+    backend: Callable[[str], Backend],
+    store: Store,
+    keep_last: int | None,
+    older_than: float | None,
+    dry_run: bool,
+    now: datetime,
+) -> dict[str, Json]:
+    """Free what `garbage` chooses, then code objects that no project refers to.
+
+    Returns:
+        `attempts` (written `train#8`), `bytes` of their folders, `code_bytes` of the store.
+    """
+    state = states.read()
+    if state is None:
+        return {"attempts": [], "bytes": 0, "code_bytes": 0}
+    with states.lock("gc", lineage=state.lineage) as writer:
+        refresh(writer, backend)
+        attempts = [it for address in writer.state.resources for it in states.history(address)]
+        chosen = garbage(attempts, keep_last=keep_last, older_than=older_than, now=now)
+        freed: list[AttemptRef] = []
+        total = 0
+        for attempt in chosen:
+            size = backend(attempt.backend).size(attempt.ref)
+            if size == 0:
+                continue
+            freed.append(attempt.ref)
+            total += size if dry_run else backend(attempt.backend).free(attempt.ref)
+        code = (
+            0 if dry_run else store.collect({it.code_digest for it in attempts if it.code_digest})
+        )
+    return {"attempts": [str(ref) for ref in freed], "bytes": total, "code_bytes": code}

@@ -1,0 +1,188 @@
+"""The walk over a plan's changes: intent, stage and launch, record. Nothing is decided here."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sgpu_decl.applying.recording import attempt_of, launching_of, resource_of
+from sgpu_decl.backends.base import Backend
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.plan import Action, Change, Plan
+from sgpu_decl.model.state import Intent
+from sgpu_decl.storing.store import StateWriter
+
+__all__ = ["Applied", "Clock", "Sink", "execute"]
+
+Sink = Callable[[ApplyEvent], None]
+Clock = Callable[[], datetime]
+
+_LAUNCHING = (Action.CREATE, Action.REPLACE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What an apply did. `stopping` are attempts that were asked to stop and may still be doing so."""
+
+    launched: tuple[AttemptRef, ...] = ()
+    adopted: tuple[AttemptRef, ...] = ()
+    stopping: tuple[AttemptRef, ...] = ()
+    failed: tuple[tuple[Address, SgpuError], ...] = ()
+
+
+def execute(
+    plan: Plan,
+    *,
+    plan_id: str,
+    writer: StateWriter,
+    backends: Mapping[str, Backend],
+    sink: Sink,
+    clock: Clock,
+    parallelism: int,
+) -> Applied:
+    """Carry out every change of `plan` under the state lock that `writer` holds.
+
+    A change that fails leaves its siblings alone; its intent is closed, since a backend that
+    refuses a launch leaves nothing behind.
+
+    Raises:
+        SgpuError: something cannot work at all, found before the first effect.
+    """
+    for change in plan.changes:
+        if change.action in _LAUNCHING:
+            backends[change.backend].check(launching_of(plan, change))
+    walk = _Walk(plan, plan_id, writer, backends, sink, clock)
+    for change in plan.changes:
+        if change.action not in _LAUNCHING:
+            walk.settle(change)
+    walk.launch_all((change for change in plan.changes if change.action in _LAUNCHING), parallelism)
+    writer.plan_applied(plan_id)
+    return walk.outcome()
+
+
+class _Walk:
+    def __init__(
+        self,
+        plan: Plan,
+        plan_id: str,
+        writer: StateWriter,
+        backends: Mapping[str, Backend],
+        sink: Sink,
+        clock: Clock,
+    ) -> None:
+        self._plan = plan
+        self._plan_id = plan_id
+        self._writer = writer
+        self._backends = backends
+        self._sink = sink
+        self._clock = clock
+        self._launched: list[AttemptRef] = []
+        self._adopted: list[AttemptRef] = []
+        self._stopping: list[AttemptRef] = []
+        self._failed: list[tuple[Address, SgpuError]] = []
+
+    def outcome(self) -> Applied:
+        return Applied(
+            launched=tuple(sorted(self._launched)),
+            adopted=tuple(sorted(self._adopted)),
+            stopping=tuple(sorted(self._stopping)),
+            failed=tuple(self._failed),
+        )
+
+    def settle(self, change: Change) -> None:
+        """A change that starts nothing."""
+        match change.action:
+            case Action.ADOPT:
+                ref = AttemptRef(change.address, _attempt_number(change))
+                self._adopted.append(ref)
+                self._tell(change, Step.ADOPTED, ref)
+            case Action.UPDATE:
+                self._record(change)
+                self._tell(change, Step.UPDATED)
+            case Action.FORGET:
+                self._record(change, gone=True)
+                self._tell(change, Step.FORGOTTEN)
+            case Action.DESTROY:
+                self._stop(change)
+                self._record(change, gone=True)
+                self._tell(change, Step.DESTROYED)
+            case _:
+                pass
+
+    def launch_all(self, changes: Iterator[Change], parallelism: int) -> None:
+        """Intents are committed and closed by this thread alone; only the launch itself overlaps."""
+        with ThreadPoolExecutor(max_workers=max(1, parallelism)) as pool:
+            running: dict[Future[None], tuple[Change, Intent]] = {}
+            for change in changes:
+                if change.action is Action.REPLACE:
+                    self._stop(change)
+                intent = self._begin(change)
+                launching = launching_of(self._plan, change)
+                backend = self._backends[change.backend]
+                running[pool.submit(backend.launch, launching)] = (change, intent)
+                if len(running) >= parallelism:
+                    done = next(as_completed(running))
+                    self._close(done, *running.pop(done))
+            for done in as_completed(list(running)):
+                self._close(done, *running.pop(done))
+
+    def _begin(self, change: Change) -> Intent:
+        attempt = attempt_of(self._plan, change, plan_id=self._plan_id, now=self._clock())
+        intent = Intent(
+            token=attempt.token,
+            address=change.address,
+            owner=change.launch.owner if change.launch else "",
+            action=str(change.action),
+            attempt=attempt.ref.number,
+            plan_id=self._plan_id,
+            attempt_record=attempt,
+            created_at=attempt.created_at,
+        )
+        self._writer.begin(intent)
+        self._tell(change, Step.STARTED, attempt.ref)
+        return intent
+
+    def _close(self, done: Future[None], change: Change, intent: Intent) -> None:
+        attempt = intent.attempt_record
+        assert attempt is not None  # noqa: S101  set by _begin
+        try:
+            done.result()
+        except SgpuError as error:
+            self._writer.abandon(intent)
+            self._failed.append((change.address, error))
+            self._tell(change, Step.FAILED, attempt.ref, error.message)
+            return
+        self._writer.launched(intent, resource_of(change, last=attempt), attempt)
+        self._launched.append(attempt.ref)
+        self._tell(change, Step.LAUNCHED, attempt.ref)
+
+    def _stop(self, change: Change) -> None:
+        for number in change.launch.stop if change.launch else ():
+            ref = AttemptRef(change.address, number)
+            self._backends[change.backend].cancel(ref)
+            self._stopping.append(ref)
+            self._tell(change, Step.STOPPED, ref)
+
+    def _record(self, change: Change, *, gone: bool = False) -> None:
+        known = self._writer.state.resources.get(change.address)
+        if change.action is Action.UPDATE:
+            resource = resource_of(change, last=known.last if known else None)
+        elif known is not None:
+            resource = known
+        else:
+            return
+        self._writer.record_resource(replace(resource, gone=gone))
+
+    def _tell(
+        self, change: Change, step: Step, attempt: AttemptRef | None = None, message: str = ""
+    ) -> None:
+        self._sink(ApplyEvent(step=step, address=change.address, attempt=attempt, message=message))
+
+
+def _attempt_number(change: Change) -> int:
+    if change.attempt is not None:
+        return change.attempt
+    return change.prior.attempt if change.prior else 0

@@ -1,0 +1,274 @@
+"""Facts before planning: what the YAML says, the digest of the code, what this machine has.
+
+Everything here reads and nothing writes, but for the hash cache.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu_decl.applying.opening import Location, Opened
+from sgpu_decl.backends.local.checking import check_machine
+from sgpu_decl.config.reading import Loaded, LoadedRun, read
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
+from sgpu_decl.model.desired import CodeFacts, Desired
+from sgpu_decl.model.state import State
+from sgpu_decl.staging.hashing import HashCache
+from sgpu_decl.staging.signatures import check_entrypoint
+from sgpu_decl.staging.snapshot import Snapshot, snapshot
+from sgpu_decl.staging.store import Store, changed
+
+__all__ = ["Gathered", "gather", "read_file"]
+
+MAX_BYTES = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """`snapshots` maps a code digest to the files behind it, for whoever pins them."""
+
+    desired: tuple[Desired, ...]
+    findings: tuple[Diagnostic, ...]
+    snapshots: Mapping[str, Snapshot]
+
+
+def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnostic, ...], str]:
+    """Read and validate the file of a project.
+
+    Returns:
+        What it says, the warnings, and its text (for excerpts).
+
+    Raises:
+        NotFound: there is no file.
+        InvalidInput: it holds errors; all of them are in `diagnostics`.
+    """
+    if opened.file is None:
+        raise NotFound(
+            "there is no `sgpu.yml` or `run.yaml` here",
+            hint="name a file, or write one with `sgpu init`",
+        )
+    raw = _bytes(opened.file)
+    loaded, findings = read(
+        raw,
+        opened.shown,
+        target=location.target,
+        variables=location.variables,
+        sets=location.sets,
+        environ=os.environ,
+        git=lambda: _git_facts(opened.root),
+    )
+    text = raw.decode("utf-8-sig", "replace")
+    if loaded is None or has_errors(findings):
+        error = InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
+        error.source = text  # type: ignore[attr-defined]
+        raise error
+    return loaded, in_order(findings), text
+
+
+def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gathered:
+    """Turn every run of a file into what is desired, with its code's digest.
+
+    Cells of a matrix share one snapshot and one look at the entrypoint.
+    """
+    gathering = _Gathering(opened, state, store)
+    desired = tuple(gathering.desire(run) for run in loaded.runs)
+    gathering.cache.save()
+    return Gathered(
+        desired=desired,
+        findings=in_order(gathering.findings),
+        snapshots=gathering.by_digest,
+    )
+
+
+class _Gathering:
+    def __init__(self, opened: Opened, state: State, store: Store) -> None:
+        self._opened = opened
+        self._state = state
+        self._store = store
+        self._snapshots: dict[tuple[object, ...], Snapshot | None] = {}
+        self._changed: dict[tuple[str | None, str], tuple[str, ...]] = {}
+        self._looked: set[tuple[object, ...]] = set()
+        self.cache = HashCache.open()
+        self.findings: list[Diagnostic] = []
+        self.by_digest: dict[str, Snapshot] = {}
+        assert opened.file is not None  # noqa: S101  read_file refused already
+        self._folder = opened.file.resolve().parent
+        self._owner = os.path.relpath(opened.file.resolve(), opened.root)
+
+    def desire(self, run: LoadedRun) -> Desired:
+        config = run.config
+        code = self._code(run)
+        self._look(run)
+        return Desired(
+            address=run.address,
+            backend=str(config.backend.kind),
+            owner=self._owner,
+            spec=run.spec,
+            until=str(config.until),
+            on_active=str(config.on_active),
+            prevent_destroy=config.lifecycle.prevent_destroy,
+            ignore_changes=tuple(config.lifecycle.ignore_changes),
+            code=code,
+            places=run.places,
+        )
+
+    def _code(self, run: LoadedRun) -> CodeFacts | None:
+        config = run.config.code
+        root = (self._folder / config.root).resolve()
+        key = (root, tuple(config.include), tuple(config.exclude), tuple(config.link))
+        if key not in self._snapshots:
+            taken, findings = snapshot(
+                root,
+                include=tuple(config.include),
+                exclude=tuple(config.exclude),
+                link=tuple(config.link),
+                owners=(self._folder / Path(self._opened.shown).name,),
+                cache=self.cache,
+            )
+            self._snapshots[key] = taken
+            self.findings.extend(_placed(findings, run.places, "code"))
+            if taken is not None:
+                self.by_digest[taken.digest] = taken
+        taken = self._snapshots[key]
+        if taken is None:
+            return None
+        return CodeFacts(
+            digest=taken.digest,
+            files=len(taken.entries),
+            bytes=sum(entry.size for entry in taken.entries),
+            left_out=taken.left_out,
+            changed=self._difference(run, taken),
+        )
+
+    def _difference(self, run: LoadedRun, taken: Snapshot) -> tuple[str, ...]:
+        resource = self._state.resources.get(run.address)
+        before = resource.last.code_digest if resource and resource.last else None
+        if before is None or before == taken.digest:
+            return ()
+        key = (before, taken.digest)
+        if key not in self._changed:
+            self._changed[key] = changed(self._store.manifest(before), taken)
+        return self._changed[key]
+
+    def _look(self, run: LoadedRun) -> None:
+        """Entrypoint, arguments, secrets and machine: once for all cells that are alike."""
+        config = run.config
+        args = tuple(config.args) if isinstance(config.args, Mapping) else config.args is not None
+        key = (run.address.name, config.entrypoint, args, config.type.name, config.gpus)
+        if key in self._looked:
+            return
+        self._looked.add(key)
+        self.findings.extend(
+            check_entrypoint(
+                (self._folder / config.code.root).resolve(),
+                config.entrypoint,
+                config.command,
+                config.args,
+                _locator(run.places),
+            )
+        )
+        self.findings.extend(_check_secrets(config, run.places))
+        if str(config.backend.kind) == "local":
+            self.findings.extend(check_machine(config, run.places))
+
+
+def _locator(places: Mapping[str, Place]) -> Callable[[str], Place | None]:
+    """A path's place, or that of the nearest path above it."""
+
+    def locate(path: str) -> Place | None:
+        while path:
+            if (place := places.get(path)) is not None:
+                return place
+            path = path.rpartition(".")[0]
+        return None
+
+    return locate
+
+
+def _placed(
+    findings: Sequence[Diagnostic], places: Mapping[str, Place], path: str
+) -> list[Diagnostic]:
+    from dataclasses import replace
+
+    place = _locator(places)(path)
+    return [found if found.place else replace(found, place=place) for found in findings]
+
+
+def _check_secrets(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:
+    missing = []
+    for name, reference in config.env.secrets.items():
+        scheme, _, variable = str(reference).partition(":")
+        if scheme == "env" and variable not in os.environ:
+            missing.append(
+                Diagnostic(
+                    code="secret_missing",
+                    severity=Severity.WARNING,
+                    summary=f"`{variable}` is not set here, so `apply` here would refuse",
+                    place=_locator(places)(f"env.secrets.{name}"),
+                    hint=f"run `export {variable}=…` before `sgpu apply`",
+                )
+            )
+    return missing
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        size = file.stat().st_size
+        if file.is_dir():
+            raise SgpuError(
+                f"`{file}` is a folder", hint="name a run file in it, such as `run.yaml`"
+            )
+        if size > MAX_BYTES:
+            raise InvalidInput(
+                f"`{file}` has {size:,} bytes; a project file may have {MAX_BYTES:,} at most",
+                hint="is this the file you meant?",
+                code="file_too_large",
+            )
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"`{file}` does not exist", hint="check the path") from None
+    except PermissionError as error:
+        raise SgpuError(
+            f"`{file}` cannot be read: {error.strerror}", hint="check its permissions"
+        ) from None
+    except OSError as error:
+        raise SgpuError(f"`{file}` cannot be read: {error.strerror}") from None
+
+
+def _git_facts(root: Path) -> Mapping[str, str]:
+    """`commit`, `branch` and `dirty` of the checkout, for `${git.…}`; empty outside of one."""
+
+    def ask(*words: str) -> str | None:
+        try:
+            asked = subprocess.run(
+                ["git", "-C", os.fspath(root), *words],
+                capture_output=True,
+                text=True,
+                timeout=5,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return asked.stdout.strip() if asked.returncode == 0 else None
+
+    commit = ask("rev-parse", "HEAD")
+    if commit is None:
+        return {}
+    dirty = ask("status", "--porcelain", "--untracked-files=no")
+    return {
+        "commit": commit,
+        "branch": ask("rev-parse", "--abbrev-ref", "HEAD") or "",
+        "dirty": "true" if dirty else "false",
+    }
+
+
+def interpreter() -> str:
+    """The Python that ranks use, in words."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return f"Python {version} at {sys.executable}"

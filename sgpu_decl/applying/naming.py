@@ -1,0 +1,49 @@
+"""From what a user types to addresses and attempts."""
+
+import re
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+
+from sgpu_decl.diagnostics.suggesting import nearest
+from sgpu_decl.errors import NotFound
+from sgpu_decl.model.address import Address
+
+__all__ = ["match_addresses", "split_attempt"]
+
+_ATTEMPT = re.compile(r"(.+)#(\d{1,9})")
+
+
+def split_attempt(text: str) -> tuple[str, int | None]:
+    """`train#8` is `("train", 8)`; without a number it is the latest attempt."""
+    match = _ATTEMPT.fullmatch(text)
+    return (match[1], int(match[2])) if match else (text, None)
+
+
+def match_addresses(patterns: Iterable[str], known: Collection[Address]) -> frozenset[Address]:
+    """Every address that a pattern names: an address, a name (all cells of its matrix), or a glob.
+
+    Raises:
+        NotFound: a pattern matches nothing.
+    """
+    found: set[Address] = set()
+    for pattern in patterns:
+        hits = {address for address in known if _matches(address, pattern)}
+        if not hits:
+            words = {word for address in known for word in (str(address), address.name)}
+            close = nearest(pattern, sorted(words))
+            raise NotFound(
+                f"no run matches `{pattern}`",
+                hint=f"did you mean `{close}`?" if close else "`sgpu status` lists the runs",
+            )
+        found |= hits
+    return frozenset(found)
+
+
+def _matches(address: Address, pattern: str) -> bool:
+    exact = {str(address), address.label, address.name, f"{address.kind}.{address.name}"}
+    if pattern in exact:
+        return True
+    if not any(sign in pattern for sign in "*?"):
+        return False
+    glob = pattern.replace("[", "[[]")
+    return any(fnmatchcase(word, glob) for word in (str(address), address.label))

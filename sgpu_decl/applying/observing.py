@@ -1,0 +1,98 @@
+"""The live side: what the backends say of attempts that are recorded as active, and what became of
+intents that a crash left open."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sgpu_decl.applying.recording import recorded_resource
+from sgpu_decl.backends.base import Backend, Launching
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
+from sgpu_decl.model.state import Attempt, Intent, State
+from sgpu_decl.storing.store import StateWriter
+
+__all__ = ["believe_intents", "newer", "observe", "refresh", "settle_intents"]
+
+Backends = Callable[[str], Backend]
+
+
+def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptStatus]:
+    """Ask each backend about the attempts that are recorded as active.
+
+    One that its backend no longer knows is lost: it was active when last seen.
+    """
+    seen: dict[AttemptRef, AttemptStatus] = {}
+    by_backend: dict[str, list[AttemptRef]] = {}
+    for attempt in state.active:
+        by_backend.setdefault(attempt.backend, []).append(attempt.ref)
+    for kind, refs in by_backend.items():
+        known = backends(kind).read(refs)
+        for ref in refs:
+            seen[ref] = known.get(ref) or AttemptStatus(ref=ref, state=AttemptState.LOST)
+    return seen
+
+
+def believe_intents(state: State, backends: Backends) -> State:
+    """The state as it will be once open intents are settled: a plan sees no effect twice."""
+    resources = dict(state.resources)
+    active = list(state.active)
+    for intent in state.intents:
+        attempt = intent.attempt_record
+        if attempt is None or not backends(attempt.backend).staged(attempt.ref, intent.token):
+            continue
+        known = resources.get(intent.address)
+        resources[intent.address] = recorded_resource(intent, attempt, known)
+        active.append(attempt)
+    return replace(state, resources=resources, active=tuple(active))
+
+
+def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef, ...]:
+    """Finish or drop what a crash left open; returns the attempts that were finished.
+
+    A staged attempt is launched again with its token, which starts nothing twice; one that was not
+    staged never happened.
+    """
+    settled = []
+    for intent in writer.state.intents:
+        attempt = intent.attempt_record
+        if attempt is None or not backends(attempt.backend).staged(attempt.ref, intent.token):
+            writer.abandon(intent)
+            continue
+        backends(attempt.backend).launch(_again(writer.state, intent, attempt))
+        known = writer.state.resources.get(intent.address)
+        writer.launched(intent, recorded_resource(intent, attempt, known), attempt)
+        settled.append(attempt.ref)
+    return tuple(settled)
+
+
+def refresh(writer: StateWriter, backends: Backends) -> None:
+    """Record what ended since the last look, in one step."""
+    observed = observe(writer.state, backends)
+    ended = [
+        newer(attempt, observed[attempt.ref])
+        for attempt in writer.state.active
+        if not observed[attempt.ref].state.active
+    ]
+    if ended:
+        writer.record_attempts(ended)
+
+
+def newer(attempt: Attempt, status: AttemptStatus) -> Attempt:
+    return replace(
+        attempt,
+        state=status.state,
+        started_at=status.started_at or attempt.started_at,
+        ended_at=status.ended_at or attempt.ended_at,
+        exit_code=status.exit_code,
+        failure=status.failure,
+    )
+
+
+def _again(state: State, intent: Intent, attempt: Attempt) -> Launching:
+    return Launching(
+        ref=attempt.ref,
+        token=intent.token,
+        lineage=state.lineage,
+        spec=attempt.spec,
+        owner=intent.owner,
+        code_digest=attempt.code_digest,
+    )

@@ -1,0 +1,77 @@
+"""Which project, which file, which state: DESIGN's "whose state" as one function."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.storing.locating import state_folder
+
+__all__ = ["DEFAULT_FILES", "Location", "Opened", "open_project"]
+
+DEFAULT_FILES = ("sgpu.yml", "run.yaml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """What the command line said. `variables` and `sets` are pairs of name and text."""
+
+    file: Path | None = None
+    project: Path | None = None
+    target: str | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    sets: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """`root` is absolute; `shown` is the file as the user named it, for messages."""
+
+    root: Path
+    file: Path | None
+    shown: str
+    target: str | None
+    state_dir: Path
+    notes: tuple[str, ...] = ()
+
+
+def open_project(location: Location, *, here: Path) -> Opened:
+    """Find the project of a command without reading any YAML.
+
+    Raises:
+        NotFound: the folder given as project, or the file given, is not there.
+    """
+    if location.project is not None and not location.project.is_dir():
+        raise NotFound(
+            f"project folder `{location.project}` does not exist", hint="give an existing folder"
+        )
+    base = location.project or here
+    file = location.file or _default_file(base)
+    root = (location.project or _nearest(file.parent if file else here)).resolve()
+    target = location.target
+    if target is not None and (not target or "/" in target or target.startswith(".")):
+        raise SgpuError(f"`{target}` is no name of a target", code="invalid_target")
+    state_dir, note = state_folder(root, target or "default")
+    return Opened(
+        root=root,
+        file=file,
+        shown=os.fspath(file) if file else "",
+        target=target,
+        state_dir=state_dir,
+        notes=(note,) if note else (),
+    )
+
+
+def _default_file(base: Path) -> Path | None:
+    for name in DEFAULT_FILES:
+        if (base / name).is_file():
+            return Path(os.path.relpath(base / name)) if base != Path.cwd() else Path(name)
+    return None
+
+
+def _nearest(start: Path) -> Path:
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / "sgpu.yml").is_file() or (folder / ".sgpu").is_dir():
+            return folder
+    return start

@@ -1,0 +1,81 @@
+"""What every backend can do: a narrow door, so that apply and the readers know no backend by name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["Backend", "Launching", "LogLine"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launching:
+    """One launch, decided by the planner. `token` makes it idempotent; `wait_for` names older
+    attempts of the same run that must have ended before its ranks start."""
+
+    ref: AttemptRef
+    token: str
+    lineage: str
+    spec: str
+    owner: str
+    code_digest: str | None
+    wait_for: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line of a rank, without its newline. `stream` is `stdout` or `stderr`."""
+
+    ref: AttemptRef
+    rank: int
+    stream: str
+    text: str
+
+
+class Backend(Protocol):
+    """Every call names attempts by reference; `launch` and `cancel` are one effect each."""
+
+    def check(self, launching: Launching) -> None:
+        """Refuse a launch that cannot work, before any effect.
+
+        Raises:
+            BackendError: a secret cannot be resolved, or the place is not usable.
+        """
+
+    def launch(self, launching: Launching) -> None:
+        """Stage and start. A second call with the same token starts nothing new.
+
+        Raises:
+            BackendError: nothing was started, and nothing is left behind.
+        """
+
+    def staged(self, ref: AttemptRef, token: str) -> bool:
+        """Whether a launch with this token got far enough that it must be completed."""
+
+    def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
+        """The truth about attempts; those that the backend no longer knows are left out."""
+
+    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
+        """The `status` object of one attempt, without address and name; `None` if unknown."""
+
+    def cancel(self, ref: AttemptRef) -> None:
+        """Ask an active attempt to stop; harmless when it has ended."""
+
+    def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
+        """What each rank returned, in rank order."""
+
+    def logs(
+        self, ref: AttemptRef, *, ranks: Sequence[int] | None, follow: bool
+    ) -> Iterator[LogLine | None]:
+        """Lines of the ranks (`None`: all), merged; while following, `None` marks a quiet moment."""
+
+    def unstage(self, ref: AttemptRef) -> None:
+        """Delete the copy of the code of an attempt that has ended; harmless otherwise."""
+
+    def size(self, ref: AttemptRef) -> int:
+        """Bytes that `free` would release."""
+
+    def free(self, ref: AttemptRef) -> int:
+        """Delete what an ended attempt left (code, output, logs); returns the bytes."""

@@ -1,0 +1,1 @@
+"""Ranks on this machine, under the node agent."""

@@ -1,0 +1,230 @@
+"""The local backend: attempt folders on disk, the node agent as their supervisor."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from sgpu_decl.agent import launching as agent
+from sgpu_decl.agent import reading
+from sgpu_decl.backends.base import Launching, LogLine
+from sgpu_decl.backends.local.devices import visible_devices
+from sgpu_decl.backends.local.layout import Layout
+from sgpu_decl.backends.local.logs import read_lines
+from sgpu_decl.backends.local.secrets import resolve_secrets
+from sgpu_decl.backends.local.specifying import specify
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.staging.store import Store
+
+__all__ = ["LocalBackend"]
+
+
+class LocalBackend:
+    """See `backends.base.Backend`. `project` is absolute; `store` holds the pinned code."""
+
+    def __init__(
+        self, *, project: Path, state_dir: Path, store: Store, environ: Mapping[str, str]
+    ) -> None:
+        self._project = project
+        self._layout = Layout(state_dir)
+        self._store = store
+        self._environ = environ
+
+    def folder(self, ref: AttemptRef) -> Path:
+        return self._layout.attempt(ref)
+
+    def check(self, launching: Launching) -> None:
+        config = _config(launching)
+        resolve_secrets(config.env.secrets, self._environ)
+        if (
+            launching.code_digest is not None
+            and self._store.manifest(launching.code_digest) is None
+        ):
+            raise BackendError(
+                f"the code of `{launching.ref}` ({launching.code_digest[:19]}) is not in the store",
+                hint="plan again on this machine",
+                code="code_missing",
+            )
+
+    def launch(self, launching: Launching) -> None:
+        config = _config(launching)
+        folder = self._layout.attempt(launching.ref)
+        try:
+            if not self.staged(launching.ref, launching.token):
+                self._stage(launching, config, folder)
+            agent.launch(folder, secrets=resolve_secrets(config.env.secrets, self._environ))
+        except OSError as error:
+            if reading.read_attempt(folder)["state"] == "staging":
+                shutil.rmtree(folder, ignore_errors=True)
+            raise BackendError(
+                f"`{launching.ref}` could not be started: {error}",
+                hint="see that the disk has room and the project folder is writable",
+                code="launch_failed",
+            ) from error
+
+    def staged(self, ref: AttemptRef, token: str) -> bool:
+        try:
+            spec = json.loads((self._layout.attempt(ref) / "spec.json").read_bytes())
+        except (OSError, ValueError):
+            return False
+        return bool(spec.get("token") == token)
+
+    def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
+        found = {}
+        for ref in refs:
+            folder = self._layout.attempt(ref)
+            if folder.is_dir():
+                found[ref] = _status(ref, reading.read_attempt(folder))
+        return found
+
+    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
+        folder = self._layout.attempt(ref)
+        if not folder.is_dir():
+            return None
+        seen = reading.read_attempt(folder)
+        return {
+            "attempt": ref.number,
+            "state": seen["state"],
+            "backend": "local",
+            "started_at": seen["started_at"],
+            "ended_at": seen["ended_at"],
+            "exit_code": seen["exit_code"],
+            "ranks": seen["ranks"],
+            "first_cause": seen["first_cause"],
+            "links": self._links(folder),
+        }
+
+    def cancel(self, ref: AttemptRef) -> None:
+        folder = self._layout.attempt(ref)
+        if folder.is_dir():
+            reading.request_cancel(folder)
+
+    def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
+        ranks = self._layout.attempt(ref) / "ranks"
+        found: list[dict[str, Json]] = []
+        for rank in sorted(int(name) for name in _names(ranks) if name.isdigit()):
+            try:
+                value = json.loads((ranks / str(rank) / "output.json").read_bytes())
+            except (OSError, ValueError):
+                continue
+            found.append({"rank": rank, "value": value})
+        return found
+
+    def logs(
+        self, ref: AttemptRef, *, ranks: Sequence[int] | None, follow: bool
+    ) -> Iterator[LogLine | None]:
+        folder = self._layout.attempt(ref)
+        return read_lines(
+            ref,
+            folder,
+            ranks=ranks,
+            follow=follow,
+            ended=lambda: not AttemptState(reading.read_attempt(folder)["state"]).active,
+        )
+
+    def unstage(self, ref: AttemptRef) -> None:
+        folder = self._layout.attempt(ref)
+        if folder.is_dir() and not AttemptState(reading.read_attempt(folder)["state"]).active:
+            shutil.rmtree(folder / "code", ignore_errors=True)
+
+    def size(self, ref: AttemptRef) -> int:
+        total = 0
+        for root, _, files in os.walk(self._layout.attempt(ref)):
+            for name in files:
+                total += os.lstat(os.path.join(root, name)).st_size
+        return total
+
+    def free(self, ref: AttemptRef) -> int:
+        size = self.size(ref)
+        shutil.rmtree(self._layout.attempt(ref), ignore_errors=True)
+        return size
+
+    def _stage(self, launching: Launching, config: RunConfig, folder: Path) -> None:
+        """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
+        from sgpu_decl.rendering.entrypoint import render_air
+        from sgpu_decl.tracking.preparing import prepare_tracker
+
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(mode=0o700)
+        (folder / "output").mkdir(mode=0o700)
+        if launching.code_digest is not None:
+            self._store.materialize(launching.code_digest, folder / "code")
+        else:
+            (folder / "code").mkdir(mode=0o700)
+        self._link(launching, config, folder / "code")
+        tracker = prepare_tracker(folder, config=config, launching=launching, project=self._project)
+        spec = specify(
+            launching,
+            config,
+            layout=self._layout,
+            project=self._project,
+            devices=[device.index for device in visible_devices(self._environ)],
+            tracker=tracker,
+        )
+        raw = json.dumps(spec, sort_keys=True, ensure_ascii=False).encode()
+        _write(folder / "_air.py", render_air(raw).encode())
+        _write(folder / "spec.json", raw)
+
+    def _link(self, launching: Launching, config: RunConfig, code: Path) -> None:
+        root = ((self._project / launching.owner).parent / config.code.root).resolve()
+        for relative in config.code.link:
+            link = code / relative
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(root / relative)
+
+    def _links(self, folder: Path) -> dict[str, Json]:
+        links: dict[str, Json] = {"folder": str(folder), "output": str(folder / "output")}
+        try:
+            tracked = json.loads((folder / "mlflow.json").read_bytes())
+        except (OSError, ValueError):
+            return links
+        return {**links, "mlflow": tracked}
+
+
+def _config(launching: Launching) -> RunConfig:
+    return RunConfig.model_validate(
+        {"name": launching.ref.address.name, **json.loads(launching.spec)}
+    )
+
+
+def _status(ref: AttemptRef, seen: Mapping[str, Json]) -> AttemptStatus:
+    failure = seen.get("class")
+    exit_code = seen.get("exit_code")
+    return AttemptStatus(
+        ref=ref,
+        state=AttemptState(str(seen["state"])),
+        started_at=_time(seen.get("started_at")),
+        ended_at=_time(seen.get("ended_at")),
+        exit_code=exit_code if isinstance(exit_code, int) else None,
+        failure=FailureClass(failure)
+        if isinstance(failure, str) and failure in set(FailureClass)
+        else None,
+    )
+
+
+def _time(text: Json) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)

@@ -1,0 +1,47 @@
+"""Whether this machine can run what a run asks for, said at plan time."""
+
+from collections.abc import Mapping
+
+from sgpu_decl.backends.local.devices import visible_devices
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+
+__all__ = ["check_machine"]
+
+
+def check_machine(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:
+    """Return what stands in the way of running `config` here."""
+    wanted = config.type.name
+    if wanted == "CPU":
+        return []
+    devices = visible_devices()
+    if not devices:
+        return [
+            Diagnostic(
+                code="no_gpu",
+                summary=f"`type: {wanted}` needs an NVIDIA GPU, and this machine has none",
+                place=places.get("type"),
+                hint="use `type: CPU` here (`--set type=CPU`), or a target with another backend",
+            )
+        ]
+    if config.gpus > len(devices) and str(config.launch.per) == "rank":
+        return [
+            Diagnostic(
+                code="too_few_gpus",
+                summary=f"`gpus: {config.gpus}` is more than the {len(devices)} of this machine",
+                place=places.get("gpus"),
+                hint=f"use `gpus: {len(devices)}` here, or a target with another backend",
+            )
+        ]
+    models = sorted({device.model for device in devices if device.model})
+    if models and not any(wanted.upper() in model.upper() for model in models):
+        return [
+            Diagnostic(
+                code="other_gpu",
+                severity=Severity.WARNING,
+                summary=f"`type: {wanted}` will run on {', '.join(models)}, which this machine has",
+                place=places.get("type"),
+            )
+        ]
+    return []
