@@ -92,7 +92,7 @@ class Session:
         loaded, findings, source = read_file(self.opened, self._location)
         return Validated(loaded=loaded, findings=findings, source=source)
 
-    def plan(self, options: PlanOptions = PlanOptions()) -> Plan:  # noqa: B008  frozen
+    def plan(self, options: PlanOptions = PlanOptions()) -> Plan:
         """Say what apply would do. Writes nothing but the hash cache."""
         from sgpu_decl.applying.gathering import Gathered, gather
         from sgpu_decl.applying.observing import believe_intents, observe
@@ -522,7 +522,7 @@ def _check_fresh(plan: Plan, state: State) -> None:
         )
     if plan.serial != state.serial:
         raise StalePlan(
-            f"the state moved on since this plan was made (serial {plan.serial}, now {state.serial})",
+            f"the state moved on since this plan (serial {plan.serial}, now {state.serial})",
             hint="plan again",
         )
 

@@ -25,7 +25,7 @@ _LAUNCHING = (Action.CREATE, Action.REPLACE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What an apply did. `stopping` are attempts that were asked to stop and may still be doing so."""
+    """What an apply did. `stopping` are attempts that were asked to stop; they may take a while."""
 
     launched: tuple[AttemptRef, ...] = ()
     adopted: tuple[AttemptRef, ...] = ()
@@ -113,7 +113,7 @@ class _Walk:
                 pass
 
     def launch_all(self, changes: Iterator[Change], parallelism: int) -> None:
-        """Intents are committed and closed by this thread alone; only the launch itself overlaps."""
+        """Intents are committed and closed by this thread alone; only the launches overlap."""
         with ThreadPoolExecutor(max_workers=max(1, parallelism)) as pool:
             running: dict[Future[None], tuple[Change, Intent]] = {}
             for change in changes:
@@ -130,7 +130,7 @@ class _Walk:
                 self._close(done, *running.pop(done))
 
     def _begin(self, change: Change) -> Intent:
-        attempt = attempt_of(self._plan, change, plan_id=self._plan_id, now=self._clock())
+        attempt = attempt_of(change, plan_id=self._plan_id, now=self._clock())
         intent = Intent(
             token=attempt.token,
             address=change.address,

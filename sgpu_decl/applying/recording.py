@@ -24,7 +24,7 @@ def launching_of(plan: Plan, change: Change) -> Launching:
     )
 
 
-def attempt_of(plan: Plan, change: Change, *, plan_id: str, now: datetime) -> Attempt:
+def attempt_of(change: Change, *, plan_id: str, now: datetime) -> Attempt:
     launch, token = _required(change)
     return Attempt(
         ref=_ref(change),

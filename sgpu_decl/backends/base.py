@@ -1,4 +1,4 @@
-"""What every backend can do: a narrow door, so that apply and the readers know no backend by name."""
+"""What every backend can do: one narrow door, so that nobody above knows a backend by name."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class Backend(Protocol):
     def logs(
         self, ref: AttemptRef, *, ranks: Sequence[int] | None, follow: bool
     ) -> Iterator[LogLine | None]:
-        """Lines of the ranks (`None`: all), merged; while following, `None` marks a quiet moment."""
+        """Lines of the ranks (`None`: all); while following, `None` marks a quiet moment."""
 
     def unstage(self, ref: AttemptRef) -> None:
         """Delete the copy of the code of an attempt that has ended; harmless otherwise."""

@@ -146,8 +146,8 @@ class LocalBackend:
 
     def _stage(self, launching: Launching, config: RunConfig, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
+        from sgpu_decl.backends.local.tracking import prepare_tracker
         from sgpu_decl.rendering.entrypoint import render_air
-        from sgpu_decl.tracking.preparing import prepare_tracker
 
         if folder.exists():
             shutil.rmtree(folder)
@@ -159,7 +159,13 @@ class LocalBackend:
         else:
             (folder / "code").mkdir(mode=0o700)
         self._link(launching, config, folder / "code")
-        tracker = prepare_tracker(folder, config=config, launching=launching, project=self._project)
+        tracker = prepare_tracker(
+            folder,
+            config=config,
+            launching=launching,
+            project=self._project,
+            home=self._layout.state_dir.parent,
+        )
         spec = specify(
             launching,
             config,

@@ -62,10 +62,10 @@ def _models(driver: Path) -> dict[int, str]:
             text = (driver / bus / "information").read_text()
         except OSError:
             continue
-        facts = dict(
-            (key.strip(), value.strip())
+        facts = {
+            key.strip(): value.strip()
             for key, _, value in (line.partition(":") for line in text.splitlines())
-        )
+        }
         if facts.get("Device Minor", "").isdigit():
             models[int(facts["Device Minor"])] = facts.get("Model", "")
     return models

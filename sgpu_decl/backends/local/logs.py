@@ -52,7 +52,8 @@ def read_lines(
     Args:
         folder: the attempt's folder.
         ranks: which ranks, or `None` for all.
-        follow: go on until `ended()` and everything was read; a quiet moment yields `None`: the caller sleeps.
+        follow: go on until `ended()` and everything was read; a quiet moment yields `None`,
+            at which the caller sleeps.
     """
     tails: dict[Path, _Tail] = {}
     while True:
