@@ -1,0 +1,293 @@
+"""What becomes of one wanted run: the decision table applied to where it stands."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.plan import (
+    Action,
+    Change,
+    Check,
+    CodeChange,
+    Effect,
+    FieldChange,
+    Launch,
+    Reason,
+)
+from sgpu_decl.model.state import Attempt
+from sgpu_decl.planning.deciding import Decision, Situation, Verdict, decide
+from sgpu_decl.planning.differing import Difference, compare, leaves, parse
+from sgpu_decl.planning.fingerprinting import fingerprint, token
+from sgpu_decl.planning.linting import place_of
+from sgpu_decl.planning.losing import work_lost
+from sgpu_decl.planning.policy import FieldClass, class_of, effect_of
+from sgpu_decl.planning.standing import Standing
+
+__all__ = ["Options", "change_of"]
+
+Changed = tuple[Change, tuple[Check, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the request and the backend say about one run. `on_active` is None where the option
+    was not given."""
+
+    lineage: str
+    now: datetime
+    rerun: bool = False
+    retry_failed: bool = False
+    on_active: str | None = None
+    in_place: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """How a new attempt relates to the active ones; `refused` where it may not start at all."""
+
+    action: Action = Action.CREATE
+    stop: tuple[Attempt, ...] = ()
+    wait_for: tuple[Attempt, ...] = ()
+    refused: bool = False
+
+
+def change_of(wanted: Desired, standing: Standing, options: Options) -> Changed:
+    """Return the change of one wanted run and what must be said about it."""
+    same_as = _same_as(wanted, standing)
+    decision = _decision(wanted, standing, same_as, options)
+    if not standing.known:
+        fields = _first_fields(wanted)
+    else:
+        fields = _changed_fields(wanted, standing, same_as or standing.last, options)
+    owner_checks = tuple(_owner_checks(wanted, standing))
+    if decision.verdict in (Verdict.KEEP, Verdict.ADOPT):
+        change = _kept(wanted, standing, same_as, decision, fields)
+        return change, owner_checks
+    start = _start(wanted, standing, options)
+    reason = decision.reason or _what_differs(fields)
+    change = _launched(wanted, standing, start, reason, fields, options)
+    return change, (*owner_checks, *_start_checks(wanted, standing, start, options))
+
+
+def _decision(
+    wanted: Desired, standing: Standing, same_as: Attempt | None, options: Options
+) -> Decision:
+    situation = standing.situation
+    if standing.known and standing.active and (same_as is None or same_as.state.active):
+        situation = Situation.ACTIVE
+    return decide(
+        situation,
+        same=same_as is not None,
+        rerun=options.rerun or wanted.until == "always",
+        retry_failed=options.retry_failed,
+    )
+
+
+def _same_as(wanted: Desired, standing: Standing) -> Attempt | None:
+    """Return the attempt that computes what is wanted: the newest active one, else the last."""
+    if not standing.known or standing.last is None:
+        return None
+    code = wanted.code.digest if wanted.code else None
+    for attempt in (*reversed(standing.active), standing.last):
+        if attempt.code_digest == code and not any(
+            class_of(found.path) is FieldClass.DATA
+            for found in compare(attempt.spec, wanted.spec, ignored=wanted.ignore_changes)
+        ):
+            return attempt
+    return None
+
+
+def _first_fields(wanted: Desired) -> tuple[FieldChange, ...]:
+    return tuple(
+        FieldChange(
+            path=path,
+            before=None,
+            after=value,
+            effect=Effect.NEW_ATTEMPT,
+            origin=place_of(wanted.places, path),
+        )
+        for path, value in leaves(parse(wanted.spec))
+    )
+
+
+def _changed_fields(
+    wanted: Desired, standing: Standing, base: Attempt | None, options: Options
+) -> tuple[FieldChange, ...]:
+    """Data fields against the attempt that they decide about; the others against what was recorded
+    last, which an update may have moved on since."""
+    recorded = standing.resource.spec if standing.resource else wanted.spec
+    computed = base.spec if base else recorded
+    if recorded == computed:
+        found = compare(recorded, wanted.spec, ignored=wanted.ignore_changes)
+    else:
+        ignored = wanted.ignore_changes
+        data = compare(computed, wanted.spec, ignored=ignored)
+        rest = compare(recorded, wanted.spec, ignored=ignored)
+        mixed = [item for item in data if class_of(item.path) is FieldClass.DATA]
+        mixed += [item for item in rest if class_of(item.path) is not FieldClass.DATA]
+        found = tuple(sorted(mixed, key=lambda item: item.path))
+    active = bool(standing.active)
+    return tuple(
+        _field_change(wanted, item, options.in_place, active=active)
+        for item in found
+        if class_of(item.path) is not FieldClass.IDENTITY
+    )
+
+
+def _field_change(
+    wanted: Desired, item: Difference, in_place: frozenset[str], *, active: bool
+) -> FieldChange:
+    return FieldChange(
+        path=item.path,
+        before=item.before,
+        after=item.after,
+        effect=effect_of(item.path, in_place, active=active),
+        origin=None if item.removed else place_of(wanted.places, item.path),
+    )
+
+
+def _what_differs(fields: Sequence[FieldChange]) -> Reason:
+    # Without a changed data field it is the code: the fingerprint has no third part yet.
+    if any(field.effect is Effect.NEW_ATTEMPT for field in fields):
+        return Reason.CONFIG_CHANGED
+    return Reason.CODE_CHANGED
+
+
+def _start(wanted: Desired, standing: Standing, options: Options) -> _Start:
+    if not standing.active:
+        return _Start()
+    if not standing.known:
+        # Destroyed and still stopping: the next attempt starts once that has ended.
+        return _Start(wait_for=standing.active)
+    match options.on_active or wanted.on_active:
+        case "replace":
+            return _Start(action=Action.REPLACE, stop=standing.active)
+        case "queue":
+            return _Start(wait_for=standing.active)
+        case "parallel":
+            return _Start()
+        case _:
+            return _Start(action=Action.REPLACE, stop=standing.active, refused=True)
+
+
+def _start_checks(
+    wanted: Desired, standing: Standing, start: _Start, options: Options
+) -> Iterator[Check]:
+    if start.refused:
+        refs = ", ".join(f"`{attempt.ref}`" for attempt in standing.active)
+        yield Check(
+            id="active_run",
+            severity=Severity.ERROR,
+            address=wanted.address,
+            summary=f"{refs} is active, and `on_active` is `error`",
+            hint="wait for it or cancel it, or choose `--on-active replace`, `queue` or `parallel`",
+            place=place_of(wanted.places, "on_active"),
+        )
+        return
+    yield from work_lost(start.stop, options.now)
+    if start.stop and wanted.prevent_destroy:
+        yield Check(
+            id="prevent_destroy",
+            severity=Severity.ERROR,
+            address=wanted.address,
+            summary="replacing the active run is forbidden by `lifecycle.prevent_destroy`",
+            hint="choose `--on-active queue` or `parallel`, or remove `prevent_destroy`",
+            place=place_of(wanted.places, "lifecycle.prevent_destroy"),
+        )
+
+
+def _owner_checks(wanted: Desired, standing: Standing) -> Iterator[Check]:
+    resource = standing.resource
+    if standing.known and resource is not None and resource.owner != wanted.owner:
+        yield Check(
+            id="owner_changed",
+            severity=Severity.WARNING,
+            address=wanted.address,
+            summary=f"it was last applied from `{resource.owner}`; now `{wanted.owner}` owns it",
+            hint="if both files declare it, rename one of the two runs",
+        )
+
+
+def _launched(
+    wanted: Desired,
+    standing: Standing,
+    start: _Start,
+    reason: Reason,
+    fields: tuple[FieldChange, ...],
+    options: Options,
+) -> Change:
+    number = standing.next_attempt
+    code = wanted.code
+    code_digest = code.digest if code else None
+    print_ = fingerprint(wanted.spec, code_digest)
+    launch = Launch(
+        spec=wanted.spec,
+        owner=wanted.owner,
+        fingerprint=print_,
+        token=token(options.lineage, wanted.address, number, print_),
+        code_digest=code_digest,
+        stop=tuple(attempt.ref.number for attempt in start.stop),
+        wait_for=tuple(attempt.ref.number for attempt in start.wait_for),
+    )
+    return Change(
+        address=wanted.address,
+        kind=wanted.address.kind,
+        backend=wanted.backend,
+        action=start.action,
+        reason=reason,
+        destructive=bool(start.stop),
+        attempt=number,
+        prior=standing.prior,
+        fields=fields,
+        unchanged=_unchanged(wanted, fields) if standing.known else 0,
+        code=None
+        if code is None
+        else CodeChange(
+            digest=code.digest, files=code.files, bytes=code.bytes, changed=code.changed
+        ),
+        launch=None if start.refused else launch,
+    )
+
+
+def _kept(
+    wanted: Desired,
+    standing: Standing,
+    same_as: Attempt | None,
+    decision: Decision,
+    fields: tuple[FieldChange, ...],
+) -> Change:
+    assert decision.reason is not None  # noqa: S101 - only launches go without one
+    assert same_as is not None  # noqa: S101 - only the same computation is kept
+    action = Action.ADOPT if decision.verdict is Verdict.ADOPT else Action.NO_OP
+    reason = decision.reason
+    launch = None
+    moved = standing.resource is not None and standing.resource.owner != wanted.owner
+    if fields or moved:
+        action = Action.UPDATE
+        if decision.verdict is Verdict.KEEP:
+            reason = Reason.CONFIG_CHANGED
+        launch = Launch(
+            spec=wanted.spec,
+            owner=wanted.owner,
+            fingerprint=same_as.fingerprint,
+            code_digest=same_as.code_digest,
+        )
+    return Change(
+        address=wanted.address,
+        kind=wanted.address.kind,
+        backend=wanted.backend,
+        action=action,
+        reason=reason,
+        attempt=same_as.ref.number if decision.verdict is Verdict.ADOPT else None,
+        prior=standing.prior,
+        fields=fields,
+        unchanged=_unchanged(wanted, fields) if action is Action.UPDATE else 0,
+        launch=launch,
+    )
+
+
+def _unchanged(wanted: Desired, fields: Sequence[FieldChange]) -> int:
+    changed = {field.path for field in fields}
+    return sum(path not in changed for path, _ in leaves(parse(wanted.spec)))

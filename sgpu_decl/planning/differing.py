@@ -1,0 +1,111 @@
+"""What differs between two configs, as dotted paths.
+
+Mappings are walked, everything else is one value: a list that grew is one changed field. A missing
+field and a field that holds `null` are different.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.planning.policy import SECRETS
+
+__all__ = ["Difference", "compare", "covered", "join", "leaves", "parse"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_Object: TypeAlias = Mapping[str, Json]
+
+
+class _Missing:
+    __slots__ = ()
+
+
+_MISSING = _Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path whose value differs; `removed` where the new side lacks it."""
+
+    path: str
+    before: Json
+    after: Json
+    removed: bool
+
+
+def parse(spec: str) -> _Object:
+    """Read the canonical JSON of a config."""
+    return cast("_Object", json.loads(spec))
+
+
+def join(parent: str, key: str) -> str:
+    """Return the path of `key` in `parent`; a key with odd characters is quoted as in JSON."""
+    part = key if _PLAIN.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+    return f"{parent}.{part}" if parent else part
+
+
+def leaves(spec: _Object, parent: str = "") -> Iterator[tuple[str, Json]]:
+    """Yield every path and its value in sorted order of keys; an empty mapping is a value."""
+    for key in sorted(spec):
+        value = spec[key]
+        path = join(parent, key)
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, path)
+        else:
+            yield path, _shown(path, value)
+
+
+def compare(before: str, after: str, *, ignored: Collection[str] = ()) -> tuple[Difference, ...]:
+    """Return what differs between two configs (canonical JSON), sorted by path.
+
+    `ignored` names paths that are left out, with all below them.
+    """
+    if before == after:
+        return ()
+    found = _walk(parse(before), parse(after), "")
+    return tuple(
+        sorted(
+            (item for item in found if not covered(item.path, ignored)), key=lambda item: item.path
+        )
+    )
+
+
+def covered(path: str, roots: Collection[str]) -> bool:
+    """Tell whether `path` is one of `roots` or lies below one."""
+    return any(path == root or path.startswith(root + ".") for root in roots)
+
+
+def _walk(before: _Object, after: _Object, parent: str) -> Iterator[Difference]:
+    for key in before.keys() | after.keys():
+        path = join(parent, key)
+        old = before.get(key, _MISSING)
+        new = after.get(key, _MISSING)
+        # A block that appears or goes is shown field by field, as one that merely changes.
+        if isinstance(new, _Missing) and isinstance(old, Mapping) and old:
+            yield from _walk(old, {}, path)
+        elif isinstance(old, _Missing) and isinstance(new, Mapping) and new:
+            yield from _walk({}, new, path)
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _walk(old, new, path)
+        elif not _equal(old, new):
+            yield Difference(path, _side(path, old), _side(path, new), isinstance(new, _Missing))
+
+
+def _equal(old: Json | _Missing, new: Json | _Missing) -> bool:
+    # In Python 1 == 1.0 == True; the program would tell them apart.
+    if isinstance(old, _Missing) or isinstance(new, _Missing):
+        return False
+    return type(old) is type(new) and (old == new) and canonical(old) == canonical(new)
+
+
+def _side(path: str, value: Json | _Missing) -> Json:
+    return None if isinstance(value, _Missing) else _shown(path, value)
+
+
+def _shown(path: str, value: Json) -> Json:
+    if path.startswith(SECRETS) and isinstance(value, str):
+        return {"secret": value}
+    return value

@@ -1,0 +1,64 @@
+"""What a plan may cost at most: arithmetic over limits that the user set. Unknown stays unknown."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.plan import Action, Change, Estimate
+from sgpu_decl.planning.differing import parse
+
+__all__ = ["estimate", "gpus_of", "seconds_of"]
+
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
+
+
+def estimate(changes: Iterable[Change]) -> Estimate:
+    """Sum GPU hours over all launches: expected ones are known only where no GPU is used, worst
+    ones where every launch has a timeout. Costs need prices, which nothing here knows."""
+    hours: list[float | None] = []
+    used_gpus = False
+    for change in changes:
+        if change.launch is None or change.action not in (Action.CREATE, Action.REPLACE):
+            continue
+        spec = parse(change.launch.spec)
+        used_gpus = used_gpus or gpus_of(spec) != 0
+        hours.append(_worst_hours(spec))
+    known = [amount for amount in hours if amount is not None]
+    return Estimate(
+        gpu_hours_expected=None if used_gpus else 0.0,
+        gpu_hours_worst=round(math.fsum(known), 6) if len(known) == len(hours) else None,
+    )
+
+
+def gpus_of(spec: Mapping[str, Json]) -> int:
+    """Return how many GPUs a run holds: none where its type is CPU."""
+    gpus = spec.get("gpus")
+    return 0 if spec.get("type") == "CPU" or not isinstance(gpus, int) else gpus
+
+
+def seconds_of(value: Json) -> float | None:
+    """Read a duration as the canonical spec has it: seconds, or text such as `6h` or `1h30m`."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if not isinstance(value, str):
+        return None
+    parts = _PART.findall(value)
+    if not parts or "".join(number + unit for number, unit in parts) != value:
+        return None
+    return math.fsum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+
+
+def _worst_hours(spec: Mapping[str, Json]) -> float | None:
+    gpus = gpus_of(spec)
+    if gpus == 0:
+        return 0.0
+    limit = seconds_of(spec.get("timeout"))
+    if limit is None:
+        return None
+    retry = spec.get("retry")
+    restarts = retry.get("max", 0) if isinstance(retry, Mapping) else 0
+    return gpus * limit / 3600 * (1 + restarts) if isinstance(restarts, int) else None

@@ -1,0 +1,38 @@
+"""What stopping an active attempt throws away, as a check that people and programs can read."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.plan import Check
+from sgpu_decl.model.state import Attempt
+from sgpu_decl.planning.differing import parse
+from sgpu_decl.planning.estimating import gpus_of
+
+__all__ = ["work_lost"]
+
+WORK_LOST = "work_lost"
+
+
+def work_lost(attempts: Sequence[Attempt], now: datetime) -> tuple[Check, ...]:
+    """Return one check for each active attempt that a change stops: GPUs it holds and their hours
+    so far, where they are known."""
+    return tuple(
+        Check(
+            id=WORK_LOST,
+            severity=Severity.WARNING,
+            address=attempt.ref.address,
+            summary=_summary(attempt, now),
+        )
+        for attempt in attempts
+    )
+
+
+def _summary(attempt: Attempt, now: datetime) -> str:
+    gpus = gpus_of(parse(attempt.spec))
+    held = "holds no GPU" if gpus == 0 else f"holds {gpus} GPU{'' if gpus == 1 else 's'}"
+    if attempt.started_at is None:
+        return f"`{attempt.ref}` is {attempt.state} and {held}"
+    hours = max(0.0, (now - attempt.started_at).total_seconds()) / 3600
+    ran = f"`{attempt.ref}` is {attempt.state} since {hours:.1f} h and {held}"
+    return ran if gpus == 0 else f"{ran}: {gpus * hours:.1f} GPU hours so far"

@@ -1,0 +1,186 @@
+"""The plan: what is wanted, recorded and observed goes in; every change and its reason comes out.
+
+Nothing is read here. The same input gives the same plan.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
+from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.plan import Action, Change, Check, Plan, Summary
+from sgpu_decl.model.state import State
+from sgpu_decl.planning.capabilities import TODAY, Capabilities
+from sgpu_decl.planning.changing import Options, change_of
+from sgpu_decl.planning.estimating import estimate
+from sgpu_decl.planning.linting import check_of, lint
+from sgpu_decl.planning.removing import destroyed, removed
+from sgpu_decl.planning.standing import NOWHERE, Standing, standings
+
+__all__ = ["Request", "plan"]
+
+_NONE = Capabilities()
+_NO_PLACE = Place("", 0, 0)
+_SEVERITIES = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user asked for on the command line, resolved to addresses.
+
+    `select` is what remains of `--select` and `--exclude`, None for everything. `on_active` wins
+    over the field. `whole_project` is false for a run file, which covers its own run and matrix
+    cells alone and never removes a run of another name. `destroy` plans the end of everything.
+    """
+
+    target: str | None = None
+    project: str = ""
+    rerun: frozenset[Address] = frozenset()
+    select: frozenset[Address] | None = None
+    retry_failed: bool = False
+    on_active: str | None = None
+    parallelism: int | None = None
+    whole_project: bool = True
+    destroy: bool = False
+
+    def selects(self, address: Address) -> bool:
+        return self.select is None or address in self.select
+
+
+def plan(
+    *,
+    desired: Sequence[Desired],
+    state: State,
+    observed: Mapping[AttemptRef, AttemptStatus],
+    request: Request,
+    owner: str | None,
+    now: datetime,
+    tool_version: str,
+    config_digest: str,
+    findings: Sequence[Diagnostic] = (),
+    capabilities: Mapping[str, Capabilities] = TODAY,
+) -> Plan:
+    """Return the plan for `desired`.
+
+    `owner` is the file that is planned, relative to the project: what it once declared and no
+    longer lists is removed; None owns everything that is recorded. `findings` are those of the
+    whole file; those of a run travel in its `Desired`. Of equal addresses in `desired` the first
+    counts.
+    """
+    known = standings(state, observed)
+    wanted: dict[Address, Desired] = {}
+    for item in desired:
+        wanted.setdefault(item.address, item)
+    owned = _owned(known, wanted, request, owner)
+    results: list[tuple[Change, tuple[Check, ...]]] = []
+    checks: list[Check] = []
+    if request.destroy:
+        results += [
+            destroyed(standing.resource, standing, now)
+            for address, standing in owned.items()
+            if standing.resource is not None and request.selects(address)
+        ]
+        considered = set(owned)
+    else:
+        chosen = [item for address, item in wanted.items() if request.selects(address)]
+        for item in chosen:
+            options = _options(item, request, state, now, capabilities)
+            results.append(change_of(item, known.get(item.address, NOWHERE), options))
+        results += [
+            removed(standing.resource, standing, now)
+            for address, standing in owned.items()
+            if standing.resource is not None and address not in wanted and request.selects(address)
+        ]
+        checks += [check_of(finding, None) for finding in findings]
+        checks += lint(chosen, capabilities)
+        considered = wanted.keys() | owned.keys()
+    changes = tuple(sorted((change for change, _ in results), key=lambda item: str(item.address)))
+    checks += [check for _, found in results for check in found]
+    return Plan(
+        tool_version=tool_version,
+        target=request.target,
+        project=request.project,
+        lineage=state.lineage,
+        serial=state.serial,
+        created_at=now,
+        config_digest=config_digest,
+        complete=len(changes) == len(considered),
+        applyable=_applyable(changes, checks),
+        changes=changes,
+        checks=_in_order(checks),
+        estimate=estimate(changes),
+        summary=_summary(changes),
+    )
+
+
+def _owned(
+    known: Mapping[Address, Standing],
+    wanted: Mapping[Address, Desired],
+    request: Request,
+    owner: str | None,
+) -> dict[Address, Standing]:
+    """Return what stands and belongs to the planned file: by its record, or by being listed."""
+    names = {address.name for address in wanted}
+    return {
+        address: standing
+        for address, standing in known.items()
+        if standing.resource is not None
+        and not standing.resource.gone
+        and (
+            address in wanted
+            or (
+                owner in (None, standing.resource.owner)
+                and (request.whole_project or address.name in names)
+            )
+        )
+    }
+
+
+def _options(
+    item: Desired,
+    request: Request,
+    state: State,
+    now: datetime,
+    capabilities: Mapping[str, Capabilities],
+) -> Options:
+    return Options(
+        lineage=state.lineage,
+        now=now,
+        rerun=item.address in request.rerun,
+        retry_failed=request.retry_failed,
+        on_active=request.on_active,
+        in_place=capabilities.get(item.backend, _NONE).in_place,
+    )
+
+
+def _applyable(changes: Iterable[Change], checks: Iterable[Check]) -> bool:
+    return any(change.action is not Action.NO_OP for change in changes) and not any(
+        check.severity is Severity.ERROR for check in checks
+    )
+
+
+def _in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Errors first, then by address and place; equal ones once."""
+    return tuple(
+        sorted(
+            dict.fromkeys(checks),
+            key=lambda check: (
+                _SEVERITIES[check.severity],
+                str(check.address or ""),
+                check.place or _NO_PLACE,
+                check.id,
+                check.summary,
+            ),
+        )
+    )
+
+
+def _summary(changes: Iterable[Change]) -> Summary:
+    """Environments are shown, and not counted."""
+    counts = Counter(change.action for change in changes if change.kind in (Kind.RUN, Kind.JOB))
+    return Summary(**{str(action): counts[action] for action in Action})

@@ -1,0 +1,68 @@
+"""What becomes of a run that its file no longer lists, or that is to be destroyed."""
+
+from datetime import datetime
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.plan import Action, Change, Check, Launch, Reason
+from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.differing import parse
+from sgpu_decl.planning.fingerprinting import fingerprint
+from sgpu_decl.planning.losing import work_lost
+from sgpu_decl.planning.standing import Standing
+
+__all__ = ["destroyed", "removed"]
+
+
+def removed(
+    resource: Resource, standing: Standing, now: datetime
+) -> tuple[Change, tuple[Check, ...]]:
+    """A run that was taken out of its file: forgotten when inactive, destroyed when active."""
+    if not standing.active:
+        return _ending(resource, standing, Action.FORGET), ()
+    return destroyed(resource, standing, now)
+
+
+def destroyed(
+    resource: Resource, standing: Standing, now: datetime
+) -> tuple[Change, tuple[Check, ...]]:
+    """The end of a run: cancelled if it is active, and marked as gone. History stays."""
+    checks = work_lost(standing.active, now)
+    if _prevented(resource):
+        refusal = Check(
+            id="prevent_destroy",
+            severity=Severity.ERROR,
+            address=resource.address,
+            summary="destroying it is forbidden by `lifecycle.prevent_destroy`",
+            hint="apply it once without `prevent_destroy`, or leave it out with `--exclude`",
+        )
+        checks = (*checks, refusal)
+    return _ending(resource, standing, Action.DESTROY), checks
+
+
+def _ending(resource: Resource, standing: Standing, action: Action) -> Change:
+    last = standing.last
+    return Change(
+        address=resource.address,
+        kind=resource.address.kind,
+        backend=resource.backend,
+        action=action,
+        reason=Reason.REMOVED_FROM_CONFIG,
+        destructive=bool(standing.active),
+        prior=standing.prior,
+        launch=Launch(
+            spec=resource.spec,
+            owner=resource.owner,
+            fingerprint=last.fingerprint if last else fingerprint(resource.spec, None),
+            code_digest=last.code_digest if last else None,
+            stop=tuple(attempt.ref.number for attempt in standing.active),
+        ),
+    )
+
+
+def _prevented(resource: Resource) -> bool:
+    """By the config that was applied last: the file may not list the run any more."""
+    if '"prevent_destroy"' not in resource.spec:
+        return False
+    lifecycle: Json = parse(resource.spec).get("lifecycle")
+    return isinstance(lifecycle, dict) and lifecycle.get("prevent_destroy") is True

@@ -1,0 +1,96 @@
+"""Where a run stands: its recorded attempts, corrected by what the backends say now."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
+from sgpu_decl.model.plan import Prior
+from sgpu_decl.model.state import Attempt, Resource, State
+from sgpu_decl.planning.deciding import Situation, situation_of
+
+__all__ = ["NOWHERE", "Standing", "standings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """`last` is the newest attempt, `active` every one that is active now, oldest first."""
+
+    resource: Resource | None = None
+    last: Attempt | None = None
+    active: tuple[Attempt, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether there is something to compare with: applied, and not destroyed since."""
+        return self.resource is not None and not self.resource.gone and self.last is not None
+
+    @property
+    def situation(self) -> Situation:
+        """By the newest attempt."""
+        if not self.known or self.last is None:
+            return Situation.ABSENT
+        return situation_of(self.last.state, self.last.failure)
+
+    @property
+    def next_attempt(self) -> int:
+        newest = self.last.ref.number if self.last else 0
+        return 1 + max(newest, *(attempt.ref.number for attempt in self.active), 0)
+
+    @property
+    def prior(self) -> Prior | None:
+        if self.last is None:
+            return None
+        return Prior(
+            attempt=self.last.ref.number, state=self.last.state, ended_at=self.last.ended_at
+        )
+
+
+NOWHERE = Standing()
+
+
+def standings(
+    state: State, observed: Mapping[AttemptRef, AttemptStatus]
+) -> Mapping[Address, Standing]:
+    """Return the standing of every recorded resource, in one pass over the state."""
+    active: dict[Address, list[Attempt]] = {}
+    for attempt in state.active:
+        active.setdefault(attempt.ref.address, []).append(attempt)
+    return {
+        address: _standing(resource, active.get(address, ()), observed)
+        for address, resource in state.resources.items()
+    }
+
+
+def _standing(
+    resource: Resource,
+    recorded: Iterable[Attempt],
+    observed: Mapping[AttemptRef, AttemptStatus],
+) -> Standing:
+    attempts = {attempt.ref: attempt for attempt in recorded}
+    if resource.last is not None:
+        attempts[resource.last.ref] = resource.last
+    if not attempts:
+        return Standing(resource=resource)
+    true = [_corrected(attempts[ref], observed.get(ref)) for ref in sorted(attempts)]
+    last = None
+    if resource.last is not None:
+        last = next(attempt for attempt in true if attempt.ref == resource.last.ref)
+    return Standing(
+        resource=resource,
+        last=last,
+        active=tuple(attempt for attempt in true if attempt.state.active),
+    )
+
+
+def _corrected(attempt: Attempt, status: AttemptStatus | None) -> Attempt:
+    if status is None:
+        return attempt
+    return replace(
+        attempt,
+        state=status.state,
+        started_at=status.started_at or attempt.started_at,
+        ended_at=status.ended_at or attempt.ended_at,
+        exit_code=status.exit_code,
+        failure=status.failure,
+    )
