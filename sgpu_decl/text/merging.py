@@ -1,0 +1,117 @@
+"""Overrides: a target over the file, `--set` over both. Every replaced value stays known."""
+
+import re
+from dataclasses import replace
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.suggesting import nearest
+from sgpu_decl.text.loading import RUN_FILE, load
+from sgpu_decl.text.nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.shape import Shape
+
+__all__ = ["from_option", "merge", "overridden", "set_value"]
+
+_COLLECTION = re.compile(r"\s*[\[{]")
+
+
+def merge(base: Node, over: Node) -> Node:
+    """Lay `over` on `base`: mappings are merged key by key, anything else is replaced."""
+    if not (isinstance(base, Mapping) and isinstance(over, Mapping)):
+        return _replacing(over, base)
+    entries, keys = dict(base.entries), dict(base.keys)
+    for key, value in over.entries.items():
+        if key in entries:
+            entries[key] = merge(entries[key], value)
+            if not isinstance(entries[key], Mapping):
+                keys[key] = over.keys[key]
+        else:
+            entries[key], keys[key] = value, over.keys[key]
+    return replace(base, entries=entries, keys=keys)
+
+
+def overridden(node: Node) -> tuple[Related, ...]:
+    """The places of the values that this one replaced, the latest first."""
+    found: list[Related] = []
+    before = node.before
+    while before is not None:
+        found.append(Related(place=place_of(before), note="it overrides the value here"))
+        before = before.before
+    return tuple(found)
+
+
+def from_option(text: str, option: str) -> Node:
+    """The value of a `--set` or `--var` option: a scalar as if unquoted, or a list or mapping in
+    brackets. `option` (`--set env.python`) stands for the file in places."""
+    if _COLLECTION.match(text):
+        document, found = load(f"value: {text}", option, limits=RUN_FILE)
+        if document is not None and not found and list(document.root.entries) == ["value"]:
+            return document.root.entries["value"]
+    return Scalar(text, True, 1, 1, option)  # noqa: FBT003
+
+
+def set_value(
+    root: Mapping, path: str, value: str, shape: Shape
+) -> tuple[Mapping, tuple[Diagnostic, ...]]:
+    """Apply one `--set path=value`.
+
+    Returns:
+        The changed root, or the same root and why the path cannot be set.
+    """
+    option = f"--set {path}"
+    parts = tuple(path.split("."))
+    wrong = _refuse(parts, path, option, shape)
+    if wrong is not None:
+        return root, (wrong,)
+    node: Node | None = root
+    for part in parts[:-1]:
+        node = node.entries.get(part) if isinstance(node, Mapping) else None
+        if node is not None and not isinstance(node, Mapping) and not isinstance(node, Scalar):
+            return root, (
+                Diagnostic(
+                    code="path_in_list",
+                    summary=f"`{part}` is a list: its members cannot be set one by one",
+                    place=Place(option, 1, 1),
+                    hint=f"set the whole list: `--set {path.partition(part)[0]}{part}=[…]`",
+                ),
+            )
+    changed = _put(root, parts, from_option(value, option), option)
+    return changed, ()
+
+
+def _refuse(parts: tuple[str, ...], path: str, option: str, shape: Shape) -> Diagnostic | None:
+    here: Shape = shape
+    for index, part in enumerate(parts):
+        below = here.below(part) if part else None
+        if below is None:
+            near = nearest(part, here.keys)
+            better = ".".join((*parts[:index], near, *parts[index + 1 :])) if near else None
+            known = ", ".join(f"`{key}`" for key in list(here.keys)[:40])
+            hint = f"did you mean `{better}`?" if better else None
+            return Diagnostic(
+                code="unknown_path",
+                summary=f"there is no `{path}` to set",
+                place=Place(option, 1, 1),
+                hint=hint or (f"known here: {known}" if known else "a path is dotted: `args.lr`"),
+            )
+        here = below
+    return None
+
+
+def _put(root: Mapping, parts: tuple[str, ...], value: Node, option: str) -> Mapping:
+    key, rest = parts[0], parts[1:]
+    old = root.entries.get(key)
+    if not rest:
+        new = value if old is None else _replacing(value, old)
+    elif isinstance(old, Mapping):
+        new = _put(old, rest, value, option)
+    else:
+        new = _put(Mapping({}, {}, 1, 1, option, old), rest, value, option)
+    place = root.keys[key] if isinstance(new, Mapping) and key in root.keys else place_of(value)
+    return replace(root, entries={**root.entries, key: new}, keys={**root.keys, key: place})
+
+
+def _replacing(new: Node, old: Node) -> Node:
+    if new.before is not None:
+        return new
+    return new._replace(before=old) if isinstance(new, Scalar) else replace(new, before=old)

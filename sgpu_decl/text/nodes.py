@@ -1,0 +1,72 @@
+"""What a YAML file holds, before it means anything: values that know where they were written.
+
+Nodes are never changed once read: an override or a resolved reference makes new ones, so that
+aliases may share a node.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from sgpu_decl.diagnostics.place import Place
+
+__all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "children", "place_of"]
+
+
+class Scalar(NamedTuple):
+    """`text` as written; `plain` where it was unquoted, so that it may mean a number, a boolean or
+    null. `before` is the node that an override replaced. A tuple, for a file may hold a million.
+    """
+
+    text: str
+    plain: bool
+    line: int
+    column: int
+    file: str
+    before: "Node | None" = None
+
+
+@dataclass(slots=True, frozen=True)
+class Sequence:
+    items: "tuple[Node, ...]"
+    line: int
+    column: int
+    file: str
+    before: "Node | None" = None
+
+
+@dataclass(slots=True, frozen=True)
+class Mapping:
+    """`keys` has the place of every key of `entries`."""
+
+    entries: "dict[str, Node]"
+    keys: dict[str, Place]
+    line: int
+    column: int
+    file: str
+    before: "Node | None" = None
+
+
+Node: TypeAlias = Scalar | Sequence | Mapping
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Document:
+    """A file that was read. `source` is its text without a byte order mark; `nodes` counts its
+    values with aliases written out."""
+
+    file: str
+    source: str
+    root: Mapping
+    nodes: int
+    size: int
+
+
+def place_of(node: Node) -> Place:
+    return Place(node.file, node.line, node.column)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The values directly inside a node."""
+    if isinstance(node, Mapping):
+        return tuple(node.entries.values())
+    return node.items if isinstance(node, Sequence) else ()
