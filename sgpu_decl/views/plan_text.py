@@ -1,0 +1,172 @@
+"""A plan for people: the summary first and last, each change with its reason and place."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
+from sgpu_decl.views.plan_words import (
+    EFFECT_NOTES,
+    because,
+    code_words,
+    estimate_words,
+    path_words,
+    stops_active,
+    summary_line,
+    value,
+    what,
+)
+from sgpu_decl.views.terminal import Colour, columns, count, escape, paint, shorten
+
+__all__ = ["render"]
+
+_UNCHANGED_SHOWN = 10
+_SYMBOLS: Mapping[Action, tuple[str, Colour]] = MappingProxyType(
+    {
+        Action.CREATE: ("+", Colour.GREEN),
+        Action.UPDATE: ("~", Colour.YELLOW),
+        Action.REPLACE: ("-/+", Colour.RED),
+        Action.DESTROY: ("-", Colour.RED),
+        Action.ADOPT: ("=", Colour.CYAN),
+        Action.FORGET: (".", Colour.DIM),
+        Action.NO_OP: (" ", Colour.DIM),
+    }
+)
+_SEVERITY_COLOURS = {
+    Severity.ERROR: Colour.RED,
+    Severity.WARNING: Colour.YELLOW,
+    Severity.INFO: Colour.CYAN,
+}
+
+
+def render(plan: Plan, *, now: datetime, colour: bool = False, width: int = 100) -> str:
+    """Return the plan as text, ended by a newline.
+
+    `now` is what ages count from; `width` is that of the terminal in columns: long values are cut
+    to it.
+    """
+    paper = _Paper(now=now, colour=colour, width=max(60, width))
+    stopping = [change for change in plan.changes if stops_active(change)]
+    others = [
+        change
+        for change in plan.changes
+        if change.action is not Action.NO_OP and not stops_active(change)
+    ]
+    unchanged = [change for change in plan.changes if change.action is Action.NO_OP]
+    lost = [check for check in plan.checks if check.id == "work_lost"]
+    blocks = [
+        [paper.bold(summary_line(plan))],
+        *(list(paper.change(change, ())) for change in others),
+        list(paper.unchanged(unchanged)),
+        list(paper.stopping(stopping, lost)),
+        list(paper.checks([check for check in plan.checks if check.id != "work_lost"])),
+        list(paper.closing(plan)),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+class _Paper:
+    """How lines are laid out: the settings of one rendering."""
+
+    def __init__(self, *, now: datetime, colour: bool, width: int) -> None:
+        self._now = now
+        self._colour = colour
+        self._width = width
+
+    def bold(self, text: str) -> str:
+        return paint(text, Colour.BOLD, on=self._colour)
+
+    def change(self, change: Change, lost: Sequence[Check]) -> Iterator[str]:
+        symbol, colour = _SYMBOLS[change.action]
+        mark = paint(f"{symbol:>3}", colour, on=self._colour)
+        yield f"{mark} {self.bold(escape(str(change.address)))}  {what(change)}"
+        yield f"      because: {because(change, self._now)}"
+        for check in lost:
+            yield f"      lost: {escape(check.summary)}"
+        if change.prior is None and change.action is Action.CREATE:
+            yield from self._first_fields(change.fields)
+        else:
+            yield from self._changed_fields(change.fields)
+        if change.code is not None:
+            yield f"      code: {code_words(change.code)}"
+        if change.unchanged:
+            hidden = count(change.unchanged, "unchanged field")
+            yield paint(f"      ({hidden} hidden)", Colour.DIM, on=self._colour)
+
+    def unchanged(self, changes: Sequence[Change]) -> Iterator[str]:
+        for change in changes[:_UNCHANGED_SHOWN]:
+            yield f"    {escape(str(change.address))}  {because(change, self._now)}"
+        more = len(changes) - _UNCHANGED_SHOWN
+        if more > 0:
+            yield f"    ({count(more, 'more unchanged run')})"
+
+    def stopping(self, changes: Sequence[Change], lost: Sequence[Check]) -> Iterator[str]:
+        if not changes:
+            return
+        yield paint("These changes stop active runs:", Colour.RED, on=self._colour)
+        for change in changes:
+            yield ""
+            mine = [check for check in lost if check.address == change.address]
+            yield from self.change(change, mine)
+
+    def checks(self, checks: Sequence[Check]) -> Iterator[str]:
+        for check in checks:
+            severity = paint(
+                str(check.severity), _SEVERITY_COLOURS[check.severity], on=self._colour
+            )
+            about = f"{escape(str(check.address))}: " if check.address else ""
+            yield f"{severity}[{check.id}]: {about}{escape(check.summary)}"
+            if check.place:
+                yield f"  --> {escape(str(check.place))}"
+            if check.hint:
+                yield f"  hint: {escape(check.hint)}"
+
+    def closing(self, plan: Plan) -> Iterator[str]:
+        if any(change.action in (Action.CREATE, Action.REPLACE) for change in plan.changes):
+            yield f"Estimate: {estimate_words(plan.estimate)}."
+        if not plan.complete:
+            yield "Some runs were left out of this plan."
+        if any(check.severity is Severity.ERROR for check in plan.checks):
+            yield "This plan cannot be applied: see the errors above."
+        yield self.bold(summary_line(plan))
+
+    def _first_fields(self, fields: Sequence[FieldChange]) -> Iterator[str]:
+        """Compactly, several to a line: everything is new, so places would only be noise."""
+        room = self._width - 6
+        line = ""
+        for field in fields:
+            item = shorten(f"{path_words(field.path)}: {value(field.after)}", room - 1)
+            if line and columns(line) + columns(item) + 3 > room:
+                yield f"      {line},"
+                line = ""
+            line = f"{line}, {item}" if line else item
+        if line:
+            yield f"      {line}"
+
+    def _changed_fields(self, fields: Sequence[FieldChange]) -> Iterator[str]:
+        room = max(12, (self._width - 40) // 2)
+        rows = [
+            (
+                path_words(field.path),
+                f"{shorten(value(field.before), room)} -> {shorten(value(field.after), room)}",
+                " ".join(
+                    part
+                    for part in (
+                        escape(str(field.origin)) if field.origin else "",
+                        f"({EFFECT_NOTES[field.effect]})" if EFFECT_NOTES[field.effect] else "",
+                    )
+                    if part
+                ),
+            )
+            for field in fields
+        ]
+        first = max((columns(row[0]) for row in rows), default=0)
+        second = max((columns(row[1]) for row in rows), default=0)
+        for path, values, origin in rows:
+            line = f"      {_pad(path, first)}  {_pad(values, second)}  {origin}"
+            yield line.rstrip()
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))

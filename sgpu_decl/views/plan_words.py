@@ -1,0 +1,160 @@
+"""The words of a plan that its text and Markdown views share."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.plan import Action, Change, CodeChange, Effect, Estimate, Plan, Reason
+from sgpu_decl.views.terminal import age, count, escape, hours, size
+
+__all__ = [
+    "EFFECT_NOTES",
+    "because",
+    "code_words",
+    "estimate_words",
+    "path_words",
+    "stops_active",
+    "summary_line",
+    "value",
+    "what",
+]
+
+_PATHS_SHOWN = 5
+
+EFFECT_NOTES: Mapping[Effect, str] = MappingProxyType(
+    {
+        Effect.NEW_ATTEMPT: "",
+        Effect.IN_PLACE: "changed in place",
+        Effect.NEXT_ATTEMPT: "from the next attempt on",
+        Effect.STATE_ONLY: "recorded only",
+    }
+)
+
+_REASONS: Mapping[Reason, str] = MappingProxyType(
+    {
+        Reason.REQUESTED_RERUN: "a rerun was asked for",
+        Reason.REMOVED_FROM_CONFIG: "it is no longer wanted",
+        Reason.ALREADY_RUNNING: "it is running already",
+        Reason.PREVIOUS_LOST: "the last attempt was lost",
+        Reason.PREVIOUS_FAILED: "the last attempt failed",
+        Reason.FIRST_RUN: "first run",
+        Reason.CONFIG_CHANGED: "the config changed",
+        Reason.CODE_CHANGED: "the code changed",
+        Reason.ENVIRONMENT_CHANGED: "the environment changed",
+        Reason.LIVE_DRIFTED: "the live run differs from what was applied",
+        Reason.FAILED_NOT_RETRIED: "failed, not retried: `--retry-failed` launches it again",
+        Reason.CANCELLED_BY_USER: "cancelled: `--rerun` launches it again",
+        Reason.UP_TO_DATE: "up to date",
+    }
+)
+
+
+def summary_line(plan: Plan) -> str:
+    """Return `Plan: 1 to create, ...` or `No changes.`."""
+    counts = plan.summary
+    unchanged = f"{counts.no_op:,} unchanged"
+    if all(change.action is Action.NO_OP for change in plan.changes):
+        return f"No changes. {unchanged}." if counts.no_op else "No changes."
+    parts = [
+        f"{counts.create:,} to create",
+        f"{counts.update:,} to update",
+        f"{counts.replace:,} to replace",
+        f"{counts.destroy:,} to destroy",
+    ]
+    if counts.adopt:
+        parts.append(f"{counts.adopt:,} to adopt")
+    if counts.forget:
+        parts.append(f"{counts.forget:,} to forget")
+    return f"Plan: {', '.join(parts)}, {unchanged}."
+
+
+def stops_active(change: Change) -> bool:
+    """Whether a change takes GPUs from an attempt that is active, or would if it were allowed."""
+    return change.destructive or change.action is Action.REPLACE
+
+
+def what(change: Change) -> str:
+    """Return what happens: `create train#8`, `replace train#7 by train#8`."""
+    launched = _ref(change, change.attempt)
+    stopped = ", ".join(_ref(change, number) for number in _stopped(change))
+    match change.action:
+        case Action.CREATE:
+            waits = change.launch.wait_for if change.launch else ()
+            after = ", ".join(_ref(change, number) for number in waits)
+            return f"create {launched}" + (f" after {after} has ended" if after else "")
+        case Action.REPLACE:
+            return f"stop {stopped or 'the active attempt'}, then create {launched}"
+        case Action.DESTROY:
+            return f"cancel {stopped} and destroy" if stopped else "destroy"
+        case Action.ADOPT:
+            return f"attach to {launched}, no new GPUs"
+        case Action.UPDATE:
+            return "update"
+        case Action.FORGET:
+            return "forget; its history stays"
+        case _:
+            return ""
+
+
+def because(change: Change, now: datetime) -> str:
+    """Return the reason in words, with what became of the last attempt."""
+    reason = _REASONS[change.reason]
+    prior = change.prior
+    if prior is None:
+        return reason
+    when = f" {age(prior.ended_at, now)}" if prior.ended_at else ""
+    last = f"{_ref(change, prior.attempt)} {prior.state}{when}"
+    if change.reason is Reason.UP_TO_DATE:
+        return f"{reason}: {last}"
+    if prior.state.active:
+        return f"{reason} ({_ref(change, prior.attempt)} is {prior.state})"
+    return f"{reason} ({last})"
+
+
+def value(item: Json) -> str:
+    """Return a value as one line of JSON, safe to show; `(none)` for a missing one, and a secret
+    by its reference."""
+    if item is None:
+        return "(none)"
+    if isinstance(item, Mapping) and item.keys() == {"secret"}:
+        return f"(secret {escape(str(item['secret']))})"
+    return escape(canonical(item))
+
+
+def path_words(path: str) -> str:
+    return escape(path)
+
+
+def code_words(code: CodeChange) -> str:
+    """Return how much code is sent and which files differ from the last attempt's."""
+    amount = f"{count(code.files, 'file')}, {size(code.bytes)}"
+    if not code.changed:
+        return amount
+    shown = ", ".join(escape(path) for path in code.changed[:_PATHS_SHOWN])
+    more = len(code.changed) - _PATHS_SHOWN
+    return f"{amount}; changed: {shown}" + (f" and {more:,} more" if more > 0 else "")
+
+
+def estimate_words(estimate: Estimate) -> str:
+    """Return the worst case in one line; what is not known is said to be so."""
+    worst = estimate.gpu_hours_worst
+    if worst == 0 and estimate.gpu_hours_expected == 0:
+        return "no GPU hours"
+    gpu = "GPU hours unknown without a `timeout`"
+    if worst is not None:
+        gpu = f"at most {hours(worst)} GPU hours"
+    if estimate.cost_worst is None:
+        return f"{gpu}; cost unknown"
+    return f"{gpu}; at most {estimate.cost_worst:,.2f} {estimate.currency or ''}".rstrip()
+
+
+def _stopped(change: Change) -> tuple[int, ...]:
+    return change.launch.stop if change.launch else ()
+
+
+def _ref(change: Change, number: int | None) -> str:
+    if number is None:
+        return escape(change.address.label)
+    return escape(str(AttemptRef(change.address, number)))
