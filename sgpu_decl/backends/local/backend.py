@@ -1,5 +1,6 @@
 """The local backend: attempt folders on disk, the node agent as their supervisor."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -57,10 +58,13 @@ class LocalBackend:
         try:
             if not self.staged(launching.ref, launching.token):
                 self._stage(launching, config, folder)
+            elif _launched(folder):
+                return
             agent.launch(folder, secrets=resolve_secrets(config.env.secrets, self._environ))
         except OSError as error:
-            if reading.read_attempt(folder)["state"] == "staging":
-                shutil.rmtree(folder, ignore_errors=True)
+            if _launched(folder):
+                return  # another sgpu finished the same launch meanwhile
+            shutil.rmtree(folder, ignore_errors=True)
             raise BackendError(
                 f"`{launching.ref}` could not be started: {error}",
                 hint="see that the disk has room and the project folder is writable",
@@ -148,6 +152,7 @@ class LocalBackend:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
         from sgpu_decl.backends.local.tracking import prepare_tracker
         from sgpu_decl.rendering.entrypoint import render_air
+        from sgpu_decl.rendering.spec import render_spec
 
         if folder.exists():
             shutil.rmtree(folder)
@@ -174,8 +179,8 @@ class LocalBackend:
             devices=[device.index for device in visible_devices(self._environ)],
             tracker=tracker,
         )
-        raw = json.dumps(spec, sort_keys=True, ensure_ascii=False).encode()
-        _write(folder / "_air.py", render_air(raw).encode())
+        raw = render_spec(spec)
+        _write(folder / "_air.py", render_air(hashlib.sha256(raw).hexdigest()).encode())
         _write(folder / "spec.json", raw)
 
     def _link(self, launching: Launching, config: RunConfig, code: Path) -> None:
@@ -192,6 +197,10 @@ class LocalBackend:
         except (OSError, ValueError):
             return links
         return {**links, "mlflow": tracked}
+
+
+def _launched(folder: Path) -> bool:
+    return bool(reading.read_attempt(folder)["state"] != "staging")
 
 
 def _config(launching: Launching) -> RunConfig:

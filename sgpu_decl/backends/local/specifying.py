@@ -1,7 +1,7 @@
-"""The `spec.json` of an attempt: all that the node agent and `_air.py` know about it."""
+"""What the node agent and `_air.py` are told about an attempt."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sgpu_decl.backends.base import Launching
@@ -9,6 +9,7 @@ from sgpu_decl.backends.local.layout import Layout, host_lock_folder
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Retry, Tracker
 
 __all__ = ["specify"]
 
@@ -20,79 +21,76 @@ def specify(
     layout: Layout,
     project: Path,
     devices: Sequence[str],
-    tracker: dict[str, Json] | None,
-) -> dict[str, Json]:
-    """Return the spec as JSON values. Secrets are names only; durations are seconds.
+    tracker: Tracker | None,
+) -> LaunchSpec:
+    """Return the spec of one attempt. Secrets are names only; durations are seconds.
 
     Args:
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
-        tracker: argv and environment of the process that makes the MLflow run, if any.
+        tracker: the process that makes the MLflow run, if any.
     """
     folder = layout.attempt(launching.ref)
-    code = folder / "code"
-    return {
-        "v": 1,
-        "token": launching.token,
-        "lineage": launching.lineage,
-        "address": str(launching.ref.address),
-        "name": launching.ref.address.label,
-        "attempt": launching.ref.number,
-        "project_dir": str(project),
-        "run_dir": str(folder),
-        "output_dir": str(folder / "output"),
-        "code_dir": str(code),
-        "world_size": config.gpus,
-        "per": str(config.launch.per),
-        "entry": _entry(config, root=(project / launching.owner).parent / config.code.root),
-        "python": sys.executable,
-        "env": dict(config.env.variables),
-        "secrets": sorted(config.env.secrets),
-        "timeout": config.timeout.seconds if config.timeout else None,
-        "grace": config.grace.seconds,
-        "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
-        "progress_timeout": config.progress_timeout.seconds if config.progress_timeout else None,
-        "retry": {
-            "max": config.retry.max,
-            "on": [str(blame) for blame in config.retry.on],
-            "backoff": config.retry.backoff.seconds,
-        },
-        "gpus": {
-            "devices": list(devices),
-            "need": 0 if config.type.name == "CPU" else config.gpus,
-            "lock_dir": str(host_lock_folder("gpus")),
-        },
-        "parallel": _parallel(launching.ref, config, layout),
-        "wait_for": [
+    return LaunchSpec(
+        token=launching.token,
+        lineage=launching.lineage,
+        address=str(launching.ref.address),
+        name=launching.ref.address.label,
+        attempt=launching.ref.number,
+        project_dir=str(project),
+        run_dir=str(folder),
+        output_dir=str(folder / "output"),
+        code_dir=str(folder / "code"),
+        world_size=config.gpus,
+        per=config.launch.per,
+        entry=_entry(config, root=(project / launching.owner).parent / config.code.root),
+        python=sys.executable,
+        env=dict(config.env.variables),
+        secrets=tuple(sorted(config.env.secrets)),
+        timeout=config.timeout.seconds if config.timeout else None,
+        grace=config.grace.seconds,
+        startup_timeout=config.startup_timeout.seconds if config.startup_timeout else None,
+        progress_timeout=config.progress_timeout.seconds if config.progress_timeout else None,
+        retry=Retry(
+            max=config.retry.max,
+            on=tuple(str(blame) for blame in config.retry.on),
+            backoff=config.retry.backoff.seconds,
+        ),
+        gpus=Gpus(
+            lock_dir=str(host_lock_folder("gpus")),
+            devices=tuple(devices),
+            need=0 if config.type.name == "CPU" else config.gpus,
+        ),
+        parallel=_parallel(launching.ref, config, layout),
+        wait_for=tuple(
             str(layout.attempt(AttemptRef(launching.ref.address, number)))
             for number in launching.wait_for
-        ],
-        "master_port": config.launch.master_port,
-        "port_lock_dir": str(host_lock_folder("ports")),
-        "tracker": tracker,
-        "log_limit": None,
-    }
+        ),
+        master_port=config.launch.master_port,
+        port_lock_dir=str(host_lock_folder("ports")),
+        tracker=tracker,
+    )
 
 
-def _parallel(ref: AttemptRef, config: RunConfig, layout: Layout) -> Json:
+def _parallel(ref: AttemptRef, config: RunConfig, layout: Layout) -> Parallel | None:
     if config.max_parallel is None:
         return None
-    return {"lock_dir": str(layout.parallel_locks(ref)), "limit": config.max_parallel}
+    return Parallel(lock_dir=str(layout.parallel_locks(ref)), limit=config.max_parallel)
 
 
-def _entry(config: RunConfig, *, root: Path) -> dict[str, Json]:
-    entry: dict[str, Json] = dict.fromkeys(
-        ("kind", "path", "module", "function", "command", "shell")
-    )
-    entry["args"] = config.args
+def _entry(config: RunConfig, *, root: Path) -> Entry:
+    if isinstance(config.command, str):
+        return Entry(kind="shell", shell=config.command)
     if config.command is not None:
-        if isinstance(config.command, str):
-            return {**entry, "kind": "shell", "shell": config.command}
-        return {**entry, "kind": "command", "command": list(config.command)}
+        return Entry(kind="command", command=tuple(config.command))
+    args: Mapping[str, Json] | tuple[Json, ...] | None
+    args = tuple(config.args) if isinstance(config.args, (list, tuple)) else config.args
     target, _, function = (config.entrypoint or "").partition(":")
     if not target.endswith(".py"):
-        return {**entry, "kind": "module_function", "module": target, "function": function}
-    kind = "file_function" if function else "script"
-    return {**entry, "kind": kind, "path": _locate(target, root), "function": function or None}
+        return Entry(kind="module_function", module=target, function=function, args=args)
+    path = _locate(target, root)
+    if not function:
+        return Entry(kind="script", path=path, args=args)
+    return Entry(kind="file_function", path=path, function=function, args=args)
 
 
 def _locate(path: str, root: Path) -> str:

@@ -1,12 +1,11 @@
 """What the tracker of a local attempt is asked to record."""
 
-import json
 import os
 from pathlib import Path
 
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.rendering.spec import Tracker
 from sgpu_decl.tracking.launching import tracker_spec
 from sgpu_decl.tracking.request import FILE, request, to_json
 
@@ -15,7 +14,7 @@ __all__ = ["prepare_tracker"]
 
 def prepare_tracker(
     folder: Path, *, config: RunConfig, launching: Launching, project: Path, home: Path
-) -> Json:
+) -> Tracker | None:
     """Write the tracker's request into the attempt folder; return the command that serves it.
 
     `None` where tracking is off or MLflow is not installed: the run then goes untracked.
@@ -42,4 +41,4 @@ def prepare_tracker(
     path = folder / FILE
     path.touch(mode=0o600)
     path.write_text(to_json(asked), encoding="utf-8")
-    return json.loads(json.dumps(command))
+    return Tracker(argv=tuple(command["argv"]), env=dict(command["env"]))
