@@ -1,0 +1,16 @@
+"""Starts the agent: `python -I -S <this folder or a zip of it> <attempt folder>`, or `-m`."""
+
+import sys
+
+if not __package__:
+    # Run as a folder or a zip the modules have no package above them: give them their name, so
+    # that one spelling of every import holds wherever the agent lies.
+    _kind = type(sys)
+    _top, _own = _kind("sgpu_decl"), _kind("sgpu_decl.agent")
+    _top.__path__, _own.__path__ = [], [sys.path.pop(0)]
+    sys.modules.setdefault("sgpu_decl", _top)
+    sys.modules.setdefault("sgpu_decl.agent", _own)
+
+from sgpu_decl.agent.guardian import main
+
+sys.exit(main(sys.argv[1:]))

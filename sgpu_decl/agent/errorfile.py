@@ -1,0 +1,90 @@
+"""What a failed rank wrote about itself, read with distrust: by `_air.py` or by torch's `@record`.
+
+A record that is missing, truncated, huge, not UTF-8 or of another form says nothing; the exit
+status of the rank then speaks alone.
+"""
+
+from __future__ import annotations
+
+from sgpu_decl.agent.records import read_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["COLLATERAL", "read_error"]
+
+_LIMIT = 1 << 20
+_SUMMARY = 2_000
+_TRACEBACK = 65_536
+_CLASSES = frozenset({"exception", "launch_failed_user"})
+
+# Exceptions that a rank raises because a peer is gone. The entrypoint's template has the same list
+# for exceptions that it sees itself (a test compares them).
+COLLATERAL = frozenset(
+    {
+        "BrokenPipeError",
+        "ConnectionAbortedError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "DistBackendError",
+        "DistNetworkError",
+        "DistStoreError",
+        "EOFError",
+    }
+)
+
+
+def read_error(folder: str) -> dict[str, Any] | None:
+    """Return a rank's error: class, summary, traceback, time_ns (or None) and collateral."""
+    record = read_json(folder, "error.json", limit=_LIMIT)
+    if record is None:
+        return None
+    return _ours(record) if "v" in record else _torch(record)
+
+
+def _text(value: object, limit: int) -> str | None:
+    if not isinstance(value, str):
+        return None
+    return value if len(value) <= limit else value[: limit // 2] + "\n...\n" + value[-limit // 2 :]
+
+
+def _ours(record: dict[str, Any]) -> dict[str, Any] | None:
+    kind, message = _text(record.get("type"), 200), _text(record.get("message"), _SUMMARY)
+    if kind is None or message is None:
+        return None
+    time_ns = record.get("time_ns")
+    failure = record.get("class")
+    return {
+        "class": failure if failure in _CLASSES else "exception",
+        "summary": f"{kind}: {message}" if message else kind,
+        "traceback": _text(record.get("traceback"), _TRACEBACK),
+        "time_ns": time_ns if type(time_ns) is int else None,
+        "collateral": record.get("collateral") is True,
+    }
+
+
+def _torch(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Read torch's form: `{"message": text}` or `{"message": {"message", "extraInfo": {...}}}`.
+
+    Its timestamp is in whole seconds of the wall clock, which orders nothing: it is not used.
+    """
+    inner = record.get("message")
+    traceback = None
+    if isinstance(inner, dict):
+        extra = inner.get("extraInfo")
+        traceback = (
+            _text(extra.get("py_callstack"), _TRACEBACK) if isinstance(extra, dict) else None
+        )
+        inner = inner.get("message")
+    message = _text(inner, _SUMMARY)
+    if message is None:
+        return None
+    name = message.partition(":")[0].rpartition(".")[2]
+    return {
+        "class": "exception",
+        "summary": message,
+        "traceback": traceback,
+        "time_ns": None,
+        "collateral": name in COLLATERAL or "gloo/transport" in message,
+    }

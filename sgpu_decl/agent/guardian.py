@@ -1,0 +1,151 @@
+"""Stands above the supervisor: adopts what it leaves behind, and speaks when it no longer can.
+
+    apply ─▶ starter (leaves at once) ─▶ guardian (guardian.lock) ─▶ supervisor (supervisor.lock)
+                                                                       ├─ rank 0 ... rank N
+                                                                       └─ tracker
+
+Both are child subreapers. If the supervisor is killed, its ranks die with it by their parent-death
+signal and whatever escapes becomes the guardian's child: it is stopped, and the outcome is `lost`.
+If the guardian is killed the supervisor goes on and cleans up by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+from sgpu_decl.agent import processes, records
+from sgpu_decl.agent.locks import create_held, held
+from sgpu_decl.agent.report import lost_outcome
+from sgpu_decl.agent.supervisor import Supervisor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+__all__ = ["main"]
+
+_TRACKER_WAIT = 30.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Start the detached tree for the attempt folder in `arguments`.
+
+    Secrets come as a JSON object on stdin. Stdout gets `ok` once the supervisor holds its lock, or
+    the reason why not.
+    """
+    folder = arguments[0]
+    try:
+        secrets = json.loads(_read_all(0) or b"{}")
+        if os.fork():
+            os._exit(0)  # whoever launched waits for this process only
+        answer = os.dup(1)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(2, 1)
+        os.close(null)
+        spec = records.read_json(folder, records.SPEC)
+        if spec is None:
+            raise OSError(2, f"`{folder}/spec.json` is missing or damaged")
+        if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is not None:
+            raise OSError(17, "this attempt was launched before")
+        lock = create_held(os.path.join(folder, records.GUARDIAN_LOCK), replace=True)
+        processes.become_subreaper()
+        told, tracked = os.pipe()
+        supervisor = os.fork()
+    except OSError as error:
+        os.write(1 if "answer" not in locals() else answer, (error.strerror or str(error)).encode())
+        raise
+    if supervisor == 0:
+        os.close(lock)
+        _supervise(folder, spec, secrets, told, answer)
+        return 0
+    secrets.clear()
+    os.close(told)
+    os.close(answer)
+    return _guard(folder, spec, supervisor, tracked)
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts = []
+    while part := os.read(descriptor, 65_536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _supervise(
+    folder: str, spec: dict[str, Any], secrets: dict[str, str], told: int, answer: int
+) -> None:
+    def launched() -> None:
+        pid = os.getpid()
+        identity = {
+            "v": 1,
+            "machine": processes.machine_id(),
+            "boot": processes.boot_id(),
+            "pid": pid,
+            "start_time": processes.start_time(pid),
+            "guardian": os.getppid(),
+            "token": spec["token"],
+            "launched_at": records.stamp(),
+        }
+        records.write_atomic(folder, records.IDENTITY, records.encode(identity))
+        # Held by the open descriptor until this process ends; a second launch fails here.
+        create_held(os.path.join(folder, records.SUPERVISOR_LOCK))
+        os.write(answer, b"ok")
+        os.close(answer)
+
+    processes.become_subreaper()
+    Supervisor({**spec, "run_dir": folder}, secrets, told).run(launched)
+
+
+def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
+    def forward(number: int, _frame: object) -> None:
+        # Not reaped until the loop below is over, so the pid is still the supervisor's.
+        if not gone:
+            os.kill(supervisor, number)
+
+    gone = False
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, forward)
+    while not gone:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        gone = found is not None and found.si_pid == supervisor
+        if found is not None:
+            os.waitpid(found.si_pid, 0)
+    if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
+        return 1  # never launched: the reason was told
+    marker = f"SGPU_TRACKER={spec['token']}".encode()
+    if not os.path.exists(os.path.join(folder, records.OUTCOME)):
+        _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
+        summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"
+        outcome = lost_outcome(
+            records.read_json(folder, records.STATUS), "supervisor_lost", summary, "guardian"
+        )
+        records.write_once(folder, records.OUTCOME, records.encode(outcome))
+    os.close(tracked)  # the tracker reads the outcome now
+    _wait_for_children(_TRACKER_WAIT)
+    return 0
+
+
+def _clear(wanted: Callable[[int], bool], grace: float) -> None:
+    own = os.getpid()
+    processes.stop_all(lambda: [pid for pid in processes.descendants(own) if wanted(pid)], grace)
+
+
+def _wait_for_children(seconds: float) -> None:
+    """Give the tracker its time; what is left after that is killed."""
+
+    def late(_number: int, _frame: object) -> None:
+        for pid in processes.descendants(os.getpid()):
+            processes.tell(pid, processes.start_time(pid), signal.SIGKILL)
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(int(seconds))
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        signal.alarm(0)

@@ -1,0 +1,81 @@
+"""flock as the one sign of life: the kernel frees it at death, whatever the way of dying.
+
+Owners hold an exclusive lock; whoever looks takes a shared one for an instant. Since an owner
+creates its lock file under another name, locks it and only then links it into place, a looker can
+never be in an owner's way.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+__all__ = ["create_held", "held", "open_lock", "try_lock", "wait_until_free"]
+
+
+def open_lock(path: str, mode: int = 0o600) -> int:
+    """Open a lock file, making it where it is missing; it is never removed.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the exclusive lock if it is free; say whether it is ours now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def create_held(path: str, *, replace: bool = False) -> int:
+    """Make a lock file that is held from its first moment; return its descriptor.
+
+    Raises:
+        FileExistsError: it is there already, and `replace` is not set.
+        OSError: the folder is gone, or the disk is full.
+    """
+    temporary = f"{path}.{os.getpid()}.tmp"
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if replace:
+            os.rename(temporary, path)
+            return descriptor
+        os.link(temporary, path)
+    except OSError:
+        os.close(descriptor)
+        os.unlink(temporary)
+        raise
+    os.unlink(temporary)
+    return descriptor
+
+
+def held(path: str) -> bool | None:
+    """Say whether a living process holds the lock; None where the file is missing."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def wait_until_free(path: str) -> None:
+    """Block until nobody holds the lock; returns at once where the file is missing."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)

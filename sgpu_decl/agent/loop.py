@@ -1,0 +1,142 @@
+"""One epoll over pidfds, signals and deadlines; between events the process does not run at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["HANDLED", "Loop"]
+
+HANDLED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGCHLD,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+
+
+def _woken(_number: int, _frame: object) -> None:
+    """Do nothing: the wakeup descriptor carries the number to the loop."""
+
+
+class Loop:
+    """Calls back when a child ends, a descriptor is readable, a signal came, or a time is reached.
+
+    Children are told in the order in which they died, which is the order of epoll's ready list.
+    """
+
+    def __init__(self, on_signal: Callable[[int], None]) -> None:
+        self._on_signal = on_signal
+        self._epoll = select.epoll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._children: dict[int, tuple[int, Callable[[int, int], None]]] = {}
+        self._timers: dict[str, tuple[int, Callable[[], None]]] = {}
+        self._wakeup, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.read(self._wakeup, self._signalled)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for number in HANDLED:
+            signal.signal(number, _woken)
+
+    def read(self, descriptor: int, ready: Callable[[], None]) -> None:
+        """Call `ready` whenever the descriptor can be read."""
+        self._readers[descriptor] = ready
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def forget(self, descriptor: int) -> None:
+        """Stop watching a descriptor and close it."""
+        if self._readers.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+            os.close(descriptor)
+
+    def watch(self, pid: int, ended: Callable[[int, int], None]) -> None:
+        """Call `ended(wait status, monotonic ns)` once the child has died; it is reaped by then."""
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            handle = -1  # out of descriptors: SIGCHLD tells, only less finely
+        self._children[pid] = (handle, ended)
+        if handle >= 0:
+            self._readers[handle] = lambda: self._ended(pid)
+            self._epoll.register(handle, select.EPOLLIN)
+
+    def at(self, name: str, monotonic_ns: int, due: Callable[[], None]) -> None:
+        """Call `due` once that time is reached; a second timer of the same name replaces it."""
+        self._timers[name] = (monotonic_ns, due)
+
+    def after(self, name: str, seconds: float, due: Callable[[], None]) -> None:
+        """Call `due` after that many seconds."""
+        self.at(name, time.monotonic_ns() + int(seconds * 1e9), due)
+
+    def cancel(self, name: str) -> None:
+        """Drop a timer, if it is set."""
+        self._timers.pop(name, None)
+
+    def turn(self) -> None:
+        """Wait for the next event and tell it."""
+        timeout = -1.0
+        if self._timers:
+            first = min(when for when, _ in self._timers.values())
+            timeout = max(0.0, (first - time.monotonic_ns()) / 1e9)
+        for descriptor, _ in self._epoll.poll(timeout):
+            ready = self._readers.get(descriptor)
+            if ready is not None:
+                ready()
+        now = time.monotonic_ns()
+        for name, (when, due) in sorted(self._timers.items(), key=lambda item: item[1][0]):
+            if when <= now and self._timers.get(name) == (when, due):
+                del self._timers[name]
+                due()
+
+    def close(self) -> None:
+        """Leave no trace in a forked child: no wakeup pipe, default signals, nothing blocked."""
+        signal.set_wakeup_fd(-1)
+        for number in (*HANDLED, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def _signalled(self) -> None:
+        numbers = os.read(self._wakeup, 4096)
+        for number in numbers:
+            if number != signal.SIGCHLD:
+                self._on_signal(number)
+        if signal.SIGCHLD in numbers:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Reap orphans that were adopted; known children are told to their watchers."""
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None:
+                return
+            if found.si_pid in self._children:
+                self._ended(found.si_pid)
+            else:
+                os.waitpid(found.si_pid, 0)
+
+    def _ended(self, pid: int) -> None:
+        now = time.monotonic_ns()
+        if pid not in self._children:
+            return
+        handle, ended = self._children[pid]
+        reaped, status = os.waitpid(pid, os.WNOHANG)
+        if reaped == 0:
+            return
+        del self._children[pid]
+        if handle >= 0:
+            self.forget(handle)
+        ended(status, now)

@@ -1,0 +1,61 @@
+"""A port for the rendezvous that no other run takes, with nothing bound to it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from sgpu_decl.agent.locks import open_lock, try_lock
+
+__all__ = ["claim_port"]
+
+_LOWEST = 12_000
+_DEFAULT_EPHEMERAL = 32_768
+
+
+def claim_port(folder: str, seed: int, wanted: int | None = None) -> tuple[int, int]:
+    """Return a port and the descriptor of its lock; the port is ours while that stays open.
+
+    Ports lie below the ephemeral range, so the kernel never hands them to an outgoing connection;
+    runs exclude each other by a lock per port, others by a trial bind that is closed again.
+
+    Raises:
+        OSError: the wanted port is taken, or all are.
+    """
+    os.makedirs(folder, exist_ok=True)
+    top = _ephemeral_start()
+    span = top - _LOWEST
+    candidates = (
+        [wanted] if wanted is not None else [_LOWEST + (seed + step) % span for step in range(span)]
+    )
+    for port in candidates:
+        try:
+            descriptor = open_lock(os.path.join(folder, str(port)), 0o666)
+        except PermissionError:
+            continue  # the file of another user's run
+        if try_lock(descriptor) and _free(port):
+            return port, descriptor
+        os.close(descriptor)
+    if wanted is not None:
+        raise OSError(errno.EADDRINUSE, f"port {wanted} is taken; leave `master_port` out")
+    raise OSError(errno.EADDRINUSE, f"no free port from {_LOWEST} to {top - 1}")
+
+
+def _ephemeral_start() -> int:
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+            start = int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        start = _DEFAULT_EPHEMERAL
+    return start if start > _LOWEST + 1000 else _DEFAULT_EPHEMERAL
+
+
+def _free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,203 @@
+"""What Linux knows of processes: identities that survive pid reuse, family trees, and sweeping."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import signal
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = [
+    "alive",
+    "become_subreaper",
+    "boot_id",
+    "carriers",
+    "descendants",
+    "die_with_parent",
+    "machine_id",
+    "start_time",
+    "stop_all",
+    "tell",
+]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Make orphaned descendants children of this process instead of init's."""
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"cannot adopt orphans: {os.strerror(code)}")
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask for SIGKILL when the parent dies, and leave at once if it died before the asking."""
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
+
+
+def _read(path: str, limit: int = 1 << 20) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, limit)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def boot_id() -> str:
+    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def machine_id() -> str:
+    return _read("/etc/machine-id").decode().strip() or os.uname().nodename
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat from the third on: state, ppid, ..."""
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None for the dead and zombies."""
+    fields = _stat(pid)
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[19])
+
+
+def alive(pid: int, started: int) -> bool:
+    """Say whether that very process still lives: the pid with the same start time."""
+    return start_time(pid) == started
+
+
+def cpu_ticks(pid: int) -> int:
+    """Return the CPU time that a process used, with its reaped children, in clock ticks."""
+    fields = _stat(pid)
+    return sum(map(int, fields[11:15])) if len(fields) >= 15 else 0
+
+
+def descendants(root: int) -> list[int]:
+    """Return the living descendants of a process, zombies left out, parents before children."""
+    found: list[int] = []
+    pending = [root]
+    while pending:
+        parent = pending.pop()
+        for child in _children(parent):
+            pending.append(child)
+            if _stat(child)[:1] not in ([b"Z"], [b"X"], []):
+                found.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    listed = b" ".join(_read(f"/proc/{pid}/task/{thread}/children") for thread in threads)
+    return [int(child) for child in listed.split()]
+
+
+def carriers(cookie: str) -> list[tuple[int, int]]:
+    """Return (pid, start time) of the living processes with `SGPU_COOKIE=<cookie>` inherited."""
+    wanted = f"SGPU_COOKIE={cookie}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        started = start_time(int(name))
+        if started is None:
+            continue
+        if wanted in _read(f"/proc/{name}/environ", 4 << 20).split(b"\0"):
+            found.append((int(name), started))
+    return found
+
+
+def carries(pid: int, entry: bytes) -> bool:
+    """Say whether a process was started with that `NAME=value` in its environment."""
+    return entry in _read(f"/proc/{pid}/environ", 4 << 20).split(b"\0")
+
+
+def tell(pid: int, started: int | None, number: int) -> bool:
+    """Send a signal to that very process through a pidfd; False when it is gone.
+
+    The start time is read after the pidfd is open, so a reused pid is never hit.
+    """
+    if started is None:
+        return False
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if start_time(pid) != started:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def reap() -> None:
+    """Collect every dead child; used where no exit status is wanted."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def stop_all(find: Callable[[], Iterable[int]], grace: float, *, ask: bool = True) -> None:
+    """Stop all that `find` returns: TERM, up to `grace` seconds, then KILL until none is found.
+
+    What appears meanwhile (a fork bomb's next generation) is found again and gets the same.
+    """
+    deadline = time.monotonic() + grace
+    asked: set[tuple[int, int]] = set()
+    while True:
+        reap()
+        members = [(pid, at) for pid in find() if (at := start_time(pid)) is not None]
+        if not members:
+            return
+        force = not ask or time.monotonic() >= deadline
+        for member in members:
+            if force or member not in asked:
+                tell(*member, signal.SIGKILL if force else signal.SIGTERM)
+        asked.update(members)
+        left = 0.2 if force else max(0.0, deadline - time.monotonic())
+        _until_one_ends([pid for pid, _ in members], left)
+
+
+def _until_one_ends(pids: list[int], seconds: float) -> None:
+    poller = select.poll()
+    handles = []
+    try:
+        for pid in pids:
+            try:
+                handles.append(os.pidfd_open(pid))
+            except OSError as error:
+                if error.errno != errno.ESRCH:
+                    break  # out of descriptors: those at hand are enough to wait on
+                return
+        for handle in handles:
+            poller.register(handle, select.POLLIN)
+        poller.poll(max(1, int(seconds * 1000)))
+    finally:
+        for handle in handles:
+            os.close(handle)

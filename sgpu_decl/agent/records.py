@@ -1,0 +1,188 @@
+"""The files of an attempt folder: written so that a crash at any point leaves them readable.
+
+spec.json      what to run; written before the launch, never changed
+identity.json  who supervises: machine, boot, pid and start time
+status.json    the latest snapshot, replaced by rename
+events.log     append-only, `crc32hex json` per line; a torn last line is ignored
+outcome.json   the verdict, linked into place: the first writer wins
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from binascii import crc32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "CANCEL",
+    "EVENTS",
+    "GUARDIAN_LOCK",
+    "IDENTITY",
+    "OUTCOME",
+    "SPEC",
+    "STATUS",
+    "SUPERVISOR_LOCK",
+    "EventLog",
+    "parse_events",
+    "read_json",
+    "stamp",
+    "write_atomic",
+    "write_once",
+]
+
+SPEC = "spec.json"
+IDENTITY = "identity.json"
+STATUS = "status.json"
+EVENTS = "events.log"
+OUTCOME = "outcome.json"
+CANCEL = "cancel"
+SUPERVISOR_LOCK = "supervisor.lock"
+GUARDIAN_LOCK = "guardian.lock"
+
+
+def stamp(seconds: float | None = None) -> str:
+    """Return a time as RFC 3339 in UTC with milliseconds; now when none is given."""
+    moment = time.time() if seconds is None else seconds
+    whole = int(moment)
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+    return f"{text}.{int((moment - whole) * 1000):03d}Z"
+
+
+def read_json(folder: str, name: str, *, limit: int = 16 << 20) -> dict[str, Any] | None:
+    """Return the JSON object in a file; None where it is missing, too large, or not one."""
+    try:
+        with open(os.path.join(folder, name), "rb", buffering=0) as file:
+            data = file.read(limit + 1)
+    except OSError:
+        return None
+    return parse_object(data) if len(data) <= limit else None
+
+
+def parse_object(data: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that bytes hold; None where they hold anything else."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def encode(value: object) -> bytes:
+    """Return a value as compact JSON in UTF-8; lone surrogates become question marks."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "replace")
+
+
+def write_atomic(folder: str, name: str, data: bytes, *, durable: bool = False) -> None:
+    """Replace a file by rename, so that a reader sees the old bytes or the new ones.
+
+    Raises:
+        OSError: the disk is full, or the folder is gone.
+    """
+    temporary = _temporary(folder, name, data, durable=durable)
+    try:
+        os.rename(temporary, os.path.join(folder, name))
+    except OSError:
+        os.unlink(temporary)
+        raise
+    if durable:
+        sync_folder(folder)
+
+
+def write_once(folder: str, name: str, data: bytes) -> bool:
+    """Link a file into place and say whether this call did; the first writer wins for good.
+
+    Raises:
+        OSError: the disk is full, or the folder is gone.
+    """
+    temporary = _temporary(folder, name, data, durable=True)
+    try:
+        os.link(temporary, os.path.join(folder, name))
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(temporary)
+    sync_folder(folder)
+    return True
+
+
+def _temporary(folder: str, name: str, data: bytes, *, durable: bool) -> str:
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if durable:
+            os.fsync(descriptor)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    finally:
+        os.close(descriptor)
+    return temporary
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class EventLog:
+    """Appends events; a full disk drops and counts them, since a run outlives its own diary."""
+
+    def __init__(self, folder: str) -> None:
+        self._descriptor = os.open(
+            os.path.join(folder, EVENTS),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+            0o600,
+        )
+        self._sequence = 0
+        self.dropped = 0
+
+    def append(self, event: str, /, *, durable: bool = False, **data: object) -> None:
+        """Write one event with its wall-clock and monotonic time; `durable` waits for the disk."""
+        self._sequence += 1
+        body = encode(
+            {
+                "seq": self._sequence,
+                "time": stamp(),
+                "mono_ns": time.monotonic_ns(),
+                "event": event,
+                **data,
+            }
+        )
+        line = b"%08x %s\n" % (crc32(body), body)
+        try:
+            if os.write(self._descriptor, line) != len(line):
+                os.write(self._descriptor, b"\n")  # ends the torn line, so that the next one counts
+                self.dropped += 1
+            if durable:
+                os.fsync(self._descriptor)
+        except OSError:
+            self.dropped += 1
+
+
+def parse_events(data: bytes) -> tuple[list[dict[str, Any]], int]:
+    """Return the valid events of complete lines, and how many bytes those lines take.
+
+    A line whose checksum does not fit is left out; an unfinished last line is not consumed.
+    """
+    end = data.rfind(b"\n") + 1
+    events = []
+    for line in data[:end].splitlines():
+        checksum, _, body = line.partition(b" ")
+        if len(checksum) == 8 and checksum == b"%08x" % crc32(body):
+            event = parse_object(body)
+            if event is not None:
+                events.append(event)
+    return events, end

@@ -1,0 +1,128 @@
+"""What the attempt tells of itself: status, events and the one outcome."""
+
+from __future__ import annotations
+
+import time
+
+from sgpu_decl.agent import records
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Report", "lost_outcome", "rank_entry"]
+
+
+def rank_entry(rank: int) -> dict[str, Any]:
+    """Return a rank that has not started: the form of the status contract."""
+    return {"rank": rank, "node_rank": 0, "state": "queued", "exit_code": None, "signal": None}
+
+
+class Report:
+    """Keeps and writes the snapshot: `events.log`, then `status.json`, at last the outcome.
+
+    A snapshot that cannot be written (a full disk, a folder that was deleted) never stops a run.
+    """
+
+    def __init__(self, folder: str, ranks: int, state: str) -> None:
+        self._folder = folder
+        self._log = records.EventLog(folder)
+        self._dirty = True
+        self.ranks = [rank_entry(rank) for rank in range(ranks)]
+        self.snapshot: dict[str, Any] = {
+            "state": state,
+            "waiting_for": None,
+            "queued_at": records.stamp(),
+            "started_at": records.stamp() if state == "starting" else None,
+            "ended_at": None,
+            "exit_code": None,
+            "class": None,
+            "ranks": self.ranks,
+            "first_cause": None,
+            "restart": 0,
+        }
+        self.event("state", durable=True, state=state)
+        self.flush()
+
+    def event(self, name: str, /, *, durable: bool = False, **data: object) -> None:
+        self._log.append(name, durable=durable, **data)
+
+    def update(self, **fields: object) -> None:
+        self.snapshot.update(fields)
+        self._dirty = True
+
+    def state(self, state: str, **data: object) -> None:
+        """Enter a state, if it is another one."""
+        if self.snapshot["state"] == state:
+            return
+        if state == "starting" and self.snapshot["started_at"] is None:
+            self.snapshot["started_at"] = records.stamp()
+        self.update(state=state)
+        self.event("state", durable=True, state=state, **data)
+
+    def rank(self, rank: int, **fields: object) -> None:
+        self.ranks[rank].update(fields)
+        self._dirty = True
+
+    def flush(self) -> None:
+        """Write the snapshot if it changed since the last time."""
+        if not self._dirty:
+            return
+        self._dirty = False
+        try:
+            records.write_atomic(self._folder, records.STATUS, records.encode(self.snapshot))
+        except OSError as error:
+            self.event("status_not_written", reason=str(error))
+
+    def conclude(self, **fields: object) -> bool:
+        """Write the outcome; say whether it is this one that counts.
+
+        Raises:
+            OSError: it cannot be written; whoever stands above then writes what it knows.
+        """
+        self.update(ended_at=records.stamp(), waiting_for=None, **fields)
+        outcome = {
+            "v": 1,
+            **self.snapshot,
+            "by": "supervisor",
+            "ended_mono_ns": time.monotonic_ns(),
+            "events_dropped": self._log.dropped,
+        }
+        ours = records.write_once(self._folder, records.OUTCOME, records.encode(outcome))
+        self.event("state", state=self.snapshot["state"])
+        self.flush()
+        return ours
+
+
+def lost_outcome(
+    status: dict[str, Any] | None, failure: str, summary: str, by: str
+) -> dict[str, Any]:
+    """Return the outcome of an attempt whose supervisor left no verdict.
+
+    If every rank had already ended with 0 the attempt succeeded all the same.
+    """
+    known = dict(status or {})
+    ranks = known.get("ranks") or []
+    done = bool(ranks) and all(rank.get("exit_code") == 0 for rank in ranks)
+    base = {
+        "v": 1,
+        "started_at": known.get("started_at"),
+        "ended_at": known.get("ended_at") or records.stamp(),
+        "restart": known.get("restart", 0),
+        "by": by,
+    }
+    if done:
+        return {**base, "state": "succeeded", "exit_code": 0, "class": None,
+                "first_cause": None, "ranks": ranks}  # fmt: skip
+    active = ("queued", "starting", "running", "stopping")
+    return {
+        **base,
+        "state": "lost",
+        "exit_code": 70,
+        "class": failure,
+        "first_cause": {"rank": None, "class": failure, "summary": summary, "traceback": None,
+                        "simultaneous": []},
+        "ranks": [
+            {**rank, "state": "lost"} if rank.get("state") in active else rank for rank in ranks
+        ],
+    }  # fmt: skip

@@ -1,0 +1,335 @@
+"""Carries one attempt from the queue to its outcome.
+
+    queued ─▶ starting ─▶ running ─▶ (stopping) ─▶ sweep ─┬─▶ outcome
+                 ▲                                        │
+                 └────────────── backoff ◀────────────────┘  `retry`
+
+Everything happens in callbacks of one loop; nothing here blocks for longer than a file takes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from binascii import crc32
+
+from sgpu_decl.agent import processes, records
+from sgpu_decl.agent.group import RankGroup
+from sgpu_decl.agent.loop import Loop
+from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.report import Report
+from sgpu_decl.agent.spawning import LaunchError, spawn
+from sgpu_decl.agent.verdict import blames_the_user, first_cause
+from sgpu_decl.agent.waiting import Slots, Waiters, wait_for_ends
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["Supervisor"]
+
+_SETTLE = 0.010  # how long a collateral failure waits for the culprit's before the others are told
+_SHORT_GRACE = 3.0
+_SWEEP_GRACE = 5.0
+_TRACKER_WAIT = 10.0
+_EXIT_OF = {"cancelled": 130, "timeout": 124, "hung": 124}
+
+
+class Supervisor:
+    """`tracker_pipe` is the read end of the pipe whose closing tells the tracker to finish."""
+
+    def __init__(self, spec: dict[str, Any], secrets: dict[str, str], tracker_pipe: int) -> None:
+        self._spec = spec
+        self._folder: str = spec["run_dir"]
+        self._tracker_pipe = tracker_pipe
+        self._tracker_pid = -1
+        self._done = False
+        self._stop: str | None = None  # why the ranks are told to stop; the first reason stays
+        self._signals = 0
+        self._restart = 0
+        self._slots: list[Slots] = []
+        self._sweeping = False
+        must_wait = spec["gpus"]["need"] or spec["parallel"] or spec["wait_for"]
+        count = 1 if spec["per"] == "node" else spec["world_size"]
+        self._loop = Loop(self._on_signal)
+        self._waiters = Waiters(self._loop)
+        self._report = Report(self._folder, count, "queued" if must_wait else "starting")
+        self._group = RankGroup(spec, secrets, self._loop, self._report)
+        self._group.on_ready = self._all_ready
+        self._group.on_failure = self._rank_failed
+        self._group.on_empty = self._sweep
+
+    def run(self, launched: Callable[[], None]) -> None:
+        """Supervise until the outcome is written; `launched` is called once the lock is held."""
+        launched()
+        if self._cancel_requested():
+            self._conclude_stopped("cancelled")
+        else:
+            self._queue()
+        self._report.flush()
+        while not self._done:
+            self._loop.turn()
+            self._report.flush()
+
+    # ── the queue ────────────────────────────────────────────────────────────────────────────
+
+    def _queue(self) -> None:
+        if self._spec["wait_for"]:
+            self._report.update(waiting_for="earlier attempts")
+            wait_for_ends(self._waiters, self._spec["wait_for"], self._queue_for_turn)
+        else:
+            self._queue_for_turn()
+
+    def _queue_for_turn(self) -> None:
+        parallel = self._spec["parallel"]
+        if parallel is None:
+            self._queue_for_devices()
+            return
+        names = [str(number) for number in range(parallel["limit"])]
+        self._wait_for(
+            Slots(parallel["lock_dir"], names, 1), "max_parallel", self._queue_for_devices
+        )
+
+    def _queue_for_devices(self) -> None:
+        gpus = self._spec["gpus"]
+        if not gpus["need"]:
+            self._begin()
+        elif gpus["need"] > len(gpus["devices"]):
+            have, need = len(gpus["devices"]), gpus["need"]
+            self._fail("capacity", f"{need} GPUs are needed, this machine has {have}")
+        else:
+            slots = Slots(gpus["lock_dir"], gpus["devices"], gpus["need"])
+            self._wait_for(slots, "gpus", lambda: self._begin(slots.names))
+
+    def _wait_for(self, slots: Slots, what: str, then: Callable[[], None]) -> None:
+        self._slots.append(slots)
+        self._report.update(waiting_for=what)
+        slots.acquire(self._waiters, then)
+
+    # ── ranks start ──────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, devices: tuple[str, ...] = ()) -> None:
+        self._report.update(waiting_for=None)
+        self._report.state("starting", devices=list(devices))
+        try:
+            # The lock stays held by the open descriptor until this process ends.
+            self._port, self._port_lock = claim_port(
+                self._spec["port_lock_dir"], crc32(self._spec["token"].encode()),
+                self._spec["master_port"],
+            )  # fmt: skip
+        except OSError as error:
+            self._fail("launch_failed", error.strerror or str(error))
+            return
+        self._devices = devices
+        if self._spec["timeout"] is not None:
+            self._loop.after("timeout", self._spec["timeout"], lambda: self._stop_ranks("timeout"))
+        self._start_tracker()
+        if self._tracker_pid > 0 and self._spec["entry"]["kind"] in ("command", "shell"):
+            self._await_tracker(time.monotonic() + _TRACKER_WAIT)
+        else:
+            self._start_ranks()
+
+    def _start_tracker(self) -> None:
+        tracker = self._spec["tracker"]
+        if tracker is None:
+            return
+        log = os.path.join(self._folder, "tracker.log")
+        environment = {**os.environ, **tracker["env"], "SGPU_RUN_DIR": self._folder,
+                       "SGPU_TRACKER": self._spec["token"]}  # fmt: skip
+        try:
+            pid, told = spawn(
+                tracker["argv"], environment, cwd="/", logs=(log, log), settle=self._loop.close,
+                stdin=self._tracker_pipe, raise_oom_score=False, guarded=False,
+            )  # fmt: skip
+        except LaunchError as error:
+            self._report.event("tracker_failed", reason=str(error))
+            return
+        os.close(told)
+        self._tracker_pid = pid
+        self._report.event("tracker_started", pid=pid)
+        self._loop.watch(pid, self._tracker_ended)
+
+    def _tracker_ended(self, status: int, _now: int) -> None:
+        self._tracker_pid = -1
+        self._report.event("tracker_ended", exit_code=os.waitstatus_to_exitcode(status))
+
+    def _await_tracker(self, deadline: float) -> None:
+        """Look for the MLflow variables that a command cannot wait for itself, 10 s at most."""
+        tracked = records.read_json(self._folder, "mlflow.json")
+        if tracked is None and self._tracker_pid > 0 and time.monotonic() < deadline:
+            self._loop.after("tracker", 0.02, lambda: self._await_tracker(deadline))
+            return
+        self._start_ranks(tracked.get("env") if tracked else None)
+
+    def _start_ranks(self, tracked: object = None) -> None:
+        if self._stop is not None:
+            self._conclude_stopped(self._stop)
+            return
+        if self._spec["startup_timeout"] is not None:
+            self._loop.after(
+                "startup", self._spec["startup_timeout"], lambda: self._stop_ranks("startup")
+            )
+        extra = {str(k): str(v) for k, v in tracked.items()} if isinstance(tracked, dict) else {}
+        error = self._group.start(self._restart, self._port, self._devices, extra)
+        if error is not None:
+            self._launch_error = error
+            self._stop_ranks("launch")
+
+    def _all_ready(self) -> None:
+        self._loop.cancel("startup")
+        if self._stop is None:
+            self._report.state("running", restart=self._restart)
+
+    # ── stopping ─────────────────────────────────────────────────────────────────────────────
+
+    def _on_signal(self, number: int) -> None:
+        if number in (signal.SIGUSR1, signal.SIGUSR2):
+            self._group.signal_all(number)
+        elif number == signal.SIGWINCH:
+            if self._cancel_requested() and self._stop != "cancelled":
+                self._report.event("cancel_requested")
+                self._stop_ranks("cancelled")
+        else:
+            self._signals += 1
+            self._report.event("signal", name=signal.Signals(number).name, count=self._signals)
+            if self._signals == 1:
+                self._stop_ranks("cancelled")
+            elif self._signals == 2:
+                self._loop.after("kill", min(_SHORT_GRACE, self._spec["grace"]), self._kill)
+            else:
+                self._kill()
+
+    def _cancel_requested(self) -> bool:
+        return os.path.exists(os.path.join(self._folder, records.CANCEL))
+
+    def _rank_failed(self, *, collateral: bool) -> None:
+        if self._stop is None:
+            delay = _SETTLE if collateral else 0.0
+            self._loop.after("settle", delay, lambda: self._stop_ranks("failure"))
+
+    def _stop_ranks(self, reason: str) -> None:
+        """Tell all ranks to end: TERM, then after the grace KILL. Queued attempts end at once."""
+        if self._stop is not None:
+            return
+        self._stop = reason
+        self._loop.cancel("settle")
+        if self._sweeping:
+            return
+        if not self._group.living:
+            if self._group.started:
+                self._sweep()
+            else:
+                self._conclude_stopped(reason)
+            return
+        self._report.state("stopping", reason=reason)
+        self._group.signal_all(signal.SIGTERM)
+        self._loop.after("kill", self._spec["grace"], self._kill)
+
+    def _kill(self) -> None:
+        self._loop.cancel("kill")
+        self._group.kill_all()
+        if self._sweeping:
+            self._sweep_force = True
+            self._sweep_step()
+
+    # ── after the ranks ──────────────────────────────────────────────────────────────────────
+
+    def _sweep(self) -> None:
+        """All ranks have ended: stop what they left behind, then judge."""
+        for name in ("kill", "startup", "settle"):
+            self._loop.cancel(name)
+        self._sweeping, self._sweep_force = True, False
+        self._swept: set[int] = set()
+        self._sweep_watched: set[int] = set()
+        self._loop.after("kill", min(self._spec["grace"], _SWEEP_GRACE), self._kill)
+        self._sweep_step()
+
+    def _sweep_step(self) -> None:
+        if not self._sweeping:
+            return
+        apart = {self._tracker_pid}
+        apart.update(processes.descendants(self._tracker_pid) if self._tracker_pid > 0 else ())
+        left = [pid for pid in processes.descendants(os.getpid()) if pid not in apart]
+        if not left:
+            self._sweeping = False
+            self._loop.cancel("kill")
+            self._loop.cancel("sweep")
+            self._judge()
+            return
+        for pid in left:
+            if self._sweep_force or pid not in self._swept:
+                number = signal.SIGKILL if self._sweep_force else signal.SIGTERM
+                processes.tell(pid, processes.start_time(pid), number)
+        if not self._swept:
+            self._report.event("sweep", left=len(left))
+        self._swept.update(left)
+        # Orphans become our children and end with a SIGCHLD; only one whose parent still lives
+        # ends unseen, so look again soon.
+        self._loop.after("sweep", 0.01, self._sweep_step)
+
+    def _judge(self) -> None:
+        endings = self._group.endings()
+        self._group.mark_ended()
+        found = first_cause(endings)
+        if self._stop == "launch":
+            error = self._launch_error
+            if not self._again(error.failure):
+                self._fail(error.failure, str(error), rank=self._group.failed_to_start)
+        elif found is not None and self._stop in (None, "failure"):
+            cause, ending = found
+            if not self._again(cause["class"]):
+                self._conclude("failed", ending.code, cause)
+        elif self._stop is not None and any(ending.failed for ending in endings):
+            self._conclude_stopped(self._stop)
+        else:
+            self._conclude("succeeded", 0, None)
+
+    def _again(self, failure: str) -> bool:
+        """Start the ranks once more, if `retry` covers this failure."""
+        retry = self._spec["retry"]
+        kind = "error" if blames_the_user(failure) else "infra"
+        if self._restart >= retry["max"] or kind not in retry["on"] or self._signals:
+            return False
+        self._restart += 1
+        self._stop = None
+        self._report.event("restart", restart=self._restart, after=failure)
+        self._report.update(restart=self._restart)
+        self._report.state("starting")
+        self._group.reset()
+        self._loop.after("backoff", retry["backoff"], self._start_ranks)
+        return True
+
+    def _conclude_stopped(self, reason: str) -> None:
+        if reason == "cancelled":
+            self._conclude("cancelled", _EXIT_OF["cancelled"], None)
+        elif reason == "startup":
+            limit = self._spec["startup_timeout"]
+            self._fail("timeout", f"ranks were not up after the startup_timeout of {limit:g} s")
+        elif reason == "hung":
+            limit = self._spec["progress_timeout"]
+            self._fail("hung", f"no output and no CPU time for the progress_timeout of {limit:g} s")
+        else:
+            limit = self._spec["timeout"]
+            self._fail("timeout", f"ran longer than the timeout of {limit:g} s")
+
+    def _fail(self, failure: str, summary: str, rank: int | None = None) -> None:
+        cause: dict[str, Any] = {
+            "rank": rank,
+            "class": failure,
+            "summary": summary,
+            "traceback": None,
+            "simultaneous": [],
+        }
+        self._conclude("failed", _EXIT_OF.get(failure, 1), cause)
+
+    def _conclude(self, state: str, exit_code: int, cause: dict[str, Any] | None) -> None:
+        self._done = True
+        self._waiters.stop()
+        failure = cause["class"] if cause else None
+        self._report.conclude(
+            state=state, exit_code=exit_code, first_cause=cause, **{"class": failure}
+        )
+        for slots in self._slots:
+            slots.release()

@@ -1,0 +1,148 @@
+"""Who failed first, and why: a pure function of how the ranks ended."""
+
+from __future__ import annotations
+
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+__all__ = ["SIMULTANEOUS_NS", "Ending", "blames_the_user", "first_cause", "signal_name"]
+
+SIMULTANEOUS_NS = 5_000_000
+_OWN_FAULT = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
+)
+_OF_THE_USER = frozenset(
+    {"exception", "exit_code", "signal_self", "oom", "timeout", "hung", "launch_failed_user"}
+)
+
+
+def blames_the_user(failure: str) -> bool:
+    """Say whether a failure class is `error` (the user's) rather than `infra`."""
+    return failure in _OF_THE_USER
+
+
+def signal_name(number: int) -> str:
+    """Return `SIGKILL` for 9; a number without a name stays a number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+class Ending:
+    """How one rank ended; times are CLOCK_MONOTONIC in nanoseconds.
+
+    `told_ns` and `killed_ns` say when this agent sent it TERM and KILL, if it did; `error` is the
+    record that the rank left, already judged for size and form; `oom` says that the kernel counted
+    an out-of-memory kill while it ran.
+    """
+
+    __slots__ = ("ended_ns", "error", "exit_code", "killed_ns", "oom", "rank", "signal", "told_ns")
+
+    def __init__(
+        self,
+        *,
+        rank: int,
+        ended_ns: int,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        error: dict[str, Any] | None = None,
+        told_ns: int | None = None,
+        killed_ns: int | None = None,
+        oom: bool = False,
+    ) -> None:
+        self.rank = rank
+        self.ended_ns = ended_ns
+        self.exit_code = exit_code
+        self.signal = signal
+        self.error = error
+        self.told_ns = told_ns
+        self.killed_ns = killed_ns
+        self.oom = oom
+
+    @property
+    def failed(self) -> bool:
+        return self.exit_code != 0
+
+    @property
+    def time_ns(self) -> int:
+        """When it failed: the rank's own record where that is credible, else its death."""
+        recorded = self.error.get("time_ns") if self.error else None
+        if isinstance(recorded, int) and 0 < recorded <= self.ended_ns:
+            return recorded
+        return self.ended_ns
+
+    @property
+    def by_us(self) -> bool:
+        """Whether it only ended because it was told to."""
+        if self.told_ns is None or not self.failed:
+            return False
+        if self.signal == signal.SIGKILL:
+            return self.killed_ns is not None
+        if self.signal is not None:
+            return self.signal == signal.SIGTERM or self.ended_ns > self.told_ns + SIMULTANEOUS_NS
+        if self.exit_code == 128 + signal.SIGTERM:
+            return True
+        return self.time_ns > self.told_ns + (0 if self.error else SIMULTANEOUS_NS)
+
+    @property
+    def collateral(self) -> bool:
+        return bool(self.error and self.error.get("collateral"))
+
+    @property
+    def code(self) -> int:
+        """The exit code as a shell would show it."""
+        if self.signal is not None:
+            return 128 + self.signal
+        return self.exit_code if self.exit_code is not None else 1
+
+
+def first_cause(endings: Sequence[Ending]) -> tuple[dict[str, Any], Ending] | None:
+    """Return the first cause and its rank's ending, or None where no rank failed by itself.
+
+    Primary failures come before collateral ones, then the earliest; ranks of the same tier that
+    failed within 5 ms of it are named as simultaneous.
+    """
+    failed = [ending for ending in endings if ending.failed and not ending.by_us]
+    if not failed:
+        return None
+    failed.sort(key=lambda ending: (ending.collateral, ending.time_ns, ending.rank))
+    first = failed[0]
+    failure, summary = _describe(first)
+    simultaneous = [
+        ending.rank
+        for ending in failed[1:]
+        if ending.collateral == first.collateral
+        and ending.time_ns - first.time_ns <= SIMULTANEOUS_NS
+    ]
+    traceback = first.error.get("traceback") if first.error else None
+    cause = {
+        "rank": first.rank,
+        "class": failure,
+        "summary": summary,
+        "traceback": traceback,
+        "simultaneous": sorted(simultaneous),
+    }
+    return cause, first
+
+
+def _describe(ending: Ending) -> tuple[str, str]:
+    """Return the failure class and one line that says what happened."""
+    rank = f"rank {ending.rank}"
+    if ending.signal is not None:
+        name = signal_name(ending.signal)
+        if ending.signal == signal.SIGKILL and ending.oom:
+            return (
+                "oom",
+                f"{rank} was killed by the kernel: the machine or its group ran out of memory",
+            )
+        if ending.signal in _OWN_FAULT:
+            return "signal_self", f"{rank} crashed with {name}"
+        return "killed", f"{rank} was killed with {name}, not by sgpu"
+    if ending.error is not None:
+        return ending.error.get("class") or "exception", ending.error["summary"]
+    return "exit_code", f"{rank} exited with {ending.exit_code}"

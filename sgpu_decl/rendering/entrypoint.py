@@ -1,0 +1,39 @@
+"""`_air.py`, the entrypoint of a rank, from its template."""
+
+from enum import StrEnum
+
+from sgpu_decl.agent.errorfile import COLLATERAL
+from sgpu_decl.resources import locate
+
+__all__ = ["AirStyle", "render_air"]
+
+_TEMPLATE = "_air.py.j2"
+
+
+class AirStyle(StrEnum):
+    """How the ranks come to be: spawned by the node agent on this machine."""
+
+    LOCAL = "local"
+
+
+def render_air(spec_sha256: str, style: AirStyle | str = AirStyle.LOCAL) -> str:
+    """Return the Python source of `_air.py` for the spec with that SHA-256 (64 hex digits).
+
+    The same arguments give the same bytes. No text of the user's goes into it.
+
+    Raises:
+        ValueError: the checksum or the style is not one.
+    """
+    if len(spec_sha256) != 64 or not set(spec_sha256) <= set("0123456789abcdef"):
+        raise ValueError(f"not a SHA-256 in hex: {spec_sha256!r}")
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(locate("templates") / "entrypoints"),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  # Python source, and only values of ours go in
+    )
+    return environment.get_template(_TEMPLATE).render(
+        spec_sha256=spec_sha256, style=AirStyle(style).value, collateral=sorted(COLLATERAL)
+    )

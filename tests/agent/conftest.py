@@ -1,0 +1,103 @@
+"""Attempt folders for the tests of the agent: real processes, short graces."""
+
+import hashlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.agent.launching import launch
+from sgpu_decl.agent.processes import carriers, tell
+from sgpu_decl.agent.reading import read_attempt, read_events
+from sgpu_decl.rendering.entrypoint import render_air
+from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, render_spec
+
+ENDED = {"succeeded", "failed", "cancelled", "lost"}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    folder: Path
+    token: str
+
+    def launch(self, secrets: Mapping[str, str] | None = None) -> "Attempt":
+        launch(self.folder, secrets=secrets or {})
+        return self
+
+    def read(self) -> dict[str, Any]:
+        return read_attempt(self.folder)
+
+    def until(self, condition: Callable[[], object], seconds: float = 20) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, (self.read(), self.text("agent.log"))
+            select.select([], [], [], 0.01)
+
+    def wait(self) -> dict[str, Any]:
+        self.until(lambda: self.read()["state"] in ENDED)
+        return self.read()
+
+    def text(self, name: str) -> str:
+        path = self.folder / name
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def log(self, rank: int = 0, stream: str = "stdout", restart: int = 0) -> str:
+        return self.text(f"ranks/{rank}/{restart}/{stream}.log")
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in read_events(self.folder)[0] if event["event"] == name]
+
+    def left(self) -> list[int]:
+        return [pid for pid, _ in carriers(self.token)]
+
+    def until_gone(self) -> None:
+        self.until(lambda: not self.left())
+
+
+@pytest.fixture
+def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
+    made: list[Attempt] = []
+
+    def make(source: str = "", **fields: Any) -> Attempt:
+        number = len(made) + 1
+        folder = tmp_path / f"attempt-{number}"
+        code = folder / "code"
+        (folder / "output").mkdir(parents=True)
+        code.mkdir()
+        (code / "main.py").write_text(source)
+        token = f"test-{os.getpid()}-{time.monotonic_ns()}"
+        spec = LaunchSpec(
+            token=token,
+            address="run.test",
+            name="test",
+            attempt=number,
+            lineage="lineage",
+            project_dir=str(tmp_path),
+            run_dir=str(folder),
+            output_dir=str(folder / "output"),
+            code_dir=str(code),
+            world_size=2,
+            entry=Entry(kind="script", path="main.py"),
+            python=sys.executable,
+            gpus=Gpus(lock_dir=str(tmp_path / "gpus")),
+            port_lock_dir=str(tmp_path / "ports"),
+            grace=0.4,
+        )
+        data = render_spec(replace(spec, **fields))
+        (folder / "spec.json").write_bytes(data)
+        (folder / "_air.py").write_text(render_air(hashlib.sha256(data).hexdigest()))
+        attempt = Attempt(folder, token)
+        made.append(attempt)
+        return attempt
+
+    yield make
+    for attempt in made:
+        for pid, started in carriers(attempt.token):
+            tell(pid, started, signal.SIGKILL)

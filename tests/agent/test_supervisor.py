@@ -1,0 +1,411 @@
+"""Attempts from launch to outcome, with real processes: what ends how, and what is left."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sgpu_decl.agent.launching import launch
+from sgpu_decl.agent.reading import request_cancel
+from sgpu_decl.rendering.spec import Entry, Gpus, Parallel, Retry, Tracker
+
+Make = Callable[..., Any]
+STUBBORN = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(os.environ["SGPU_OUTPUT_DIR"] + "/up" + os.environ["RANK"], "w").close()
+while True:
+    time.sleep(60)
+"""
+BLOCK = """
+import os, signal
+open(os.environ["SGPU_OUTPUT_DIR"] + "/up" + os.environ["RANK"], "w").close()
+signal.pause()
+"""
+
+
+def up(attempt: Any, rank: int = 0) -> Callable[[], bool]:
+    return lambda: (attempt.folder / "output" / f"up{rank}").exists()
+
+
+def function(name: str = "main", **args: Any) -> Entry:
+    return Entry(kind="file_function", path="main.py", function=name, args=args)
+
+
+def supervisor_of(attempt: Any) -> int:
+    return int(json.loads(attempt.text("identity.json"))["pid"])
+
+
+def test_a_function_returns_a_value_per_rank(make_attempt: Make) -> None:
+    source = "import os\ndef main(n): return {'rank': int(os.environ['RANK']), 'n': n}"
+    attempt = make_attempt(source, entry=function(n=3)).launch()
+    status = attempt.wait()
+    assert (status["state"], status["exit_code"], status["class"]) == ("succeeded", 0, None)
+    assert [rank["state"] for rank in status["ranks"]] == ["succeeded", "succeeded"]
+    assert status["started_at"] <= status["ended_at"]
+    values = [json.loads(attempt.text(f"ranks/{rank}/output.json")) for rank in (0, 1)]
+    assert values == [{"rank": 0, "n": 3}, {"rank": 1, "n": 3}]
+    attempt.until_gone()
+
+
+def test_an_exception_is_the_first_cause_with_the_users_frames_only(make_attempt: Make) -> None:
+    source = (
+        "import os, signal\n"
+        "def main():\n"
+        "    if os.environ['RANK'] == '1':\n"
+        "        raise ValueError('no such layer')\n"
+        "    signal.pause()\n"
+    )
+    attempt = make_attempt(source, entry=function()).launch()
+    status = attempt.wait()
+    cause = status["first_cause"]
+    assert (status["state"], status["exit_code"], status["class"]) == ("failed", 1, "exception")
+    assert (cause["rank"], cause["summary"]) == (1, "ValueError: no such layer")
+    assert "main.py" in cause["traceback"]
+    assert "_air.py" not in cause["traceback"] + attempt.log(1, "stderr")
+    assert [rank["state"] for rank in status["ranks"]] == ["stopped", "failed"]
+    attempt.until_gone()
+
+
+@pytest.mark.parametrize(
+    ("code", "failure", "exit_code"),
+    [
+        ("sys.exit(7)", "exit_code", 7),
+        ("os._exit(9)", "exit_code", 9),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "killed", 137),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "signal_self", 139),
+        ("os.kill(os.getpid(), signal.SIGABRT)", "signal_self", 134),
+        ("os.kill(os.getpid(), signal.SIGTERM)", "killed", 143),
+    ],
+)
+def test_the_way_a_rank_dies_gives_the_class(
+    make_attempt: Make, code: str, failure: str, exit_code: int
+) -> None:
+    source = f"import os, signal, sys\nif os.environ['RANK'] == '1':\n    {code}\nsignal.pause()\n"
+    attempt = make_attempt(source).launch()
+    status = attempt.wait()
+    assert (status["state"], status["class"]) == ("failed", failure)
+    assert status["exit_code"] == exit_code
+    assert (status["first_cause"]["rank"], status["first_cause"]["simultaneous"]) == (1, [])
+    attempt.until_gone()
+
+
+def test_a_victim_that_reports_before_the_culprit_is_not_blamed(make_attempt: Make) -> None:
+    source = (
+        "import os, signal, time\n"
+        "flag = os.environ['SGPU_OUTPUT_DIR'] + '/victim'\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    open(flag, 'w').close()\n"
+        "    raise ConnectionResetError('peer')\n"
+        "while not os.path.exists(flag): pass\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    status = make_attempt(source).launch().wait()
+    assert (status["class"], status["first_cause"]["rank"]) == ("killed", 1)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry(kind="script", path="gone.py"),
+        Entry(kind="file_function", path="gone.py", function="main"),
+        Entry(kind="file_function", path="main.py", function="gone"),
+        Entry(kind="module_function", module="gone.away", function="main"),
+        Entry(kind="command", command=("/gone/away",)),
+        Entry(kind="command", command=("./main.py",)),
+    ],
+    ids=lambda entry: f"{entry.kind}-{entry.path or entry.module or entry.command}",
+)
+def test_what_cannot_be_started_is_the_users_error(make_attempt: Make, entry: Entry) -> None:
+    attempt = make_attempt("", entry=entry).launch()
+    status = attempt.wait()
+    assert (status["state"], status["class"]) == ("failed", "launch_failed_user"), status
+    assert status["first_cause"]["rank"] in (0, 1)
+    attempt.until_gone()
+
+
+def test_commands_and_shell_texts_run_without_python(make_attempt: Make) -> None:
+    plain = make_attempt(entry=Entry(kind="command", command=("echo", "$RANK"), args=("a b",)))
+    shell = make_attempt(entry=Entry(kind="shell", shell="echo $RANK of $WORLD_SIZE; false | true"))
+    assert plain.launch().wait()["state"] == "succeeded"
+    assert plain.log() == "$RANK a b\n"
+    assert shell.launch().wait()["exit_code"] == 1
+    assert shell.log() == "0 of 2\n"
+
+
+def test_every_promised_variable_is_there(make_attempt: Make) -> None:
+    source = "import json, os\ndef main(): return dict(os.environ)"
+    attempt = make_attempt(source, entry=function(), env={"LR": "0.1", "OMP_NUM_THREADS": "3"})
+    attempt.launch().wait()
+    seen = json.loads(attempt.text("ranks/1/output.json"))
+    promised = (
+        "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE"
+        " ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME NUM_NODES REPLICA_RANK MASTER_ADDR MASTER_PORT"
+        " TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS"
+        " TORCHELASTIC_ERROR_FILE SGPU_ADDRESS SGPU_RUN_NAME SGPU_ATTEMPT SGPU_RUN_DIR"
+        " SGPU_OUTPUT_DIR SGPU_PROJECT_DIR PYTHONUNBUFFERED"
+    )
+    assert not [name for name in promised.split() if name not in seen]
+    assert (seen["RANK"], seen["LR"], seen["OMP_NUM_THREADS"]) == ("1", "0.1", "3")
+    assert seen["GLOO_SOCKET_IFNAME"] == "lo"
+    assert "SGPU_READY_FD" not in seen
+
+
+def test_cancel_ends_a_running_attempt(make_attempt: Make) -> None:
+    attempt = make_attempt(BLOCK).launch()
+    attempt.until(up(attempt))
+    request_cancel(attempt.folder)
+    status = attempt.wait()
+    assert (status["state"], status["class"], status["exit_code"]) == ("cancelled", None, 130)
+    attempt.until_gone()
+
+
+def test_a_cancel_before_the_launch_is_not_lost(make_attempt: Make) -> None:
+    attempt = make_attempt(BLOCK)
+    assert attempt.read()["state"] == "staging"
+    request_cancel(attempt.folder)
+    assert attempt.launch().wait()["state"] == "cancelled"
+    assert not (attempt.folder / "ranks").exists()
+
+
+def test_ranks_that_ignore_term_are_killed_after_the_grace(make_attempt: Make) -> None:
+    attempt = make_attempt(STUBBORN).launch()
+    attempt.until(lambda: up(attempt, 0)() and up(attempt, 1)())
+    request_cancel(attempt.folder)
+    status = attempt.wait()
+    assert status["state"] == "cancelled"
+    assert [rank["signal"] for rank in status["ranks"]] == ["SIGKILL", "SIGKILL"]
+    attempt.until_gone()
+
+
+def test_a_third_signal_kills_at_once(make_attempt: Make) -> None:
+    attempt = make_attempt(STUBBORN, grace=600.0).launch()
+    attempt.until(lambda: up(attempt, 0)() and up(attempt, 1)())
+    for count in (1, 2, 3):
+        os.kill(supervisor_of(attempt), signal.SIGTERM)
+        attempt.until(
+            lambda count=count: (
+                attempt.read()["state"] == "cancelled" or len(attempt.events("signal")) == count
+            )
+        )
+    assert attempt.wait()["state"] == "cancelled"
+    attempt.until_gone()
+
+
+def test_hangups_are_ignored_and_user_signals_forwarded(make_attempt: Make) -> None:
+    source = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGUSR1, lambda *a: sys.exit(0))\n" + BLOCK.lstrip()
+    )
+    attempt = make_attempt(source).launch()
+    attempt.until(lambda: up(attempt, 0)() and up(attempt, 1)())
+    os.kill(supervisor_of(attempt), signal.SIGHUP)
+    os.kill(supervisor_of(attempt), signal.SIGUSR1)
+    assert attempt.wait()["state"] == "succeeded"
+
+
+def test_a_timeout_stops_the_run(make_attempt: Make) -> None:
+    attempt = make_attempt(BLOCK, timeout=0.3).launch()
+    status = attempt.wait()
+    assert (status["state"], status["class"], status["exit_code"]) == ("failed", "timeout", 124)
+    attempt.until_gone()
+
+
+def test_retry_restarts_inside_the_attempt(make_attempt: Make) -> None:
+    source = (
+        "import os, sys\n"
+        "print('restart', os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
+        "sys.exit(3 if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' else 0)\n"
+    )
+    retry = Retry(max=2, on=("error",), backoff=0.01)
+    attempt = make_attempt(source, retry=retry).launch()
+    status = attempt.wait()
+    assert (status["state"], status["restart"]) == ("succeeded", 1)
+    assert attempt.log(1, restart=1) == "restart 1\n"
+    assert attempt.log(1, restart=0) == "restart 0\n"
+
+
+def test_retry_leaves_other_classes_alone(make_attempt: Make) -> None:
+    retry = Retry(max=2, on=("infra",), backoff=0.01)
+    status = make_attempt("raise SystemExit(3)", retry=retry).launch().wait()
+    assert (status["state"], status["restart"]) == ("failed", 0)
+
+
+def test_a_killed_supervisor_leaves_nothing_and_an_outcome(make_attempt: Make) -> None:
+    daemon = "import os\nif not os.fork():\n    os.setsid()\n"
+    attempt = make_attempt(daemon + STUBBORN).launch()
+    attempt.until(up(attempt))
+    os.kill(supervisor_of(attempt), signal.SIGKILL)
+    status = attempt.wait()
+    assert (status["state"], status["class"]) == ("lost", "supervisor_lost")
+    attempt.until_gone()
+
+
+def test_a_killed_guardian_changes_nothing(make_attempt: Make) -> None:
+    source = (
+        "import os, time\n"
+        "open(os.environ['SGPU_OUTPUT_DIR'] + '/up' + os.environ['RANK'], 'w').close()\n"
+        "while not os.path.exists(os.environ['SGPU_OUTPUT_DIR'] + '/go'): time.sleep(0.01)\n"
+    )
+    attempt = make_attempt(source).launch()
+    attempt.until(up(attempt))
+    os.kill(json.loads(attempt.text("identity.json"))["guardian"], signal.SIGKILL)
+    (attempt.folder / "output" / "go").touch()
+    assert attempt.wait()["state"] == "succeeded"
+    attempt.until_gone()
+
+
+def test_a_double_forked_daemon_is_swept_after_success(make_attempt: Make) -> None:
+    source = (
+        "import os, time\n"
+        "if not os.fork():\n"
+        "    os.setsid()\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    import signal\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    open(os.environ['SGPU_OUTPUT_DIR'] + '/up' + os.environ['RANK'], 'w').close()\n"
+        "    while True: time.sleep(60)\n"
+        "while not os.path.exists(os.environ['SGPU_OUTPUT_DIR'] + '/up' + os.environ['RANK']):\n"
+        "    time.sleep(0.01)\n"
+    )
+    attempt = make_attempt(source).launch()
+    assert attempt.wait()["state"] == "succeeded"
+    assert not attempt.left()
+
+
+def test_twenty_launches_side_by_side_get_ports_of_their_own(make_attempt: Make) -> None:
+    source = (
+        "import os, socket, time\n"
+        "def main():\n"
+        "    s = socket.socket()\n"
+        "    s.bind(('127.0.0.1', int(os.environ['MASTER_PORT'])))\n"
+        "    s.listen()\n"
+        "    while not os.path.exists(os.environ['SGPU_PROJECT_DIR'] + '/go'): time.sleep(0.05)\n"
+        "    return os.environ['MASTER_PORT']\n"
+    )
+    attempts = [make_attempt(source, entry=function(), world_size=1) for _ in range(20)]
+    for attempt in attempts:
+        attempt.launch()
+    (attempts[0].folder.parent / "go").touch()
+    assert {attempt.wait()["state"] for attempt in attempts} == {"succeeded"}
+    ports = {attempt.text("ranks/0/output.json") for attempt in attempts}
+    assert len(ports) == 20
+
+
+def test_runs_queue_for_devices_and_go_in_turn(make_attempt: Make, tmp_path: Any) -> None:
+    gpus = Gpus(lock_dir=str(tmp_path / "gpus"), devices=("0", "1"), need=2)
+    first = make_attempt(BLOCK, gpus=gpus).launch()
+    first.until(up(first))
+    source = "import os\ndef main(): return os.environ['CUDA_VISIBLE_DEVICES']"
+    second = make_attempt(source, gpus=gpus, entry=function()).launch()
+    single = Gpus(lock_dir=str(tmp_path / "gpus"), devices=("0", "1"), need=1)
+    third = make_attempt(source, gpus=single, entry=function(), world_size=1).launch()
+    assert second.read()["state"] == third.read()["state"] == "queued"
+    request_cancel(first.folder)
+    assert [one.wait()["state"] for one in (second, third)] == ["succeeded", "succeeded"]
+    assert json.loads(second.text("ranks/0/output.json")) == "0,1"
+    assert json.loads(third.text("ranks/0/output.json")) in {"0", "1"}
+    assert second.read()["ended_at"] <= third.read()["started_at"]
+
+
+def test_a_queued_attempt_can_be_cancelled(make_attempt: Make, tmp_path: Any) -> None:
+    parallel = Parallel(lock_dir=str(tmp_path / "slots"), limit=1)
+    first = make_attempt(BLOCK, parallel=parallel).launch()
+    first.until(up(first))
+    second = make_attempt(BLOCK, parallel=parallel).launch()
+    third = make_attempt("", parallel=parallel).launch()
+    second.until(lambda: second.read().get("waiting_for") == "max_parallel")
+    request_cancel(second.folder)
+    assert second.wait()["state"] == "cancelled"
+    assert third.read()["state"] == "queued"
+    request_cancel(first.folder)
+    assert third.wait()["state"] == "succeeded"
+
+
+def test_an_attempt_waits_for_earlier_ones_whatever_their_outcome(make_attempt: Make) -> None:
+    first = make_attempt(BLOCK).launch()
+    second = make_attempt("", wait_for=(str(first.folder),)).launch()
+    first.until(up(first))
+    assert second.read()["waiting_for"] == "earlier attempts"
+    os.kill(supervisor_of(first), signal.SIGKILL)
+    assert second.wait()["state"] == "succeeded"
+    assert first.read()["state"] == "lost"
+
+
+def test_more_devices_than_there_are_is_a_lack_of_capacity(
+    make_attempt: Make, tmp_path: Any
+) -> None:
+    gpus = Gpus(lock_dir=str(tmp_path / "gpus"), devices=("0",), need=2)
+    assert make_attempt(BLOCK, gpus=gpus).launch().wait()["class"] == "capacity"
+
+
+def test_secrets_reach_the_ranks_and_never_the_disk(make_attempt: Make) -> None:
+    source = "import os, sys\nsys.exit(0 if os.environ['TOKEN'].startswith('s3cr') else 1)"
+    attempt = make_attempt(source, secrets=("TOKEN",)).launch({"TOKEN": "s3cr-tlJ9"})
+    assert attempt.wait()["state"] == "succeeded"
+    files = [path for path in attempt.folder.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if b"s3cr-tlJ9" in path.read_bytes()]
+
+
+def test_a_damaged_error_file_does_not_hide_the_exit(make_attempt: Make) -> None:
+    source = (
+        "import os\n"
+        "with open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w') as file:\n"
+        "    file.write('{\"message\": ')\n"
+        "os._exit(5)\n"
+    )
+    status = make_attempt(source, world_size=1).launch().wait()
+    assert (status["class"], status["exit_code"]) == ("exit_code", 5)
+
+
+def test_an_attempt_is_launched_once(make_attempt: Make) -> None:
+    attempt = make_attempt("").launch()
+    with pytest.raises(OSError, match="launched before"):
+        launch(attempt.folder, secrets={})
+    assert attempt.wait()["state"] == "succeeded"
+
+
+def test_a_launch_without_a_spec_says_so(make_attempt: Make) -> None:
+    attempt = make_attempt("")
+    (attempt.folder / "spec.json").write_text("{")
+    with pytest.raises(OSError, match="missing or damaged"):
+        attempt.launch()
+
+
+def test_an_entrypoint_refuses_a_spec_that_changed(make_attempt: Make) -> None:
+    attempt = make_attempt("")
+    text = attempt.text("spec.json")
+    (attempt.folder / "spec.json").write_text(text.replace('"lineage":"lineage"', '"lineage":"x"'))
+    status = attempt.launch().wait()
+    assert (status["state"], status["class"]) == ("failed", "launch_failed_user")
+
+
+def test_the_tracker_lives_from_before_the_ranks_until_the_outcome(make_attempt: Make) -> None:
+    code = (
+        "import json, os, sys\n"
+        "folder = os.environ['SGPU_RUN_DIR']\n"
+        "data = json.dumps({'env': {'MLFLOW_RUN_ID': 'abc'}})\n"
+        "open(folder + '/mlflow.tmp', 'w').write(data)\n"
+        "os.rename(folder + '/mlflow.tmp', folder + '/mlflow.json')\n"
+        "sys.stdin.read()\n"
+        "outcome = json.load(open(folder + '/outcome.json'))\n"
+        "open(folder + '/seen.tmp', 'w').write(outcome['state'])\n"
+        "os.rename(folder + '/seen.tmp', folder + '/seen')\n"
+    )
+    tracker = Tracker(argv=(sys.executable, "-c", code))
+    command = Entry(kind="shell", shell="echo $MLFLOW_RUN_ID")
+    attempt = make_attempt(entry=command, tracker=tracker).launch()
+    assert attempt.wait()["state"] == "succeeded"
+    assert attempt.log() == "abc\n"
+    attempt.until((attempt.folder / "seen").exists)
+    assert attempt.text("seen") == "succeeded"
+    lost = make_attempt(BLOCK, tracker=tracker).launch()
+    lost.until(up(lost))
+    os.kill(supervisor_of(lost), signal.SIGKILL)
+    lost.until((lost.folder / "seen").exists)
+    assert lost.text("seen") == "lost"

@@ -1,0 +1,122 @@
+"""Who is named as the first cause: tiers, nanoseconds, and what was only our own stop."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.agent.errorfile import read_error
+from sgpu_decl.agent.verdict import Ending, blames_the_user, first_cause
+from sgpu_decl.model.attempt import Blame, FailureClass, blame_of
+
+MS = 1_000_000
+
+
+def raised(rank: int, at: int, *, collateral: bool = False, **more: Any) -> Ending:
+    error = {"class": "exception", "summary": "ValueError: x", "traceback": "t", "time_ns": at,
+             "collateral": collateral}  # fmt: skip
+    return Ending(rank=rank, ended_ns=at + 3 * MS, exit_code=1, error=error, **more)
+
+
+def named(*endings: Ending) -> tuple[int, str, list[int]] | None:
+    found = first_cause(endings)
+    return (
+        None if found is None else (found[0]["rank"], found[0]["class"], found[0]["simultaneous"])
+    )
+
+
+def test_no_failure_has_no_cause() -> None:
+    assert named(Ending(rank=0, ended_ns=1, exit_code=0)) is None
+
+
+def test_the_earlier_exception_is_named_though_it_ended_later() -> None:
+    late_end = raised(1, 10 * MS)
+    late_end.ended_ns = 90 * MS
+    assert named(raised(0, 40 * MS), late_end) == (1, "exception", [])
+
+
+def test_two_within_five_milliseconds_are_both_named() -> None:
+    assert named(raised(2, 10 * MS), raised(0, 14 * MS), raised(1, 16 * MS)) == (
+        2, "exception", [0],
+    )  # fmt: skip
+
+
+def test_a_collateral_failure_gives_way_to_a_later_primary_one() -> None:
+    killed = Ending(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
+    assert named(raised(0, 10 * MS, collateral=True), killed) == (1, "killed", [])
+
+
+def test_collateral_alone_is_still_a_cause() -> None:
+    assert named(raised(0, 10 * MS, collateral=True)) == (0, "exception", [])
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        Ending(rank=1, ended_ns=20 * MS, signal=signal.SIGTERM, told_ns=15 * MS),
+        Ending(rank=1, ended_ns=99 * MS, signal=signal.SIGKILL, told_ns=15 * MS, killed_ns=98 * MS),
+        Ending(rank=1, ended_ns=40 * MS, exit_code=1, told_ns=15 * MS),
+        Ending(rank=1, ended_ns=16 * MS, exit_code=143, told_ns=15 * MS),
+        raised(1, 16 * MS, told_ns=15 * MS),
+    ],
+)
+def test_what_we_stopped_is_never_the_cause(ending: Ending) -> None:
+    assert named(ending) is None
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        Ending(rank=1, ended_ns=20 * MS, signal=signal.SIGKILL, told_ns=15 * MS),
+        raised(1, 14 * MS, told_ns=15 * MS),
+        Ending(rank=1, ended_ns=17 * MS, exit_code=9, told_ns=15 * MS),
+        Ending(rank=1, ended_ns=16 * MS, signal=signal.SIGSEGV, told_ns=15 * MS),
+    ],
+)
+def test_what_died_by_itself_while_we_stopped_still_counts(ending: Ending) -> None:
+    assert named(ending) is not None
+
+
+def test_an_incredible_time_in_a_record_is_not_used() -> None:
+    future = raised(0, 10 * MS)
+    assert future.error is not None
+    future.error["time_ns"] = 10**18
+    assert future.time_ns == future.ended_ns
+
+
+def test_a_kill_for_memory_is_told_from_a_plain_one() -> None:
+    assert named(Ending(rank=0, ended_ns=1, signal=signal.SIGKILL, oom=True)) == (0, "oom", [])
+
+
+@pytest.mark.parametrize("failure", list(FailureClass))
+def test_the_agent_and_the_model_blame_alike(failure: FailureClass) -> None:
+    assert blames_the_user(failure.value) == (blame_of(failure) is Blame.ERROR)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b'{"message": ', b"\xff\xfe\x00", b"[]", b'{"message": 5}', b'{"v": 1}',
+        b'{"v": 1, "type": "E", "message": []}', b" " * (1 << 20) + b'{"message": "x"}',
+    ],
+)  # fmt: skip
+def test_an_error_file_of_another_form_says_nothing(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "error.json").write_bytes(data)
+    assert read_error(str(tmp_path)) is None
+
+
+def test_torchs_record_is_read_flat_and_nested(tmp_path: Path) -> None:
+    flat = {"message": "torch.distributed.DistBackendError: peer"}
+    (tmp_path / "error.json").write_text(json.dumps(flat))
+    error = read_error(str(tmp_path))
+    assert error is not None
+    assert error["collateral"] is True
+    nested = {"message": {"message": "ValueError: x",
+                          "extraInfo": {"py_callstack": "stack", "timestamp": "1"}}}  # fmt: skip
+    (tmp_path / "error.json").write_text(json.dumps(nested))
+    error = read_error(str(tmp_path))
+    assert error is not None
+    assert (error["summary"], error["traceback"]) == ("ValueError: x", "stack")
+    assert error["collateral"] is False

@@ -1,0 +1,39 @@
+"""`spec.json`: canonical bytes with every field of the contract."""
+
+import json
+
+import pytest
+
+from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, render_spec
+
+
+def spec(**fields: object) -> LaunchSpec:
+    given = {
+        "token": "t", "address": "run.a", "name": "a", "attempt": 1, "lineage": "l",
+        "project_dir": "/p", "run_dir": "/r", "output_dir": "/r/output", "code_dir": "/r/code",
+        "world_size": 2, "entry": Entry(kind="script", path="main.py", args=("a", 1)),
+        "python": "/python", "gpus": Gpus(lock_dir="/g"), "port_lock_dir": "/l",
+    }  # fmt: skip
+    return LaunchSpec(**{**given, **fields})  # type: ignore[arg-type]
+
+
+def test_the_same_values_give_the_same_bytes_whatever_their_order() -> None:
+    one, two = spec(env={"A": "1", "B": "2"}), spec(env={"B": "2", "A": "1"})
+    assert render_spec(one) == render_spec(two)
+
+
+def test_blocks_and_lists_are_plain_json() -> None:
+    data = json.loads(render_spec(spec()))
+    assert data["v"] == 1
+    assert data["entry"] == {
+        "kind": "script", "path": "main.py", "module": None, "function": None, "command": None,
+        "shell": None, "args": ["a", 1],
+    }  # fmt: skip
+    assert data["gpus"] == {"devices": [], "need": 0, "lock_dir": "/g"}
+    assert data["retry"] == {"max": 0, "on": ["infra"], "backoff": 10.0}
+    assert (data["tracker"], data["parallel"], data["per"]) == (None, None, "rank")
+
+
+def test_a_number_that_json_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        render_spec(spec(entry=Entry(kind="script", args={"x": float("nan")})))
