@@ -1,0 +1,1 @@
+"""The command line: parse, call the api, show, return an exit code. One file per command."""

@@ -1,0 +1,116 @@
+"""From a plan to its end: show, approve, apply, follow, answer."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from sgpu_decl.cli.approving import approve
+from sgpu_decl.cli.attaching import Left, attach, outcome_error, show_endings
+from sgpu_decl.cli.failing import show_error
+from sgpu_decl.cli.interrupting import Signals
+from sgpu_decl.cli.planned import left_failed, refusal
+from sgpu_decl.cli.showing import answer, interactive, note, plan_text
+from sgpu_decl.errors import Interrupted, SgpuError
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.views.apply_text import event_line
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+    from sgpu_decl.model.jsonable import Json
+    from sgpu_decl.model.plan import Plan
+
+__all__ = ["Manner", "carry_out"]
+
+# points at which nothing is half done, so that a signal may stop the walk there
+_SAFE = frozenset({Step.LAUNCHED, Step.ADOPTED, Step.UPDATED, Step.FORGOTTEN, Step.FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How the command line asked for it. `ranks` is `None` for all."""
+
+    auto: bool
+    ranks: tuple[int, ...] | None
+    detach: bool
+    json: bool
+    parallelism: int
+    question: str
+
+
+def carry_out(session: "Session", plan: "Plan", *, manner: Manner, saved: bool, out: TextIO) -> int:
+    """Carry `plan` out as `manner` says and return the exit code."""
+    error = refusal(plan, shown=not manner.json)
+    if error is not None and manner.json:
+        from sgpu_decl.planning.writing import plan_to_json
+
+        answer({"plan": plan_to_json(plan)}, error=error)
+        return error.exit_code
+    if not manner.json:
+        click.echo(plan_text(plan, out))
+    elif interactive() and not (manner.auto or saved):
+        note(plan_text(plan, sys.stderr))
+    if error is not None:
+        show_error(error)
+        return error.exit_code
+    approve(plan, auto=manner.auto, saved=saved, question=manner.question)
+    with Signals() as signals:
+        return _applied(session, plan, manner=manner, signals=signals, out=out)
+
+
+def _applied(
+    session: "Session", plan: "Plan", *, manner: Manner, signals: Signals, out: TextIO
+) -> int:
+    def sink(event: ApplyEvent) -> None:
+        line = event_line(event)
+        if line is not None:
+            note(line)
+        if signals.any and event.step in _SAFE:
+            raise Interrupted(
+                "interrupted while the plan was being carried out",
+                hint="what was launched goes on; `sgpu apply` again does the rest",
+            )
+
+    applied = session.apply(plan, sink=sink, parallelism=manner.parallelism)
+    refs = (*applied.launched, *applied.adopted)
+    left = Left.ENDED
+    if refs and not manner.detach:
+        stream = sys.stderr if manner.json else out
+        left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
+    runs = session.statuses(refs) if refs else []
+    error = applied.failed[0][1] if applied.failed else None
+    if error is None and not manner.detach:
+        error = outcome_error(runs, left)
+    error = error or left_failed(plan)
+    _answer(plan, manner=manner, refs=refs, runs=runs, left=left, error=error)
+    return error.exit_code if error else 0
+
+
+def _answer(
+    plan: "Plan",
+    *,
+    manner: Manner,
+    refs: tuple[AttemptRef, ...],
+    runs: "list[dict[str, Json]]",
+    left: Left,
+    error: SgpuError | None,
+) -> None:
+    if manner.json:
+        from sgpu_decl.planning.writing import plan_to_json
+
+        data: Json = {
+            "plan": plan_to_json(plan),
+            "attempts": [str(ref) for ref in refs],
+            "attached": not manner.detach and left is Left.ENDED,
+            "runs": runs,
+        }
+        answer(data, error=error)
+        return
+    if not manner.detach and left is not Left.DETACHED:
+        show_endings(runs)
+    elif refs and manner.detach:
+        note(f"follow it with `sgpu logs -f {refs[0].address.label}`")
+    if error is not None and left is not Left.DETACHED:
+        show_error(error)

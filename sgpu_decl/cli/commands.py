@@ -1,0 +1,79 @@
+"""The table of commands: where each one lives, and the line that `sgpu --help` shows for it.
+
+The group reads help from here, so that `sgpu --help` loads no command and nothing below it.
+"""
+
+import importlib
+
+import click
+
+__all__ = ["COMMANDS", "STATE_COMMANDS", "LazyGroup"]
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("sgpu_decl.cli.init:command", "Write a first run.yaml and train.py."),
+    "validate": ("sgpu_decl.cli.validate:command", "Check a file and show every mistake in it."),
+    "plan": ("sgpu_decl.cli.plan:command", "Show what would change, and why."),
+    "apply": ("sgpu_decl.cli.apply:command", "Carry a plan out, and follow the runs."),
+    "status": ("sgpu_decl.cli.status:command", "Show the latest attempt of each run."),
+    "logs": ("sgpu_decl.cli.logs:command", "Show what the ranks of a run wrote."),
+    "results": ("sgpu_decl.cli.results:command", "Show what each rank returned."),
+    "wait": ("sgpu_decl.cli.wait:command", "Wait until runs have ended."),
+    "cancel": ("sgpu_decl.cli.cancel:command", "Stop a run."),
+    "destroy": ("sgpu_decl.cli.destroy:command", "Stop runs and free what they staged."),
+    "show": ("sgpu_decl.cli.show:command", "Show one run with its history, or a saved plan."),
+    "state": ("sgpu_decl.cli.state:command", "Look into the recorded state, or mend it."),
+    "schema": ("sgpu_decl.cli.schema:command", "Explain a field, or write the JSON Schemas."),
+    "gc": ("sgpu_decl.cli.gc:command", "Delete what old attempts left behind."),
+    "version": ("sgpu_decl.cli.version:command", "Show the version."),
+}
+
+STATE_COMMANDS: dict[str, tuple[str, str]] = {
+    "list": ("sgpu_decl.cli.state:list_command", "List what the state holds."),
+    "show": ("sgpu_decl.cli.state:show_command", "Show one recorded resource."),
+    "mv": ("sgpu_decl.cli.state:move_command", "Give a resource another address."),
+    "rm": ("sgpu_decl.cli.state:remove_command", "Forget a resource, and touch nothing else."),
+    "pull": ("sgpu_decl.cli.state:pull_command", "Print the whole state as JSON."),
+    "unlock": ("sgpu_decl.cli.state:unlock_command", "Release a lock that was left behind."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is called, and says which name was nearest."""
+
+    def __init__(self, table: dict[str, tuple[str, str]], name: str, text: str) -> None:
+        super().__init__(name=name, help=text, invoke_without_command=True)
+        self.callback = self._without_command
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in self._table:
+            return None
+        module, _, attribute = self._table[cmd_name][0].partition(":")
+        loaded = getattr(importlib.import_module(module), attribute)
+        if not isinstance(loaded, click.Command):
+            raise TypeError(f"`{module}:{attribute}` is no command")
+        return loaded
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self._table and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], self._table, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise click.UsageError(f"no command `{args[0]}`{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+    @staticmethod
+    @click.pass_context
+    def _without_command(ctx: click.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            click.echo(ctx.get_help())

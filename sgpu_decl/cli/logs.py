@@ -1,0 +1,53 @@
+"""`sgpu logs`."""
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from sgpu_decl.cli.options import Where, output_option, read_ranks, where_options
+from sgpu_decl.cli.showing import answer, write_line
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.jsonable import Json
+
+__all__ = ["command"]
+
+
+@click.command("logs")
+@click.argument("name")
+@where_options
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("--rank", default="0", metavar="N|all", help="The rank to show; 0 by default.")
+@output_option()
+def command(*, where: Where, name: str, follow: bool, rank: str, output: str) -> int:
+    """Show what the ranks of a run wrote. NAME is `train`, `run.train` or `train#8`; a glob shows
+    several runs. Colours pass, other control characters are escaped."""
+    from sgpu_decl.backends.base import LogLine
+    from sgpu_decl.views.logs_text import clean, prefix
+
+    ranks = read_ranks(rank)
+    if follow and output == "json":
+        raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
+    session = where.session()
+    refs = session.find(name)
+    if output == "json":
+        lines: list[Json] = [
+            {"run": str(it.ref), "rank": it.rank, "stream": it.stream, "text": it.text}
+            for ref in refs
+            for it in session.logs(ref, ranks=ranks, follow=False)
+            if it is not None
+        ]
+        answer({"lines": lines})
+        return 0
+    several = len(refs) > 1 or ranks is None
+    if follow:
+        shown: Iterator[object] = (it for it in session.follow(refs, ranks=ranks))
+    else:
+        shown = (it for ref in refs for it in session.logs(ref, ranks=ranks, follow=False))
+    for it in shown:
+        if isinstance(it, LogLine):
+            before = prefix(it.ref.address.label, it.rank) if several else ""
+            write_line(sys.stdout, before + clean(it.text))
+    return 0

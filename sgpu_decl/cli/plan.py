@@ -1,0 +1,81 @@
+"""`sgpu plan`."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sgpu_decl.cli.options import (
+    Choosing,
+    Where,
+    choosing_options,
+    file_argument,
+    output_option,
+    parallelism_option,
+    where_options,
+)
+from sgpu_decl.cli.showing import answer, note, now, plan_text
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.plan import Plan
+
+__all__ = ["command", "show_plan"]
+
+
+@click.command("plan")
+@file_argument
+@where_options
+@choosing_options
+@parallelism_option
+@click.option("--out", metavar="FILE", help="Save the plan, to apply exactly this.")
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 2 where something would change.")
+@output_option("markdown")
+def command(
+    *,
+    where: Where,
+    file: str | None,
+    out: str | None,
+    detailed_exitcode: bool,
+    output: str,
+    parallelism: int,  # noqa: ARG001  nothing of a plan is read in parallel on the local backend
+    choosing: Choosing,
+) -> int:
+    """Show what applying FILE would change, and why. Changes nothing.
+
+    Exit codes: 0 ok, 1 the plan cannot be applied, 2 something would change (only with
+    --detailed-exitcode).
+    """
+    from sgpu_decl.cli.approving import CHANGING
+    from sgpu_decl.cli.failing import show_error
+    from sgpu_decl.cli.planned import refusal
+
+    session = where.session(where.file_or_default(file))
+    plan = session.plan(choosing.options())
+    error = refusal(plan, shown=output != "json")
+    if out is not None and error is None:
+        session.save(plan, Path(out))
+    if output == "json":
+        from sgpu_decl.planning.writing import plan_to_json
+
+        answer(plan_to_json(plan), error=error)
+    else:
+        show_plan(plan, output=output)
+        if error is not None:
+            show_error(error)
+    if error is not None:
+        return error.exit_code
+    if out is not None:
+        note(f"saved to `{out}`: apply exactly this with `sgpu apply {out}`")
+    changes = any(change.action in CHANGING for change in plan.changes)
+    return 2 if detailed_exitcode and changes else 0
+
+
+def show_plan(plan: "Plan", *, output: str) -> None:
+    """The plan for people, on stdout."""
+    if output == "markdown":
+        from sgpu_decl.views.plan_markdown import render
+
+        click.echo(render(plan, now=now()))
+    else:
+        click.echo(plan_text(plan, sys.stdout))

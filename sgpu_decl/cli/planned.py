@@ -1,0 +1,56 @@
+"""What `plan`, `apply` and `destroy` share: the errors and the failures that a plan stands for."""
+
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.errors import RunFailed, SgpuError
+from sgpu_decl.model.plan import Reason
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.plan import Plan
+
+__all__ = ["left_failed", "refusal"]
+
+
+def refusal(plan: "Plan", *, shown: bool) -> SgpuError | None:
+    """The error of a plan with error checks, or `None`.
+
+    `shown` says that a person has just read the checks in the plan's text.
+    """
+    errors = [check for check in plan.checks if check.severity is Severity.ERROR]
+    if not errors:
+        return None
+    found = tuple(
+        Diagnostic(code=it.id, summary=it.summary, place=it.place, hint=it.hint) for it in errors
+    )
+    if len(errors) == 1:
+        only = errors[0]
+        message = f"this plan cannot be applied: {only.summary}"
+        return SgpuError(
+            message, hint=None if shown else only.hint, code=only.id, diagnostics=_if(found, shown)
+        )
+    return SgpuError(
+        f"this plan cannot be applied: {len(errors)} errors stand in the way",
+        hint="mend what the checks name, then plan again",
+        code="plan_has_errors",
+        diagnostics=_if(found, shown),
+    )
+
+
+def left_failed(plan: "Plan") -> SgpuError | None:
+    """The error of an apply that leaves a failed run as it is, or `None`."""
+    names = [
+        f"`{change.address.label}#{change.prior.attempt}`"
+        for change in plan.changes
+        if change.reason is Reason.FAILED_NOT_RETRIED and change.prior is not None
+    ]
+    if not names:
+        return None
+    return RunFailed(
+        f"left as they are, failed: {', '.join(names)}",
+        hint="launch them again with `--retry-failed`",
+    )
+
+
+def _if(found: tuple[Diagnostic, ...], shown: bool) -> tuple[Diagnostic, ...]:  # noqa: FBT001
+    return () if shown else found

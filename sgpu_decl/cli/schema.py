@@ -1,0 +1,52 @@
+"""`sgpu schema`."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import click
+
+from sgpu_decl.cli.options import output_option
+from sgpu_decl.cli.showing import answer, note
+
+__all__ = ["command"]
+
+
+@click.command("schema")
+@click.argument("path", required=False, metavar="[PATH]")
+@click.option("--write", metavar="DIR", help="Write all JSON Schemas into this folder.")
+@output_option()
+def command(*, path: str | None, write: str | None, output: str) -> int:
+    """Explain a field, such as `run.env.variables`; `run` lists the fields of a run.
+
+    Without PATH the names of the schemas are listed.
+    """
+    from sgpu_decl.config import schemas
+
+    if write is not None:
+        if path is not None:
+            raise click.UsageError("`--write` writes all schemas: leave out the path")
+        schemas.write(Path(write))
+        note(f"wrote the schemas to `{write}`")
+        if output == "json":
+            answer({"written": write})
+        return 0
+    if path is None:
+        documents = schemas.documents()
+        if output == "json":
+            answer(documents)
+        else:
+            for name in documents:
+                click.echo(name)
+        return 0
+    found = schemas.describe(path)
+    if output == "json":
+        answer(dataclasses.asdict(found))
+        return 0
+    click.echo(f"{found.path}: {found.type}")
+    if found.default is not None:
+        click.echo(f"  default: {json.dumps(found.default)}")
+    click.echo(f"  {found.description}")
+    for child in found.children:
+        click.echo(f"  - {child}")
+    return 0

@@ -1,0 +1,55 @@
+"""`sgpu show`."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.showing import answer, now, takes_colour
+
+__all__ = ["command"]
+
+
+@click.command("show")
+@click.argument("name", metavar="ADDRESS|PLAN")
+@where_options
+@output_option("markdown")
+def command(*, where: Where, name: str, output: str) -> int:
+    """Show one run whole, with its history; or a plan that was saved with `plan --out`."""
+    from sgpu_decl.api import Session
+    from sgpu_decl.errors import NotFound
+
+    if Session.is_saved_plan(Path(name)):
+        return _show_plan(Path(name), output)
+    session = where.session()
+    refs = session.find(name)
+    if len(refs) > 1:
+        raise NotFound(
+            f"`{name}` names {len(refs)} runs",
+            hint=f"name one of them, such as `{refs[0]}`",
+            code="ambiguous",
+        )
+    run = session.show(refs[0])
+    if output == "json":
+        answer(run)
+        return 0
+    from sgpu_decl.views.status_text import run_details
+
+    colour = output == "text" and takes_colour(sys.stdout)
+    text = run_details(run, now=now(), colour=colour)
+    click.echo(f"```text\n{text}\n```" if output == "markdown" else text)
+    return 0
+
+
+def _show_plan(path: Path, output: str) -> int:
+    from sgpu_decl.api import Session
+    from sgpu_decl.cli.plan import show_plan
+    from sgpu_decl.planning.writing import plan_to_json
+
+    plan = Session.load_plan(path)
+    if output == "json":
+        answer(plan_to_json(plan))
+    else:
+        show_plan(plan, output=output)
+    return 0

@@ -1,0 +1,55 @@
+"""The terminal: whether it is one, whether it takes colour, and how a plan is put on it."""
+
+import os
+import shutil
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from sgpu_decl.errors import SgpuError
+    from sgpu_decl.model.jsonable import Json
+    from sgpu_decl.model.plan import Plan
+
+__all__ = ["answer", "interactive", "note", "now", "plan_text", "takes_colour", "write_line"]
+
+
+def answer(data: "Json" = None, *, error: "SgpuError | None" = None) -> None:
+    """The one object of `-o json`, on stdout."""
+    from sgpu_decl.views.envelope import enveloped
+
+    click.echo(enveloped(data, error=error))
+
+
+def note(text: str) -> None:
+    """Progress and messages go to stderr."""
+    click.echo(text, err=True)
+
+
+def write_line(stream: TextIO, text: str) -> None:
+    """A line as it is, at once: a rank's output keeps its colours off a terminal too."""
+    stream.write(text + "\n")
+    stream.flush()
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def interactive() -> bool:
+    """Whether a person is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def takes_colour(stream: TextIO) -> bool:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not plain
+
+
+def plan_text(plan: "Plan", stream: TextIO) -> str:
+    from sgpu_decl.views.plan_text import render
+
+    width = shutil.get_terminal_size().columns if stream.isatty() else 100
+    return render(plan, now=now(), colour=takes_colour(stream), width=width)

@@ -1,0 +1,20 @@
+"""`sgpu version`."""
+
+import click
+
+from sgpu_decl import __version__
+from sgpu_decl.cli.options import output_option
+from sgpu_decl.cli.showing import answer
+
+__all__ = ["command"]
+
+
+@click.command("version")
+@output_option()
+def command(*, output: str) -> int:
+    """Show the version of sgpu."""
+    if output == "json":
+        answer({"version": __version__})
+    else:
+        click.echo(f"sgpu {__version__}")
+    return 0

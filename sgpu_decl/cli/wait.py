@@ -1,0 +1,37 @@
+"""`sgpu wait`."""
+
+import click
+
+from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.showing import answer
+
+__all__ = ["command"]
+
+
+@click.command("wait")
+@click.argument("names", nargs=-1, required=True, metavar="ADDRESS...")
+@where_options
+@click.option("--timeout", metavar="D", help="Give up after this long, such as `10m`.")
+@output_option()
+def command(*, where: Where, names: tuple[str, ...], timeout: str | None, output: str) -> int:
+    """Wait until all named runs have ended. Globs are taken.
+
+    Exit codes: 0 all succeeded, 1 out of time, 5 one did not succeed.
+    """
+    from sgpu_decl.cli.attaching import Left, outcome_error, show_endings
+    from sgpu_decl.cli.failing import show_error
+    from sgpu_decl.cli.options import read_duration
+
+    limit = read_duration(timeout) if timeout is not None else None
+    session = where.session()
+    refs = tuple(dict.fromkeys(ref for name in names for ref in session.find(name)))
+    session.wait(refs, limit)
+    runs = session.statuses(refs)
+    error = outcome_error(runs, Left.ENDED)
+    if output == "json":
+        answer({"runs": runs}, error=error)
+    else:
+        show_endings(runs)
+        if error is not None:
+            show_error(error)
+    return error.exit_code if error else 0

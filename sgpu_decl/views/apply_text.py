@@ -1,0 +1,30 @@
+"""What happens while a plan is applied and its runs are followed, as lines for stderr."""
+
+from sgpu_decl.model.attempt import AttemptStatus
+from sgpu_decl.model.event import ApplyEvent, Step
+
+__all__ = ["event_line", "state_line"]
+
+_WORDS = {
+    Step.STOPPED: "asked to stop",
+    Step.STAGED: "staged",
+    Step.LAUNCHED: "launched",
+    Step.ADOPTED: "is running already: attached",
+    Step.UPDATED: "updated",
+    Step.FORGOTTEN: "forgotten",
+    Step.DESTROYED: "destroyed",
+    Step.FAILED: "could not be launched",
+}
+
+
+def event_line(event: ApplyEvent) -> str | None:
+    """One line, or `None` for a step that is not worth one."""
+    words = _WORDS.get(event.step)
+    if words is None:
+        return None
+    name = str(event.attempt) if event.attempt else event.address.label
+    return f"{name} {words}" + (f": {event.message}" if event.message else "")
+
+
+def state_line(status: AttemptStatus) -> str:
+    return f"{status.ref} {status.state}"

@@ -1,0 +1,36 @@
+"""Errors and findings as text: cause, the place with an excerpt, next step."""
+
+from collections.abc import Callable, Sequence
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.excerpting import excerpt
+from sgpu_decl.errors import SgpuError
+
+__all__ = ["Reader", "render_error", "render_findings"]
+
+Reader = Callable[[str], str | None]
+
+_MOST = 50
+
+
+def render_error(error: SgpuError, *, read: Reader) -> str:
+    """The findings that an error carries, then its message and hint. `read` gives a file's text."""
+    parts = [render_findings(error.diagnostics, read=read)] if error.diagnostics else []
+    parts.append(f"error: {error.message}")
+    if error.hint:
+        parts[-1] += f"\nhint: {error.hint}"
+    return "\n\n".join(parts)
+
+
+def render_findings(findings: Sequence[Diagnostic], *, read: Reader) -> str:
+    """Every finding with the line it is about; beyond the first 50, their number."""
+    sources: dict[str, str] = {}
+    shown = []
+    for found in findings[:_MOST]:
+        file = found.place.file if found.place else ""
+        if file and file not in sources:
+            sources[file] = read(file) or ""
+        shown.append(excerpt(found, sources.get(file, "")))
+    if len(findings) > _MOST:
+        shown.append(f"... and {len(findings) - _MOST} more")
+    return "\n\n".join(text.rstrip("\n") for text in shown)

@@ -1,0 +1,157 @@
+"""Attempts as text: the table of `status`, one run whole, and why a run failed.
+
+The input is the `status` object of the public JSON contract, so both forms say the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.views.logs_text import clean
+
+__all__ = ["ending", "failure", "run_details", "span", "status_table"]
+
+_COLOURS = {"succeeded": "32", "failed": "31", "lost": "31", "running": "36", "cancelled": "33"}
+_LONGEST_CAUSE = 72
+
+
+def status_table(runs: Sequence[Mapping[str, Json]], *, now: datetime, colour: bool) -> str:
+    """One line per run: name, attempt, state, backend, age, how long it took, first cause."""
+    if not runs:
+        return "no runs yet"
+    rows = [("RUN", "STATE", "BACKEND", "STARTED", "TOOK", "")]
+    for run in runs:
+        started = _moment(run.get("started_at"))
+        rows.append(
+            (
+                f"{run.get('name')}#{run.get('attempt')}",
+                str(run.get("state")),
+                str(run.get("backend")),
+                f"{span((now - started).total_seconds())} ago" if started else "-",
+                _took(run, now),
+                _cause_line(run, _LONGEST_CAUSE),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = []
+    for row in rows:
+        cells = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
+        cells[1] = _painted(cells[1], colour=colour)
+        lines.append("  ".join([*cells, row[5]]).rstrip())
+    return "\n".join(lines)
+
+
+def ending(run: Mapping[str, Json], *, colour: bool) -> str:
+    """The line that says how an attempt ended: `train#8 failed after 3 s, exit code 1: ...`."""
+    state = str(run.get("state"))
+    took = _took(run, None)
+    text = f"{run.get('name')}#{run.get('attempt')} {_painted(state, colour=colour)}"
+    if took != "-":
+        text += f" after {took}"
+    code = run.get("exit_code")
+    if state == "failed" and isinstance(code, int) and code >= 0:
+        text += f", exit code {code}"
+    cause = _cause_line(run, 200)
+    return f"{text}: {cause}" if cause else text
+
+
+def failure(run: Mapping[str, Json]) -> str:
+    """The traceback of the first cause, indented; empty where there is none."""
+    cause = run.get("first_cause")
+    if not isinstance(cause, Mapping):
+        return ""
+    traceback = cause.get("traceback")
+    if not isinstance(traceback, str) or not traceback.strip():
+        return ""
+    lines = traceback.rstrip().split("\n")
+    return "\n".join(f"    {clean(line)}" for line in lines)
+
+
+def run_details(run: Mapping[str, Json], *, now: datetime, colour: bool) -> str:
+    """One run whole: its latest attempt, ranks, first cause, links, spec and history."""
+    parts = [f"{run.get('address')}\n  {ending(run, colour=colour)}"]
+    if trace := failure(run):
+        parts.append(trace)
+    parts.append(_section("ranks", [_rank_line(rank) for rank in _mappings(run.get("ranks"))]))
+    parts.append(_section("links", _flat(run.get("links"))))
+    parts.append(_section("spec", _flat(run.get("spec"))))
+    history = [
+        f"#{_number(past)} {past.get('state')}{_when(past, now)}"
+        for past in _mappings(run.get("history"))
+    ]
+    parts.append(_section("history", history))
+    return "\n\n".join(part for part in parts if part)
+
+
+def span(seconds: float) -> str:
+    """A length of time in its two greatest units: `3 d 4 h`, `12 min 5 s`, `2.4 s`."""
+    seconds = max(0.0, seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    parts: list[str] = []
+    for size, unit in units:
+        count, whole = divmod(whole, size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part)
+
+
+def _took(run: Mapping[str, Json], now: datetime | None) -> str:
+    started, ended = _moment(run.get("started_at")), _moment(run.get("ended_at")) or now
+    return span((ended - started).total_seconds()) if started and ended else "-"
+
+
+def _when(past: Mapping[str, Json], now: datetime) -> str:
+    ended = _moment(past.get("ended_at"))
+    return f", {span((now - ended).total_seconds())} ago" if ended else ""
+
+
+def _number(past: Mapping[str, Json]) -> Json:
+    return past.get("attempt", past.get("number", "?"))
+
+
+def _rank_line(rank: Mapping[str, Json]) -> str:
+    how = rank.get("signal") or rank.get("exit_code")
+    return f"{rank.get('rank')}: {rank.get('state')}" + (f" ({how})" if how is not None else "")
+
+
+def _cause_line(run: Mapping[str, Json], longest: int) -> str:
+    cause = run.get("first_cause")
+    if not isinstance(cause, Mapping):
+        return ""
+    rank = cause.get("rank")
+    where = f"rank {rank}: " if rank is not None else ""
+    text = clean(str(cause.get("summary") or cause.get("class") or "").replace("\n", " "))
+    return where + (text if len(text) <= longest else text[: longest - 1] + "…")
+
+
+def _moment(value: Json) -> datetime | None:
+    return datetime.fromisoformat(value) if isinstance(value, str) else None
+
+
+def _mappings(value: Json) -> list[Mapping[str, Json]]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return []
+    return [item for item in value if isinstance(item, Mapping)]
+
+
+def _flat(value: Json, path: str = "") -> list[str]:
+    if isinstance(value, Mapping):
+        lines = []
+        for key, item in value.items():
+            lines += _flat(item, f"{path}.{key}" if path else str(key))
+        return lines
+    return [f"{path}: {clean(str(value))}"]
+
+
+def _section(title: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"{title}:", *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _painted(cell: str, *, colour: bool) -> str:
+    paint = _COLOURS.get(cell.rstrip())
+    return f"\x1b[{paint}m{cell}\x1b[0m" if colour and paint else cell
