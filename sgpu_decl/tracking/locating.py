@@ -1,0 +1,67 @@
+"""Where tracking data lies, and the command that shows it. Pure: paths and URIs in, text out."""
+
+import shlex
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["absolute_uri", "artifact_folder", "default_uri", "lock_file", "ui_command"]
+
+_SQLITE = "sqlite:///"
+
+
+def default_uri(home: Path) -> str:
+    """Return the URI of the project's own store: `mlflow.db` in its `.sgpu` folder `home`."""
+    return f"{_SQLITE}{home.absolute() / 'mlflow.db'}"
+
+
+def artifact_folder(home: Path) -> Path:
+    """Return the folder that the project's own store keeps artifacts in."""
+    return home.absolute() / "mlartifacts"
+
+
+def absolute_uri(uri: str | None, *, base: Path, home: Path) -> str:
+    """Return a tracking URI that means the same in every working folder.
+
+    Relative SQLite files (`sqlite:///mlflow.db`), relative `file:` URIs and bare paths are taken
+    from `base`, the folder of the file that names them; servers, databases and `databricks` stay
+    as they are. None gives the project's own store under `home`.
+    """
+    if uri is None:
+        return default_uri(home)
+    scheme = urlsplit(uri).scheme
+    if scheme == "sqlite":
+        path, mark, query = uri.removeprefix(_SQLITE).partition("?")
+        if not uri.startswith(_SQLITE) or path.startswith((":memory:", "/")) or not path:
+            return uri
+        return f"{_SQLITE}{base.absolute() / path}{mark}{query}"
+    if scheme == "file":
+        parts = urlsplit(uri)
+        if parts.netloc or parts.path.startswith("/"):
+            return uri
+        return (base.absolute() / unquote(parts.path)).as_uri()
+    if scheme or uri == "databricks":
+        return uri
+    return (base.absolute() / Path(uri).expanduser()).as_uri()
+
+
+def lock_file(uri: str) -> Path | None:
+    """Return the file that trackers lock while they create a store, None where a server does it."""
+    if not uri.startswith(_SQLITE):
+        return None
+    path = Path(uri.removeprefix(_SQLITE).partition("?")[0])
+    return path.with_name(path.name + ".lock") if path.is_absolute() else None
+
+
+def ui_command(uri: str, *, home: Path) -> str | None:
+    """Return the shell command that opens the MLflow UI on a store.
+
+    None where the store is a server, which has a page of its own.
+    """
+    if urlsplit(uri).scheme in {"http", "https", "databricks", "databricks-uc", "uc"}:
+        return None
+    if uri == "databricks":
+        return None
+    words = ["mlflow", "ui", "--backend-store-uri", uri]
+    if uri == default_uri(home):
+        words += ["--default-artifact-root", str(artifact_folder(home))]
+    return shlex.join(words)

@@ -1,0 +1,118 @@
+"""What a tracker is asked to record: the file `tracking.json` of an attempt folder.
+
+    {"experiment", "run_name", "tracking_uri", "artifacts": folder or null, "home": folder,
+     "system_metrics": bool, "params": {name: text}, "tags": {name: text}}
+
+Names of ours start with `sgpu.`, so that they meet none that the user's code logs: MLflow refuses
+a second, different value for a parameter.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.tracking.locating import absolute_uri, artifact_folder, default_uri
+
+__all__ = ["FILE", "TrackingRequest", "from_json", "parameters", "request", "to_json"]
+
+FILE = "tracking.json"
+KEY_LIMIT = 250  # MAX_ENTITY_KEY_LENGTH of mlflow.utils.validation
+VALUE_LIMIT = 6000  # MAX_PARAM_VAL_LENGTH there; tags may be longer, and need not be
+_UNFIT = re.compile(r"[^\w./: -]", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackingRequest:
+    """`artifacts` is where a new experiment keeps its artifacts; None leaves it to the store."""
+
+    experiment: str
+    run_name: str
+    tracking_uri: str
+    artifacts: str | None
+    home: str
+    system_metrics: bool
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
+
+
+def request(
+    *,
+    ref: AttemptRef,
+    spec: str,
+    home: Path,
+    base: Path,
+    experiment: str | None,
+    run_name: str | None,
+    tracking_uri: str | None,
+    system_metrics: bool,
+    facts: Mapping[str, str],
+    tags: Mapping[str, str],
+) -> TrackingRequest:
+    """Say what the tracker of one attempt records.
+
+    Args:
+        ref: the attempt; its text, `train#8`, names the MLflow run unless `run_name` does.
+        spec: the run's canonical JSON; each of its leaves becomes a parameter `sgpu.<path>`.
+        home: the project's `.sgpu` folder, which holds the default store.
+        base: the folder that a relative `tracking_uri` counts from.
+        experiment: the experiment's name; None means the run's name.
+        facts: further tags of ours without their prefix: `lineage`, `code_digest`, ...
+        tags: the user's own tags, recorded as they are.
+    """
+    uri = absolute_uri(tracking_uri, base=base, home=home)
+    ours = {"address": str(ref.address), "attempt": str(ref.number), **facts}
+    return TrackingRequest(
+        experiment=experiment or ref.address.name,
+        run_name=run_name or str(ref),
+        tracking_uri=uri,
+        artifacts=str(artifact_folder(home)) if uri == default_uri(home) else None,
+        home=str(home.absolute()),
+        system_metrics=system_metrics,
+        params=parameters(json.loads(spec)),
+        tags=_fit(tags) | _fit({f"sgpu.{name}": value for name, value in ours.items()}),
+    )
+
+
+def parameters(spec: Json) -> dict[str, str]:
+    """Return the leaves of a spec as MLflow parameters, sorted: `sgpu.args.lr` to `0.001`.
+
+    Names and values are cut to what MLflow takes; a character that it refuses in a name becomes
+    `_`. Where that makes two names equal, the first keeps it.
+    """
+    return _fit({f"sgpu.{path}": text for path, text in _leaves(spec, "")})
+
+
+def to_json(asked: TrackingRequest) -> str:
+    return canonical(asdict(asked))
+
+
+def from_json(text: str) -> TrackingRequest:
+    """Read what `to_json` wrote.
+
+    Raises:
+        ValueError, TypeError: the text is something else.
+    """
+    return TrackingRequest(**json.loads(text))
+
+
+def _leaves(value: Json, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key in sorted(value):
+            yield from _leaves(value[key], f"{path}.{key}" if path else key)
+    elif isinstance(value, str):
+        yield path, value
+    else:
+        yield path, canonical(value)
+
+
+def _fit(named: Mapping[str, str]) -> dict[str, str]:
+    fitted: dict[str, str] = {}
+    for name, value in named.items():
+        key = _UNFIT.sub("_", name).strip("/ ")[:KEY_LIMIT]
+        if key and ".." not in key and "//" not in key:
+            fitted.setdefault(key, value[:VALUE_LIMIT])
+    return fitted

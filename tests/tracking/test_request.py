@@ -1,0 +1,79 @@
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.tracking.request import from_json, parameters, request, to_json
+
+SPEC = '{"args":{"betas":[0.9,0.95],"lr":0.001,"note":"x"},"gpus":2,"timeout":null}'
+
+
+def asked(**changes: object):
+    given = {
+        "ref": AttemptRef(Address.run("train"), 8),
+        "spec": SPEC,
+        "home": Path("/p/.sgpu"),
+        "base": Path("/p"),
+        "experiment": None,
+        "run_name": None,
+        "tracking_uri": None,
+        "system_metrics": True,
+        "facts": {"lineage": "L", "code_digest": "sha256:1"},
+        "tags": {"team": "vision", "sgpu.address": "not yours"},
+    }
+    return request(**{**given, **changes})
+
+
+def test_a_request_survives_its_file() -> None:
+    assert from_json(to_json(asked())) == asked()
+
+
+def test_experiment_and_run_are_named_after_the_attempt() -> None:
+    assert (asked().experiment, asked().run_name) == ("train", "train#8")
+    named = asked(experiment="fsdp", run_name="first")
+    assert (named.experiment, named.run_name) == ("fsdp", "first")
+
+
+def test_every_leaf_of_the_config_is_a_parameter_of_ours() -> None:
+    assert asked().params == {
+        "sgpu.args.betas": "[0.9,0.95]",
+        "sgpu.args.lr": "0.001",
+        "sgpu.args.note": "x",
+        "sgpu.gpus": "2",
+        "sgpu.timeout": "null",
+    }
+
+
+def test_tags_are_the_users_and_ours_and_ours_win() -> None:
+    assert asked().tags == {
+        "team": "vision",
+        "sgpu.address": "run.train",
+        "sgpu.attempt": "8",
+        "sgpu.lineage": "L",
+        "sgpu.code_digest": "sha256:1",
+    }
+
+
+def test_only_our_own_store_is_told_where_artifacts_go() -> None:
+    assert asked().artifacts == "/p/.sgpu/mlartifacts"
+    assert asked(tracking_uri="http://host").artifacts is None
+
+
+def test_a_long_value_is_cut_and_an_unfit_name_mended() -> None:
+    assert parameters({"args": {"a$b": "x" * 7000}}) == {"sgpu.args.a_b": "x" * 6000}
+
+
+leaves = st.none() | st.booleans() | st.integers() | st.text()
+trees = st.dictionaries(
+    st.text(), st.recursive(leaves, lambda inner: st.dictionaries(st.text(), inner), max_leaves=8)
+)
+
+
+@given(trees)
+def test_every_parameter_fits_mlflow(spec: dict[str, object]) -> None:
+    for name, value in parameters(spec).items():
+        assert name.startswith("sgpu.")
+        assert len(name) <= 250
+        assert len(value) <= 6000

@@ -1,0 +1,130 @@
+"""The tracker against real MLflow and a real store; slow to import, so few and broad."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.tracking.launching import tracker_spec
+from sgpu_decl.tracking.locating import default_uri
+from sgpu_decl.tracking.request import FILE, request, to_json
+
+pytest.importorskip("mlflow")
+pytestmark = pytest.mark.mlflow
+
+SPEC = json.dumps({"gpus": 2, "args": {f"a{n}": n for n in range(130)}})
+USER_CODE = """
+import mlflow
+with mlflow.start_run():
+    mlflow.log_metric("loss", 0.5, step=3)
+    mlflow.log_param("gpus", "mine")
+mlflow.end_run("FINISHED")
+"""
+
+
+def start(home: Path, number: int, **changes: object) -> "tuple[Path, subprocess.Popen[bytes]]":
+    """Start a tracker as the supervisor does; return the attempt folder and the process."""
+    folder = home.parent / "runs" / str(number)
+    folder.mkdir(parents=True)
+    given = {
+        "ref": AttemptRef(Address.run("train"), number),
+        "spec": SPEC,
+        "home": home,
+        "base": home.parent,
+        "experiment": None,
+        "run_name": None,
+        "tracking_uri": None,
+        "system_metrics": False,
+        "facts": {"lineage": "L"},
+        "tags": {"team": "vision"},
+    }
+    (folder / FILE).write_text(to_json(request(**{**given, **changes})))
+    spec = tracker_spec(enabled=True)
+    assert spec is not None
+    with (folder / "tracker.log").open("wb") as log:
+        process = subprocess.Popen(
+            spec["argv"],
+            env={**os.environ, **spec["env"], "SGPU_RUN_DIR": str(folder)},
+            stdin=subprocess.PIPE,
+            stderr=log,
+            cwd=folder,
+        )
+    return folder, process
+
+
+def told(folder: Path, process: "subprocess.Popen[bytes]") -> dict[str, object]:
+    """Return what `mlflow.json` tells the ranks, as soon as it is there."""
+    deadline = time.monotonic() + 60
+    while not (folder / "mlflow.json").exists():
+        assert time.monotonic() < deadline, (folder / "tracker.log").read_text()
+        try:
+            process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    return json.loads((folder / "mlflow.json").read_text())
+
+
+def finish(folder: Path, process: "subprocess.Popen[bytes]", state: str | None) -> None:
+    """End the attempt with a state (None: its supervisor died), then the tracker's pipe."""
+    if state is not None:
+        (folder / "outcome.json").write_text(
+            json.dumps({"state": state, "ended_at": "2026-01-01T00:00:00Z", "ranks": []})
+        )
+    process.stdin.close()
+    assert process.wait(60) == 0, (folder / "tracker.log").read_text()
+
+
+def recorded(home: Path, run_id: str):
+    from mlflow import MlflowClient
+
+    return MlflowClient(default_uri(home)).get_run(run_id)
+
+
+def test_metrics_of_a_rank_land_in_the_run_and_its_status_is_the_attempts(tmp_path: Path) -> None:
+    home = tmp_path / ".sgpu"
+    folder, process = start(home, 8)
+    tells = told(folder, process)
+    subprocess.run(
+        [sys.executable, "-c", USER_CODE], env={**os.environ, **tells["env"]}, check=True
+    )
+    finish(folder, process, "failed")
+
+    run = recorded(home, tells["run_id"])
+    assert run.info.status == "FAILED"
+    assert run.info.end_time == 1767225600000
+    assert run.info.run_name == "train#8"
+    assert run.info.artifact_uri.startswith(str(home / "mlartifacts"))
+    assert run.data.metrics == {"loss": 0.5}
+    assert run.data.params["sgpu.gpus"] == "2"
+    assert run.data.params["gpus"] == "mine"
+    assert run.data.params["sgpu.args.a129"] == "129"
+    assert run.data.tags["team"] == "vision"
+    assert run.data.tags["sgpu.address"] == "run.train"
+    assert run.data.tags["sgpu.state"] == "failed"
+    assert oct((folder / "mlflow.json").stat().st_mode & 0o777) == "0o600"
+
+
+def test_trackers_that_meet_on_a_new_store_share_it(tmp_path: Path) -> None:
+    home = tmp_path / ".sgpu"
+    ends = {1: ("succeeded", "FINISHED"), 2: ("cancelled", "KILLED"), 3: (None, "FAILED")}
+    started = {number: start(home, number) for number in ends}
+    tells = {number: told(*pair) for number, pair in started.items()}
+    for number, (state, _) in ends.items():
+        finish(*started[number], state)
+    assert len({told["experiment_id"] for told in tells.values()}) == 1
+    for number, (_, status) in ends.items():
+        assert recorded(home, tells[number]["run_id"]).info.status == status
+
+
+def test_a_store_that_cannot_be_opened_is_told_to_the_ranks(tmp_path: Path) -> None:
+    folder, process = start(tmp_path / ".sgpu", 1, tracking_uri="nonsense://x")
+    assert "nonsense" in told(folder, process)["error"]
+    assert process.wait(60) == 1
+    process.stdin.close()
