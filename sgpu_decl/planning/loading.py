@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import NoReturn, TypeVar
@@ -29,7 +30,7 @@ from sgpu_decl.model.plan import (
     Summary,
 )
 
-__all__ = ["looks_like_a_plan", "saved_from_json"]
+__all__ = ["saved_from_json"]
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=StrEnum)
@@ -37,29 +38,21 @@ _E = TypeVar("_E", bound=StrEnum)
 _AGAIN = "make it again with `sgpu plan --out FILE`"
 
 
-def looks_like_a_plan(text: str) -> bool:
-    """Tell from its beginning whether a file is a saved plan rather than YAML: our plans are one
-    JSON object on one line with these keys, even when the rest was cut off."""
-    head = text[:200].lstrip("\ufeff \t\r\n")
-    return head.startswith('{"applyable":') or (
-        head.startswith("{") and '"format_version"' in text and '"changes"' in text
-    )
-
-
-def saved_from_json(text: str, file: str = "plan") -> tuple[Plan | None, tuple[Diagnostic, ...]]:
+def saved_from_json(
+    text: str, file: str | None = None
+) -> tuple[Plan | None, tuple[Diagnostic, ...]]:
     """Read a saved plan; `file` names it in diagnostics. Never raises for a bad one."""
+    about = f"`{file}`" if file else "the plan file"
     try:
-        value = json.loads(text, parse_constant=_constant)
-        return _plan(_Reader(value, "")), ()
+        return _plan(_Reader(json.loads(text, parse_constant=_constant), "")), ()
     except json.JSONDecodeError as error:
-        ended = error.pos >= len(text.rstrip())
-        return None, (_not_json(text, file, error, ended=ended),)
+        return None, (_not_json(text, about, file, error),)
     except RecursionError:
-        return None, (_refusal("bad_plan", f"`{file}` is nested too deeply for a plan"),)
+        return None, (_refusal("bad_plan", f"{about} is nested too deeply for a plan"),)
     except _Refused as refused:
-        return None, (_refusal(refused.code, f"`{file}` {refused.why}", refused.hint),)
+        return None, (_refusal(refused.code, f"{about} {refused.why}", refused.hint),)
     except ValueError:
-        return None, (_refusal("bad_plan", f"`{file}` holds a number that no plan has"),)
+        return None, (_refusal("bad_plan", f"{about} holds a number that no plan has"),)
 
 
 class _Refused(Exception):
@@ -74,18 +67,15 @@ def _refusal(code: str, summary: str, hint: str = _AGAIN) -> Diagnostic:
     return Diagnostic(code=code, severity=Severity.ERROR, summary=summary, hint=hint)
 
 
-def _not_json(text: str, file: str, error: json.JSONDecodeError, *, ended: bool) -> Diagnostic:
-    cut = ended or error.msg.startswith("Unterminated string")
-    what = "is cut off before its end" if cut and text.strip() else f"is not JSON: {error.msg}"
+def _not_json(text: str, about: str, file: str | None, error: json.JSONDecodeError) -> Diagnostic:
+    place = Place(file, error.lineno, error.colno) if file else None
     if not text.strip():
-        what = "is empty"
-    return Diagnostic(
-        code="truncated_plan" if cut else "bad_plan",
-        severity=Severity.ERROR,
-        summary=f"the plan file `{file}` {what}",
-        place=Place(file, error.lineno, error.colno),
-        hint=_AGAIN,
-    )
+        return _refusal("bad_plan", f"{about} is empty")
+    # What was cut off fails at its very end, or in a text that never closes.
+    if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        summary = f"{about} is cut off before its end"
+        return replace(_refusal("truncated_plan", summary), place=place)
+    return replace(_refusal("bad_plan", f"{about} is not JSON"), place=place)
 
 
 def _constant(name: str) -> NoReturn:

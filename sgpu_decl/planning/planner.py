@@ -35,7 +35,8 @@ class Request:
 
     `select` is what remains of `--select` and `--exclude`, None for everything. `on_active` wins
     over the field. `whole_project` is false for a run file, which covers its own run and matrix
-    cells alone and never removes a run of another name. `destroy` plans the end of everything.
+    cells alone and never removes a run of another name. `destroy` plans the end of all that the
+    file owns, listed or not.
     """
 
     target: str | None = None
@@ -135,7 +136,7 @@ def _owned(
             address in wanted
             or (
                 owner in (None, standing.resource.owner)
-                and (request.whole_project or address.name in names)
+                and (request.whole_project or request.destroy or address.name in names)
             )
         )
     }

@@ -89,7 +89,7 @@ def duration(seconds: float) -> str:
     if seconds < 10:
         return f"{max(0.0, seconds):.1f} s".replace(".0 s", " s")
     left = round(seconds)
-    parts = []
+    parts: list[str] = []
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         amount, left = divmod(left, length)
         if amount or parts:
