@@ -49,9 +49,9 @@ def carry_out(session: "Session", plan: "Plan", *, manner: Manner, saved: bool, 
         answer({"plan": plan_to_json(plan)}, error=error)
         return error.exit_code
     if not manner.json:
-        click.echo(plan_text(plan, out))
+        click.echo(plan_text(plan, out), color=True, nl=False)
     elif interactive() and not (manner.auto or saved):
-        note(plan_text(plan, sys.stderr))
+        note(plan_text(plan, sys.stderr).rstrip("\n"))
     if error is not None:
         show_error(error)
         return error.exit_code

@@ -1,9 +1,14 @@
 """`sgpu gc`."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sgpu_decl.cli.options import Where, output_option, where_options
 from sgpu_decl.cli.showing import answer
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.jsonable import Json
 
 __all__ = ["command"]
 
@@ -19,6 +24,7 @@ def command(
 ) -> int:
     """Delete code, logs and output of ended attempts. The record of what ran stays."""
     from sgpu_decl.cli.options import read_duration
+    from sgpu_decl.views.terminal import count, size
 
     age = read_duration(older_than) if older_than is not None else None
     freed = where.session().gc(keep_last=keep_last, older_than=age, dry_run=dry_run)
@@ -31,7 +37,11 @@ def command(
         click.echo(name)
     verb = "would free" if dry_run else "freed"
     click.echo(
-        f"{verb} {len(names)} attempts, {freed['bytes']} bytes, "
-        f"and {freed['code_bytes']} bytes of stored code"
+        f"{verb} {count(len(names), 'attempt')}, {size(_number(freed['bytes']))}, "
+        f"and {size(_number(freed['code_bytes']))} of stored code"
     )
     return 0
+
+
+def _number(value: "Json") -> int:
+    return value if isinstance(value, int) else 0

@@ -76,6 +76,6 @@ def show_plan(plan: "Plan", *, output: str) -> None:
     if output == "markdown":
         from sgpu_decl.views.plan_markdown import render
 
-        click.echo(render(plan, now=now()))
+        click.echo(render(plan, now=now()), nl=False)
     else:
-        click.echo(plan_text(plan, sys.stdout))
+        click.echo(plan_text(plan, sys.stdout), color=True, nl=False)

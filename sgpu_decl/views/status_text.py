@@ -8,10 +8,17 @@ from datetime import datetime
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.logs_text import clean
+from sgpu_decl.views.terminal import Colour, age, duration, escape, paint, shorten
 
-__all__ = ["ending", "failure", "run_details", "span", "status_table"]
+__all__ = ["ending", "failure", "run_details", "status_table"]
 
-_COLOURS = {"succeeded": "32", "failed": "31", "lost": "31", "running": "36", "cancelled": "33"}
+_COLOURS = {
+    "succeeded": Colour.GREEN,
+    "failed": Colour.RED,
+    "lost": Colour.RED,
+    "running": Colour.CYAN,
+    "cancelled": Colour.YELLOW,
+}
 _LONGEST_CAUSE = 72
 
 
@@ -27,7 +34,7 @@ def status_table(runs: Sequence[Mapping[str, Json]], *, now: datetime, colour: b
                 f"{run.get('name')}#{run.get('attempt')}",
                 str(run.get("state")),
                 str(run.get("backend")),
-                f"{span((now - started).total_seconds())} ago" if started else "-",
+                age(started, now) if started else "-",
                 _took(run, now),
                 _cause_line(run, _LONGEST_CAUSE),
             )
@@ -83,31 +90,14 @@ def run_details(run: Mapping[str, Json], *, now: datetime, colour: bool) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def span(seconds: float) -> str:
-    """A length of time in its two greatest units: `3 d 4 h`, `12 min 5 s`, `2.4 s`."""
-    seconds = max(0.0, seconds)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-    parts: list[str] = []
-    for size, unit in units:
-        count, whole = divmod(whole, size)
-        if count or parts:
-            parts.append(f"{count} {unit}" if count else "")
-        if len(parts) == 2:
-            break
-    return " ".join(part for part in parts if part)
-
-
 def _took(run: Mapping[str, Json], now: datetime | None) -> str:
     started, ended = _moment(run.get("started_at")), _moment(run.get("ended_at")) or now
-    return span((ended - started).total_seconds()) if started and ended else "-"
+    return duration((ended - started).total_seconds()) if started and ended else "-"
 
 
 def _when(past: Mapping[str, Json], now: datetime) -> str:
     ended = _moment(past.get("ended_at"))
-    return f", {span((now - ended).total_seconds())} ago" if ended else ""
+    return f", {age(ended, now)}" if ended else ""
 
 
 def _number(past: Mapping[str, Json]) -> Json:
@@ -125,8 +115,8 @@ def _cause_line(run: Mapping[str, Json], longest: int) -> str:
         return ""
     rank = cause.get("rank")
     where = f"rank {rank}: " if rank is not None else ""
-    text = clean(str(cause.get("summary") or cause.get("class") or "").replace("\n", " "))
-    return where + (text if len(text) <= longest else text[: longest - 1] + "…")
+    text = escape(str(cause.get("summary") or cause.get("class") or "").replace("\n", " "))
+    return where + shorten(text, longest)
 
 
 def _moment(value: Json) -> datetime | None:
@@ -145,7 +135,7 @@ def _flat(value: Json, path: str = "") -> list[str]:
         for key, item in value.items():
             lines += _flat(item, f"{path}.{key}" if path else str(key))
         return lines
-    return [f"{path}: {clean(str(value))}"]
+    return [f"{path}: {escape(str(value))}"]
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
@@ -153,5 +143,5 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 def _painted(cell: str, *, colour: bool) -> str:
-    paint = _COLOURS.get(cell.rstrip())
-    return f"\x1b[{paint}m{cell}\x1b[0m" if colour and paint else cell
+    chosen = _COLOURS.get(cell.rstrip())
+    return paint(cell, chosen, on=colour) if chosen else cell

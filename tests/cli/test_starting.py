@@ -1,0 +1,49 @@
+"""Start-up time is a feature: what each command may import."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {"torch", "mlflow", "databricks", "ray"}
+BELOW = HEAVY | {"pydantic", "yaml", "rich", "jinja2", "cloudpickle", "pathspec", "platformdirs"}
+
+PROBE = """
+import json, sys
+from sgpu_decl.cli.main import main
+code = main(sys.argv[1:])
+tops = sorted({name.partition(".")[0] for name in sys.modules})
+print("\\n@@" + json.dumps([code, tops]))
+"""
+
+
+def imported(folder: Path, *arguments: str) -> tuple[int, set[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=folder,
+        check=True,
+    )
+    code, tops = json.loads(done.stdout.rpartition("@@")[2])
+    return code, set(tops)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], [], ["plan", "--help"], ["apply", "--help"], ["version"], ["state"]]
+)
+def test_help_imports_nothing_below_the_command_line(tmp_path: Path, arguments: list[str]) -> None:
+    code, tops = imported(tmp_path, *arguments)
+    assert code == 0
+    assert not tops & BELOW
+
+
+@pytest.mark.parametrize("command", ["plan", "validate"])
+def test_planning_a_local_run_imports_no_heavy_library(tmp_path: Path, command: str) -> None:
+    (tmp_path / "run.yaml").write_text("name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
+    code, tops = imported(tmp_path, command)
+    assert code == 0
+    assert not tops & (HEAVY | {"rich"})

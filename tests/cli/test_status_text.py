@@ -1,0 +1,59 @@
+from datetime import UTC, datetime
+
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.views.status_text import ending, failure, run_details, status_table
+
+NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
+FAILED: dict[str, Json] = {
+    "address": "run.train",
+    "name": "train",
+    "attempt": 8,
+    "state": "failed",
+    "backend": "local",
+    "started_at": "2026-01-02T11:00:00Z",
+    "ended_at": "2026-01-02T11:00:03Z",
+    "exit_code": 1,
+    "ranks": [{"rank": 0, "node_rank": 0, "state": "failed", "exit_code": 1, "signal": None}],
+    "first_cause": {
+        "rank": 0,
+        "class": "exception",
+        "summary": "ValueError: no\x1b[2J",
+        "traceback": "Traceback:\n  x\nValueError: no\n",
+        "simultaneous": [],
+    },
+    "links": {"folder": "/f"},
+}
+
+
+def test_the_table_names_run_state_and_cause() -> None:
+    head, line = status_table([FAILED], now=NOW, colour=False).split("\n")
+    assert head.split() == ["RUN", "STATE", "BACKEND", "STARTED", "TOOK"]
+    assert line.split("  ")[0] == "train#8"
+    assert "1 h ago" in line
+    assert "rank 0: ValueError: no\\x1b[2J" in line
+
+
+def test_an_empty_table_says_so() -> None:
+    assert status_table([], now=NOW, colour=False) == "no runs yet"
+
+
+def test_the_ending_says_how_long_and_why() -> None:
+    assert ending(FAILED, colour=False) == (
+        "train#8 failed after 3 s, exit code 1: rank 0: ValueError: no\\x1b[2J"
+    )
+
+
+def test_colour_only_where_asked() -> None:
+    assert "\x1b[31mfailed\x1b[0m" in ending(FAILED, colour=True)
+
+
+def test_the_traceback_is_indented() -> None:
+    assert failure(FAILED) == "    Traceback:\n      x\n    ValueError: no"
+    assert failure({**FAILED, "first_cause": None}) == ""
+
+
+def test_a_run_whole_shows_ranks_spec_and_history() -> None:
+    whole = {**FAILED, "spec": {"gpus": 1}, "history": [{"attempt": 8, "state": "failed"}]}
+    text = run_details(whole, now=NOW, colour=False)
+    for part in ("ranks:\n  0: failed (1)", "spec:\n  gpus: 1", "history:\n  #8 failed"):
+        assert part in text
