@@ -160,8 +160,8 @@ class World:
     def _stop(self, address: Address, numbers: Sequence[int]) -> None:
         stopped = {AttemptRef(address, number) for number in numbers}
         self.active = [attempt for attempt in self.active if attempt.ref not in stopped]
-        known = self.resources[address]
-        if known.last is not None and known.last.ref in stopped:
+        known = self.resources.get(address)
+        if known is not None and known.last is not None and known.last.ref in stopped:
             last = replace(known.last, state=AttemptState.CANCELLED)
             self.resources[address] = replace(known, last=last)
 
