@@ -1,13 +1,17 @@
-"""Starts the agent: `python -I -S <this folder or a zip of it> <attempt folder>`, or `-m`."""
+"""Starts the agent for an attempt folder.
+
+`python -I -S __main__.py FOLDER` is the quickest; `python agent.zip FOLDER`, the folder itself and
+`-m sgpu_decl.agent` work as well.
+"""
 
 import sys
 
 if not __package__:
-    # Run as a folder or a zip the modules have no package above them: give them their name, so
-    # that one spelling of every import holds wherever the agent lies.
+    # Run as a file, a folder or a zip the modules have no package above them: give them their
+    # name, so that one spelling of every import holds wherever the agent lies.
     _kind = type(sys)
     _top, _own = _kind("sgpu_decl"), _kind("sgpu_decl.agent")
-    _top.__path__, _own.__path__ = [], [sys.path.pop(0)]
+    _top.__path__, _own.__path__ = [], [__file__.rpartition("/")[0] or "."]
     sys.modules.setdefault("sgpu_decl", _top)
     sys.modules.setdefault("sgpu_decl.agent", _own)
 

@@ -42,7 +42,7 @@ class RankGroup:
         self._secrets = secrets
         self._loop = loop
         self._report = report
-        self._python = spec["entry"]["kind"] not in ("command", "shell")
+        self.python = spec["entry"]["kind"] not in ("command", "shell")
         self.reset()
 
     def reset(self) -> None:
@@ -86,7 +86,7 @@ class RankGroup:
                 self.failed_to_start, failure = rank, refused
         if failure is None:
             self.failed_to_start = None
-            if not self._python:
+            if not self.python:
                 self.on_ready()
         return failure
 
@@ -110,7 +110,7 @@ class RankGroup:
             port=port,
             devices=devices,
         )
-        if self._python:
+        if self.python:
             environment["SGPU_READY_FD"] = str(readied)
         pid, told = spawn(
             argv,
@@ -118,7 +118,7 @@ class RankGroup:
             cwd=self._spec["code_dir"],
             logs=(os.path.join(folder, "stdout.log"), os.path.join(folder, "stderr.log")),
             settle=self._loop.close,
-            keep=readied if self._python else None,
+            keep=readied if self.python else None,
         )
         self.living[rank] = pid
         self._report.rank(rank, state="running", exit_code=None, signal=None, pid=pid)

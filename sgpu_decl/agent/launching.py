@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["launch"]
 
-_AGENT = os.path.dirname(os.path.abspath(__file__))
+_AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 
 
 def launch(folder: Path, *, secrets: Mapping[str, str]) -> None:

@@ -147,10 +147,15 @@ class EventLog:
             0o600,
         )
         self._sequence = 0
+        self._unsynced = False
         self.dropped = 0
 
     def append(self, event: str, /, *, durable: bool = False, **data: object) -> None:
-        """Write one event with its wall-clock and monotonic time; `durable` waits for the disk."""
+        """Write one event with its wall-clock and monotonic time.
+
+        It outlives this process at once, and a power cut after the next `sync` if it is `durable`.
+        """
+        self._unsynced = self._unsynced or durable
         self._sequence += 1
         body = encode(
             {
@@ -166,8 +171,16 @@ class EventLog:
             if os.write(self._descriptor, line) != len(line):
                 os.write(self._descriptor, b"\n")  # ends the torn line, so that the next one counts
                 self.dropped += 1
-            if durable:
-                os.fsync(self._descriptor)
+        except OSError:
+            self.dropped += 1
+
+    def sync(self) -> None:
+        """Wait until the disk has all durable events."""
+        if not self._unsynced:
+            return
+        self._unsynced = False
+        try:
+            os.fdatasync(self._descriptor)
         except OSError:
             self.dropped += 1
 

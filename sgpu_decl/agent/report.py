@@ -41,7 +41,7 @@ class Report:
             "first_cause": None,
             "restart": 0,
         }
-        self.event("state", durable=True, state=state)
+        self.event("state", state=state)
         self.flush()
 
     def event(self, name: str, /, *, durable: bool = False, **data: object) -> None:
@@ -65,7 +65,11 @@ class Report:
         self._dirty = True
 
     def flush(self) -> None:
-        """Write the snapshot if it changed since the last time."""
+        """Write the snapshot if it changed since the last time, and let the disk have the events.
+
+        Called once per turn of the loop: what a turn starts never waits for the disk first.
+        """
+        self._log.sync()
         if not self._dirty:
             return
         self._dirty = False

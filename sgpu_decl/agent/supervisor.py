@@ -18,6 +18,7 @@ from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.group import RankGroup
 from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.progress import Progress
 from sgpu_decl.agent.report import Report
 from sgpu_decl.agent.spawning import LaunchError, spawn
 from sgpu_decl.agent.verdict import blames_the_user, first_cause
@@ -60,6 +61,15 @@ class Supervisor:
         self._group.on_ready = self._all_ready
         self._group.on_failure = self._rank_failed
         self._group.on_empty = self._sweep
+        self._progress: Progress | None = None
+        if spec["progress_timeout"] is not None:
+            self._progress = Progress(
+                self._loop,
+                self._group,
+                self._folder,
+                spec["progress_timeout"],
+                lambda: self._stop_ranks("hung"),
+            )
 
     def run(self, launched: Callable[[], None]) -> None:
         """Supervise until the outcome is written; `launched` is called once the lock is held."""
@@ -181,6 +191,8 @@ class Supervisor:
         self._loop.cancel("startup")
         if self._stop is None:
             self._report.state("running", restart=self._restart)
+            if self._progress is not None:
+                self._progress.begin(self._restart)
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────
 
@@ -223,6 +235,7 @@ class Supervisor:
             else:
                 self._conclude_stopped(reason)
             return
+        self._loop.cancel("progress")
         self._report.state("stopping", reason=reason)
         self._group.signal_all(signal.SIGTERM)
         self._loop.after("kill", self._spec["grace"], self._kill)
@@ -238,7 +251,7 @@ class Supervisor:
 
     def _sweep(self) -> None:
         """All ranks have ended: stop what they left behind, then judge."""
-        for name in ("kill", "startup", "settle"):
+        for name in ("kill", "startup", "settle", "progress"):
             self._loop.cancel(name)
         self._sweeping, self._sweep_force = True, False
         self._swept: set[int] = set()

@@ -112,6 +112,7 @@ def test_an_event_whose_checksum_does_not_fit_is_left_out(tmp_path: Path) -> Non
 def test_an_event_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     log = records.EventLog(str(tmp_path))
     log.append("state", durable=True, state="running")
+    log.sync()
     log.append("odd", text="a\nb\u2028c\udcff")
     events, _ = read_events(tmp_path)
     assert [event["seq"] for event in events] == [1, 2]

@@ -24,7 +24,7 @@ while True:
 BLOCK = """
 import os, signal
 open(os.environ["SGPU_OUTPUT_DIR"] + "/up" + os.environ["RANK"], "w").close()
-signal.pause()
+while True: signal.pause()
 """
 
 
@@ -215,6 +215,39 @@ def test_a_timeout_stops_the_run(make_attempt: Make) -> None:
     attempt.until_gone()
 
 
+def test_a_hang_leaves_the_stacks_of_all_ranks(make_attempt: Make) -> None:
+    attempt = make_attempt(BLOCK, progress_timeout=0.4).launch()
+    status = attempt.wait()
+    assert (status["state"], status["class"], status["exit_code"]) == ("failed", "hung", 124)
+    for rank in (0, 1):
+        assert "main.py" in attempt.text(f"ranks/{rank}/0/fault.log")
+    attempt.until_gone()
+
+
+def test_a_run_that_prints_or_computes_does_not_hang(make_attempt: Make) -> None:
+    source = (
+        "import os, time\n"
+        "end = time.monotonic() + 1.2\n"
+        "while time.monotonic() < end:\n"
+        "    if os.environ['RANK'] == '0':\n"
+        "        print('step')\n"
+        "        time.sleep(0.05)\n"
+        "    else:\n"
+        "        time.sleep(0.3)\n"
+    )
+    attempt = make_attempt(source, progress_timeout=0.4).launch()
+    assert attempt.wait()["state"] == "succeeded"
+
+
+def test_a_rank_that_is_never_up_exceeds_the_startup_timeout(make_attempt: Make) -> None:
+    attempt = make_attempt("", startup_timeout=0.3, python="/bin/cat")
+    (attempt.folder / "_air.py").unlink()
+    os.mkfifo(attempt.folder / "_air.py")  # cat stands in for an interpreter that never gets going
+    status = attempt.launch().wait()
+    assert (status["state"], status["class"]) == ("failed", "timeout")
+    assert "startup_timeout" in status["first_cause"]["summary"]
+
+
 def test_retry_restarts_inside_the_attempt(make_attempt: Make) -> None:
     source = (
         "import os, sys\n"
@@ -330,7 +363,7 @@ def test_an_attempt_waits_for_earlier_ones_whatever_their_outcome(make_attempt: 
     first = make_attempt(BLOCK).launch()
     second = make_attempt("", wait_for=(str(first.folder),)).launch()
     first.until(up(first))
-    assert second.read()["waiting_for"] == "earlier attempts"
+    second.until(lambda: second.read().get("waiting_for") == "earlier attempts")
     os.kill(supervisor_of(first), signal.SIGKILL)
     assert second.wait()["state"] == "succeeded"
     assert first.read()["state"] == "lost"

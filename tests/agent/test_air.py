@@ -1,0 +1,170 @@
+"""What a rank does inside `_air.py`: entry kinds, values, streams, hooks."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from sgpu_decl.agent import guardian
+from sgpu_decl.rendering.spec import Entry, Tracker
+
+Make = Callable[..., Any]
+
+
+def function(name: str = "main", args: Any = None) -> Entry:
+    return Entry(kind="file_function", path="main.py", function=name, args=args)
+
+
+def value(attempt: Any) -> Any:
+    status = attempt.launch().wait()
+    assert status["state"] == "succeeded", attempt.log(0, "stderr")
+    return json.loads(attempt.text("ranks/0/output.json"))
+
+
+def test_a_script_sees_itself_as_main(make_attempt: Make) -> None:
+    source = (
+        "import json, os, sys\n"
+        "class Item: pass\n"
+        "import pickle; pickle.dumps(Item())\n"
+        "if __name__ == '__main__':\n"
+        "    print(json.dumps([sys.argv, sys.path[0], os.getcwd(), __file__]))\n"
+    )
+    entry = Entry(kind="script", path="main.py", args=("--lr", 0.5))
+    attempt = make_attempt(source, entry=entry, world_size=1)
+    assert attempt.launch().wait()["state"] == "succeeded"
+    code = str(attempt.folder / "code")
+    path = code + "/main.py"
+    assert json.loads(attempt.log()) == [[path, "--lr", "0.5"], code, code, path]
+
+
+def test_a_script_can_spawn_workers(make_attempt: Make) -> None:
+    source = (
+        "import multiprocessing\n"
+        "def double(n): return 2 * n\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(pool.map(double, [1, 2]))\n"
+    )
+    attempt = make_attempt(source, world_size=1)
+    assert attempt.launch().wait()["state"] == "succeeded", attempt.log(0, "stderr")
+    assert attempt.log() == "[2, 4]\n"
+
+
+def test_functions_of_modules_async_ones_and_lists_of_arguments(make_attempt: Make) -> None:
+    source = "async def main(a, b=0): return [a, b]"
+    assert value(make_attempt(source, entry=function(args=(1, 2)))) == [1, 2]
+    entry = Entry(kind="module_function", module="main", function="main", args={"a": 5})
+    assert value(make_attempt(source, entry=entry)) == [5, 0]
+
+
+def test_a_pickled_function_is_called_with_its_inputs(make_attempt: Make) -> None:
+    attempt = make_attempt(entry=Entry(kind="pickle"), world_size=1)
+    (attempt.folder / "func.pkl").write_bytes(cloudpickle.dumps(lambda a, *, b: a + b))
+    (attempt.folder / "inputs.pkl").write_bytes(cloudpickle.dumps(((1,), {"b": 2})))
+    assert value(attempt) == 3
+
+
+@pytest.mark.parametrize("text", ["(1, 2)", "{1: 2}", "float('nan')", "object", "{'a': {1}}"])
+def test_what_json_would_change_is_pickled(make_attempt: Make, text: str) -> None:
+    attempt = make_attempt(f"def main(): return {text}", entry=function(), world_size=1)
+    kept = value(attempt)
+    assert kept["repr"] == repr(eval(text))
+    assert Path(kept["pickle"]).is_file()
+
+
+@pytest.mark.parametrize("text", ["None", "[1, 2.5, 'é', None, True]", "{'a': {'b': []}}", "-0.0"])
+def test_what_json_keeps_is_json(make_attempt: Make, text: str) -> None:
+    attempt = make_attempt(f"def main(): return {text}", entry=function(), world_size=1)
+    assert value(attempt) == eval(text)
+
+
+@pytest.mark.parametrize(("call", "code"), [("sys.exit()", 0), ("sys.exit('no data')", 1)])
+def test_an_exit_code_is_honoured(make_attempt: Make, call: str, code: int) -> None:
+    attempt = make_attempt(f"import sys\n{call}", world_size=1)
+    assert attempt.launch().wait()["exit_code"] == code
+    assert attempt.log(0, "stderr") == ("no data\n" if code else "")
+
+
+def test_an_import_error_inside_the_users_code_is_an_exception(make_attempt: Make) -> None:
+    attempt = make_attempt("import gone_away\ndef main(): pass", entry=function(), world_size=1)
+    status = attempt.launch().wait()
+    assert (status["class"], status["first_cause"]["summary"]) == (
+        "exception",
+        "ModuleNotFoundError: No module named 'gone_away'",
+    )
+
+
+def test_an_index_beside_the_log_tells_when_bytes_were_written(make_attempt: Make) -> None:
+    attempt = make_attempt("print('one')\nprint('two')\n" * 100, world_size=1)
+    assert attempt.launch().wait()["state"] == "succeeded"
+    assert attempt.log() == "one\ntwo\n" * 100
+    index = (attempt.folder / "ranks/0/0/stdout.idx").read_bytes()
+    entries = list(struct.iter_unpack("<QQ", index))
+    assert entries[0][1] == 0
+    assert entries == sorted(entries)
+
+
+def test_a_full_disk_drops_and_counts_output(make_attempt: Make) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this machine has no /dev/full")
+    attempt = make_attempt("print('x' * 1000)", world_size=1)
+    (attempt.folder / "ranks/0/0").mkdir(parents=True)
+    (attempt.folder / "ranks/0/0/stdout.log").symlink_to("/dev/full")
+    assert attempt.launch().wait()["state"] == "succeeded"
+    assert "1001 bytes of output were dropped" in attempt.log(0, "stderr")
+
+
+TRACKER = (
+    "import json, os, sys\n"
+    "folder = os.environ['SGPU_RUN_DIR']\n"
+    "open(folder + '/mlflow.tmp', 'w').write(json.dumps(%r))\n"
+    "os.rename(folder + '/mlflow.tmp', folder + '/mlflow.json')\n"
+    "sys.stdin.read()\n"
+)
+
+
+def test_importing_mlflow_waits_for_the_run_id(make_attempt: Make) -> None:
+    tracker = Tracker(argv=(sys.executable, "-c", TRACKER % {"env": {"MLFLOW_RUN_ID": "abc"}}))
+    source = "def main():\n    import mlflow\n    return mlflow.seen"
+    attempt = make_attempt(source, entry=function(), tracker=tracker)
+    fake = "import os\nseen = os.environ['MLFLOW_RUN_ID']\n"
+    (attempt.folder / "code" / "mlflow.py").write_text(fake)
+    assert value(attempt) == "abc"
+
+
+def test_a_tracker_that_failed_costs_one_line(make_attempt: Make) -> None:
+    tracker = Tracker(argv=(sys.executable, "-c", TRACKER % {"error": "no server"}))
+    source = "def main():\n    import os, mlflow\n    return 'MLFLOW_RUN_ID' in os.environ"
+    attempt = make_attempt(source, entry=function(), tracker=tracker)
+    (attempt.folder / "code" / "mlflow.py").write_text("")
+    assert value(attempt) is False
+    logs = attempt.log(0, "stderr") + attempt.log(1, "stderr")
+    assert logs.count("no server") == 1
+
+
+def test_the_agent_runs_from_a_zip_and_from_its_folder(make_attempt: Make, tmp_path: Path) -> None:
+    folder = Path(guardian.__file__).parent
+    archive = tmp_path / "agent.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in folder.glob("*.py"):
+            file.write(path, path.name)
+    for agent in (archive, folder):
+        attempt = make_attempt("print('hello')", world_size=1)
+        started = subprocess.run(
+            [sys.executable, "-I", "-S", str(agent), str(attempt.folder)],
+            input=b"{}",
+            capture_output=True,
+            cwd="/",
+            check=True,
+        )
+        assert (started.stdout, started.stderr) == (b"ok", b"")
+        assert attempt.wait()["state"] == "succeeded"
+        assert attempt.log() == "hello\n"
