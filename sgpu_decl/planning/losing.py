@@ -30,9 +30,9 @@ def work_lost(attempts: Sequence[Attempt], now: datetime) -> tuple[Check, ...]:
 
 def _summary(attempt: Attempt, now: datetime) -> str:
     gpus = gpus_of(parse(attempt.spec))
-    held = "holds no GPU" if gpus == 0 else f"holds {gpus} GPU{'' if gpus == 1 else 's'}"
+    held = "without a GPU" if gpus == 0 else f"on {gpus} GPU{'' if gpus == 1 else 's'}"
     if attempt.started_at is None:
-        return f"`{attempt.ref}` is {attempt.state} and {held}"
+        return f"`{attempt.ref}` is {attempt.state}, {held}"
     hours = max(0.0, (now - attempt.started_at).total_seconds()) / 3600
-    ran = f"`{attempt.ref}` is {attempt.state} since {hours:.1f} h and {held}"
+    ran = f"`{attempt.ref}` has been {attempt.state} for {hours:.1f} h {held}"
     return ran if gpus == 0 else f"{ran}: {gpus * hours:.1f} GPU hours so far"

@@ -79,7 +79,7 @@ def _check(check: Check) -> str:
 
 
 def _closing(plan: Plan) -> Iterator[str]:
-    if any(change.action in (Action.CREATE, Action.REPLACE) for change in plan.changes):
+    if any(change.launch and change.launch.token for change in plan.changes):
         yield f"Estimate: {_prose(estimate_words(plan.estimate))}."
     if not plan.complete:
         yield "Some runs were left out of this plan."

@@ -123,7 +123,7 @@ class _Paper:
                 yield f"  hint: {escape(check.hint)}"
 
     def closing(self, plan: Plan) -> Iterator[str]:
-        if any(change.action in (Action.CREATE, Action.REPLACE) for change in plan.changes):
+        if any(change.launch and change.launch.token for change in plan.changes):
             yield f"Estimate: {estimate_words(plan.estimate)}."
         if not plan.complete:
             yield "Some runs were left out of this plan."

@@ -1,0 +1,290 @@
+"""What people see of a plan: pictures as golden files, and rules that hold for every one."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.plan import (
+    Action,
+    Change,
+    Check,
+    CodeChange,
+    Effect,
+    Estimate,
+    FieldChange,
+    Launch,
+    Plan,
+    Prior,
+    Reason,
+    Summary,
+)
+from sgpu_decl.views import plan_markdown, plan_text
+
+RUNNING = AttemptState.RUNNING
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+Golden = Callable[[str, str], None]
+
+
+def run(name: str, action: Action, reason: Reason, **other: object) -> Change:
+    return Change(
+        address=Address.run(name),
+        kind=Kind.RUN,
+        backend="local",
+        action=action,
+        reason=reason,
+        **other,  # type: ignore[arg-type]
+    )
+
+
+def a_plan(*changes: Change, checks: tuple[Check, ...] = (), **other: object) -> Plan:
+    counts = {str(action): sum(change.action is action for change in changes) for action in Action}
+    settings: dict[str, object] = {
+        "tool_version": "0.1.0",
+        "target": None,
+        "project": "/p",
+        "lineage": "l",
+        "serial": 1,
+        "created_at": NOW,
+        "config_digest": "sha256:0",
+        "complete": True,
+        "applyable": True,
+        "estimate": Estimate(),
+        **other,
+    }
+    return Plan(changes=changes, checks=checks, summary=Summary(**counts), **settings)  # type: ignore[arg-type]
+
+
+def prior(state: AttemptState = AttemptState.SUCCEEDED, number: int = 7) -> Prior:
+    ended = None if state.active else NOW - timedelta(days=3)
+    return Prior(attempt=number, state=state, ended_at=ended)
+
+
+def changed(path: str, before: object, after: object, line: int, effect: Effect) -> FieldChange:
+    return FieldChange(
+        path=path,
+        before=before,  # type: ignore[arg-type]
+        after=after,  # type: ignore[arg-type]
+        effect=effect,
+        origin=Place("run.yaml", line, 3),
+    )
+
+
+def launch(**other: object) -> Launch:
+    return Launch(spec="{}", owner="run.yaml", fingerprint="f", token="t", **other)  # type: ignore[arg-type]
+
+
+FIRST = run(
+    "first",
+    Action.CREATE,
+    Reason.FIRST_RUN,
+    attempt=1,
+    fields=(
+        changed("args.epochs", None, 5, 4, Effect.NEW_ATTEMPT),
+        changed("entrypoint", None, "train.py:main", 3, Effect.NEW_ATTEMPT),
+        changed("env.secrets.HF_TOKEN", None, {"secret": "env:HF_TOKEN"}, 5, Effect.NEW_ATTEMPT),
+        changed("gpus", None, 4, 1, Effect.NEW_ATTEMPT),
+        changed("type", None, "A10", 2, Effect.NEW_ATTEMPT),
+    ),
+    code=CodeChange(digest="sha256:c", files=12, bytes=34_512),
+    launch=launch(),
+)
+AGAIN = run(
+    "train",
+    Action.CREATE,
+    Reason.CONFIG_CHANGED,
+    attempt=8,
+    prior=prior(),
+    unchanged=3,
+    fields=(
+        changed("args.n", 1, 2, 12, Effect.NEW_ATTEMPT),
+        changed("env.variables.LR", None, "1e-4", 13, Effect.NEW_ATTEMPT),
+        changed("timeout", "6h", "8h", 14, Effect.NEXT_ATTEMPT),
+    ),
+    code=CodeChange(
+        digest="sha256:d", files=1, bytes=120, changed=tuple(f"part{n}.py" for n in range(7))
+    ),
+    launch=launch(),
+)
+REPLACED = run(
+    "big",
+    Action.REPLACE,
+    Reason.CONFIG_CHANGED,
+    attempt=3,
+    destructive=True,
+    prior=prior(AttemptState.RUNNING, 2),
+    fields=(changed("gpus", 8, 16, 2, Effect.NEW_ATTEMPT),),
+    launch=launch(stop=(2,)),
+)
+LOST = Check(
+    id="work_lost",
+    severity=Severity.WARNING,
+    address=Address.run("big"),
+    summary="`big#2` has been running for 2.0 h on 8 GPUs: 16.0 GPU hours so far",
+)
+OUTSIDE = Check(
+    id="outside_root",
+    severity=Severity.WARNING,
+    address=Address.run("train"),
+    summary="`../x.py` lies outside the code root",
+    hint="move it inside",
+    place=Place("run.yaml", 3, 13),
+)
+EVERYTHING = a_plan(
+    run(
+        "adopted",
+        Action.ADOPT,
+        Reason.ALREADY_RUNNING,
+        attempt=2,
+        prior=prior(RUNNING, 2),
+    ),
+    REPLACED,
+    run("cancelled", Action.NO_OP, Reason.CANCELLED_BY_USER, prior=prior(AttemptState.CANCELLED)),
+    run("failed", Action.NO_OP, Reason.FAILED_NOT_RETRIED, prior=prior(AttemptState.FAILED)),
+    FIRST,
+    run(
+        "limits",
+        Action.UPDATE,
+        Reason.CONFIG_CHANGED,
+        prior=prior(),
+        unchanged=4,
+        fields=(changed("retry.max", None, 2, 20, Effect.NEXT_ATTEMPT),),
+        launch=Launch(spec="{}", owner="run.yaml", fingerprint="f"),
+    ),
+    run("old", Action.FORGET, Reason.REMOVED_FROM_CONFIG, prior=prior()),
+    run(
+        "queued",
+        Action.CREATE,
+        Reason.CODE_CHANGED,
+        attempt=3,
+        prior=prior(RUNNING, 2),
+        launch=launch(wait_for=(2,)),
+    ),
+    run(
+        "stopped",
+        Action.DESTROY,
+        Reason.REMOVED_FROM_CONFIG,
+        destructive=True,
+        prior=prior(RUNNING, 1),
+        launch=launch(stop=(1,)),
+    ),
+    AGAIN,
+    run("unchanged", Action.NO_OP, Reason.UP_TO_DATE, prior=prior()),
+    checks=(OUTSIDE, LOST),
+    estimate=Estimate(gpu_hours_worst=144.0),
+)
+NOTHING = a_plan(
+    *(run(f"r{n:02}", Action.NO_OP, Reason.UP_TO_DATE, prior=prior()) for n in range(12)),
+    applyable=False,
+)
+REFUSED = a_plan(
+    run("train", Action.REPLACE, Reason.CONFIG_CHANGED, attempt=8, prior=prior(RUNNING)),
+    checks=(
+        Check(
+            id="active_run",
+            severity=Severity.ERROR,
+            address=Address.run("train"),
+            summary="`train#7` is active, and `on_active` is `error`",
+            hint="wait for it or cancel it",
+        ),
+    ),
+    applyable=False,
+    complete=False,
+)
+PLANS = {"everything": EVERYTHING, "nothing": NOTHING, "refused": REFUSED, "empty": a_plan()}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_text_is_as_drawn(name: str, golden: Golden) -> None:
+    golden(f"plan_{name}.txt", plan_text.render(PLANS[name], now=NOW))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_markdown_is_as_drawn(name: str, golden: Golden) -> None:
+    golden(f"plan_{name}.md", plan_markdown.render(PLANS[name], now=NOW))
+
+
+def test_colour_adds_nothing_but_colour(golden: Golden) -> None:
+    coloured = plan_text.render(EVERYTHING, now=NOW, colour=True)
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9]+m", "", coloured) == plan_text.render(EVERYTHING, now=NOW)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_summary_is_said_first_and_last(name: str) -> None:
+    lines = plan_text.render(PLANS[name], now=NOW).splitlines()
+    assert lines[0] == lines[-1]
+    assert lines[0].startswith(("Plan: ", "No changes."))
+
+
+def test_every_change_says_why() -> None:
+    text = plan_text.render(EVERYTHING, now=NOW)
+    changes = [c for c in EVERYTHING.changes if c.action is not Action.NO_OP]
+    assert text.count("because: ") == len(changes)
+
+
+def test_many_unchanged_runs_are_folded() -> None:
+    text = plan_text.render(NOTHING, now=NOW)
+    assert "(2 more unchanged runs)" in text
+    assert "run.r11" not in text
+
+
+EVIL = "\x1b[2J\u202egnp\u200b\n| `x` </details> @all\x9b"
+
+
+def hostile() -> Plan:
+    change = run(
+        "x",
+        Action.CREATE,
+        Reason.CONFIG_CHANGED,
+        attempt=2,
+        prior=prior(),
+        fields=(
+            changed(f'args."{EVIL}"', EVIL, [EVIL], 1, Effect.NEW_ATTEMPT),
+            FieldChange(
+                path="env.secrets.A",
+                before={"secret": EVIL},
+                after=None,
+                effect=Effect.NEW_ATTEMPT,
+                origin=Place(EVIL, 1, 1),
+            ),
+        ),
+        code=CodeChange(digest="d", files=1, bytes=1, changed=(EVIL,)),
+        launch=launch(),
+    )
+    check = Check(
+        id="c", severity=Severity.ERROR, address=None, summary=EVIL, hint=EVIL, place=None
+    )
+    return a_plan(change, checks=(check,))
+
+
+def test_a_users_text_cannot_move_the_cursor_or_hide() -> None:
+    for text in (plan_text.render(hostile(), now=NOW), plan_markdown.render(hostile(), now=NOW)):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202e]", text)
+
+
+def test_a_users_text_cannot_leave_its_cell_in_markdown() -> None:
+    text = plan_markdown.render(hostile(), now=NOW)
+    assert text.count("</details>") - text.count("`x` </details>") <= 1 + text.count("`` ")
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    for row in rows:
+        assert len(re.findall(r"(?<!\\)\|", row)) == 6
+    assert "\\@all" in text
+
+
+def test_long_values_are_cut_to_the_width() -> None:
+    change = run(
+        "x",
+        Action.CREATE,
+        Reason.CONFIG_CHANGED,
+        attempt=2,
+        prior=prior(),
+        fields=(changed("command", "a" * 5000, "b" * 5000, 1, Effect.NEW_ATTEMPT),),
+        launch=launch(),
+    )
+    assert max(map(len, plan_text.render(a_plan(change), now=NOW, width=80).splitlines())) <= 100

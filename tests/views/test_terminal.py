@@ -1,0 +1,84 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sgpu_decl.views.terminal import (
+    Colour,
+    age,
+    columns,
+    count,
+    duration,
+    escape,
+    hours,
+    paint,
+    shorten,
+    size,
+)
+
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+
+
+@given(st.text())
+def test_escaped_text_is_one_harmless_line(text: str) -> None:
+    shown = escape(text)
+    assert len(shown.splitlines()) <= 1
+    assert not any(character < " " or "\x7f" <= character <= "\x9f" for character in shown)
+    shown.encode()
+
+
+def test_what_is_readable_stays() -> None:
+    assert escape("Größe 大 😀 a/b") == "Größe 大 😀 a/b"
+    assert escape("a\tb\nc\x1b[0m\u202e") == "a\\tb\\nc\\x1b[0m\\u202e"
+
+
+@given(st.text(), st.integers(1, 20))
+def test_shortened_text_fits(text: str, limit: int) -> None:
+    assert columns(shorten(escape(text), limit)) <= limit
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.24, "0.2 s"),
+        (59, "59 s"),
+        (90, "1 m 30 s"),
+        (3600, "1 h"),
+        (3605, "1 h"),
+        (273600, "3 d 4 h"),
+        (59.9, "1 m"),
+    ],
+)
+def test_durations_have_their_two_greatest_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "just now"),
+        (0, "just now"),
+        (59, "59 s ago"),
+        (7199, "1 h ago"),
+        (3 * 86400, "3 d ago"),
+    ],
+)
+def test_ages(seconds: float, text: str) -> None:
+    assert age(NOW - timedelta(seconds=seconds), NOW) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (999, "999 B"), (34_512, "34.5 kB"), (999_960, "1.0 MB"), (10**16, "10,000.0 TB")],
+)
+def test_sizes(number: int, text: str) -> None:
+    assert size(number) == text
+
+
+def test_counts_hours_and_colours() -> None:
+    assert (count(1, "file"), count(9990, "file")) == ("1 file", "9,990 files")
+    assert (hours(144.0), hours(0.5), hours(1024)) == ("144", "0.5", "1,024")
+    assert paint("x", Colour.RED, on=False) == "x"
+    assert paint("x", Colour.RED, on=True) == "\x1b[31mx\x1b[0m"
