@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.excerpting import excerpt
+from sgpu_decl.diagnostics.excerpting import excerpt, printable
 from sgpu_decl.errors import SgpuError
 
 __all__ = ["Reader", "render_error", "render_findings"]
@@ -16,9 +16,9 @@ _MOST = 50
 def render_error(error: SgpuError, *, read: Reader) -> str:
     """The findings that an error carries, then its message and hint. `read` gives a file's text."""
     parts = [render_findings(error.diagnostics, read=read)] if error.diagnostics else []
-    parts.append(f"error: {error.message}")
+    parts.append(f"error: {printable(error.message)}")
     if error.hint:
-        parts[-1] += f"\nhint: {error.hint}"
+        parts[-1] += f"\nhint: {printable(error.hint)}"
     return "\n\n".join(parts)
 
 
