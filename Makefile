@@ -1,0 +1,62 @@
+# Everything here makes its own virtual environment in .venv and needs make, git and Python 3.11 or
+# newer. pip is used as you have configured it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench soak clean
+
+# torch for the demo and the tests: any words that `pip install` takes.
+TORCH ?= torch==2.13.0
+# The interpreter that .venv is made with; found where it is not given.
+PYTHON ?=
+COUNT ?= 20
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install
+
+help:
+	@echo 'make demo    install, then plan and apply the FSDP training of examples/fsdp'
+	@echo 'make test    install, then lint, types, import law and tests'
+	@echo 'make bench   the benchmark table, as ratios'
+	@echo 'make soak    the fault tests, COUNT=$(COUNT) times over'
+	@echo 'make clean   remove .venv, caches and what the examples left'
+
+.venv/.made:
+	@scripts/make_venv.sh .venv $(PYTHON)
+	@touch $@
+
+.venv/.demo: pyproject.toml | .venv/.made
+	@echo 'Installing into .venv, by your pip configuration, once: $(TORCH), MLflow and what they need.'
+	@echo 'On Linux the default build of torch brings CUDA: a download of several GB. Where pip is pointed at'
+	@echo "torch's CPU builds it is 200 MB; TORCH='...' takes other words for pip. MLflow: 200 MB."
+	$(PIP) $(TORCH)
+	$(PIP) --quiet --editable '.[torch,mlflow]'
+	@touch $@
+
+.venv/.test: .venv/.demo
+	@echo 'Installing the tools of the tests into .venv: 100 MB.'
+	$(PIP) --quiet --editable '.[torch,mlflow,testing]'
+	@touch $@
+
+demo: .venv/.demo
+	@$(BIN)/python scripts/demo.py
+
+test: .venv/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -n 2
+
+# Unset, or every import is measured as a compilation.
+bench: .venv/.test
+	env -u PYTHONDONTWRITEBYTECODE -u PYTHONUNBUFFERED $(BIN)/python tests/benchmarks/run.py
+
+soak: .venv/.test
+	for round in $$(seq $(COUNT)); do echo "round $$round of $(COUNT)"; $(BIN)/python -m pytest -q -x -n 2 tests/agent; done
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf examples/*/.sgpu
+	find sgpu_decl tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} +
