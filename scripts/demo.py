@@ -55,13 +55,10 @@ def main() -> int:
     say(f"checkpoints  {folder / 'output' / 'checkpoints'}")
     if tracked:
         say(f"MLflow run   {tracked['run_id']} in experiment `{tracked['experiment']}`")
-        say(
-            f"             {SGPU.with_name('mlflow')} ui --backend-store-uri {tracked['tracking_uri']}"
-        )
+        mlflow = SGPU.with_name("mlflow")
+        say(f"             {mlflow} ui --backend-store-uri {tracked['tracking_uri']}")
     first, last = histories[0][0], histories[0][-1]
-    say(
-        f"loss         {first:.4f} in the first epoch, {last:.4f} in the last, {len(histories)} ranks"
-    )
+    say(f"loss         {first:.4f} in the first epoch, {last:.4f} in the last")
     if not all(history[-1] < history[0] for history in histories):
         say("\nthe loss has not gone down")
         return 1
