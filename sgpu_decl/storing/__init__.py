@@ -1,0 +1,1 @@
+"""State stores: where what was applied is remembered."""

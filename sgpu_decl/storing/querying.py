@@ -1,0 +1,120 @@
+"""Reading values out of an open state database."""
+
+import sqlite3
+from types import MappingProxyType
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import ACTIVE
+from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
+from sgpu_decl.storing.liveness import ProcessMark
+from sgpu_decl.storing.rows import ATTEMPT_COLUMNS, attempt_of, intent_of
+from sgpu_decl.storing.times import from_text
+
+__all__ = [
+    "active_of",
+    "all_attempts",
+    "history_of",
+    "holder_of",
+    "intents_of",
+    "resource_at",
+    "resources_of",
+    "serial_of",
+    "state_of",
+]
+
+_ATTEMPT = ", ".join(f"a.{name}" for name in ATTEMPT_COLUMNS)
+# Written out, as SQLite takes the partial index only for the very condition it was made with.
+_IS_ACTIVE = "a.state IN ('queued', 'staging', 'starting', 'running', 'stopping')"
+_RESOURCE = (
+    f"SELECT r.address, r.backend, r.owner, r.spec, r.gone, {_ATTEMPT} FROM resources r "  # noqa: S608
+    "LEFT JOIN attempts a ON a.address = r.address AND a.number = r.last"
+)
+_ATTEMPTS = f"SELECT {_ATTEMPT} FROM attempts a"  # noqa: S608
+
+
+def state_of(connection: sqlite3.Connection) -> State:
+    """The whole state, as of one moment when the caller holds a transaction."""
+    lineage, serial = serial_of(connection)
+    return State(
+        lineage=lineage,
+        serial=serial,
+        resources=MappingProxyType(resources_of(connection)),
+        active=active_of(connection),
+        intents=intents_of(connection),
+    )
+
+
+def serial_of(connection: sqlite3.Connection) -> tuple[str, int]:
+    row = connection.execute("SELECT lineage, serial FROM meta").fetchone()
+    if row is None:
+        raise ValueError("it has no lineage")
+    return str(row[0]), int(row[1])
+
+
+def resources_of(connection: sqlite3.Connection) -> dict[Address, Resource]:
+    found = map(_resource, connection.execute(f"{_RESOURCE} ORDER BY r.address"))
+    return {resource.address: resource for resource in found}
+
+
+def resource_at(connection: sqlite3.Connection, address: Address) -> Resource | None:
+    row = connection.execute(f"{_RESOURCE} WHERE r.address = ?", (str(address),)).fetchone()
+    return None if row is None else _resource(row)
+
+
+def active_of(
+    connection: sqlite3.Connection, address: Address | None = None
+) -> tuple[Attempt, ...]:
+    if address is None:
+        rows = connection.execute(f"{_ATTEMPTS} WHERE {_IS_ACTIVE} ORDER BY a.address, a.number")
+        return tuple(map(attempt_of, rows))
+    rows = connection.execute(f"{_ATTEMPTS} WHERE a.address = ? ORDER BY a.number", (str(address),))
+    found = (attempt_of(row, address) for row in rows)
+    return tuple(attempt for attempt in found if attempt.state in ACTIVE)
+
+
+def intents_of(connection: sqlite3.Connection) -> tuple[Intent, ...]:
+    rows = connection.execute(
+        "SELECT token, address, owner, action, attempt, plan_id, attempt_record, created_at "
+        "FROM intents ORDER BY created_at, token"
+    )
+    return tuple(map(intent_of, rows))
+
+
+def history_of(connection: sqlite3.Connection, address: Address) -> tuple[Attempt, ...]:
+    rows = connection.execute(f"{_ATTEMPTS} WHERE a.address = ? ORDER BY a.number", (str(address),))
+    return tuple(attempt_of(row, address) for row in rows)
+
+
+def all_attempts(connection: sqlite3.Connection) -> tuple[Attempt, ...]:
+    return tuple(map(attempt_of, connection.execute(f"{_ATTEMPTS} ORDER BY a.address, a.number")))
+
+
+def holder_of(connection: sqlite3.Connection) -> tuple[LockHolder, ProcessMark] | None:
+    row = connection.execute(
+        "SELECT id, who, host, pid, boot, started, operation, since FROM lock"
+    ).fetchone()
+    if row is None:
+        return None
+    identity, who, host, pid, boot, started, operation, since = row
+    holder = LockHolder(
+        id=identity,
+        who=who,
+        host=host,
+        pid=pid,
+        operation=operation,
+        since=from_text(since),
+    )
+    return holder, ProcessMark(host=host, pid=pid, boot=boot, started=started)
+
+
+def _resource(row: tuple[str | int | None, ...]) -> Resource:
+    text, backend, owner, spec, gone = row[:5]
+    address = Address.parse(str(text))
+    return Resource(
+        address=address,
+        backend=str(backend),
+        owner=str(owner),
+        spec=str(spec),
+        last=None if row[5] is None else attempt_of(row[5:], address),
+        gone=bool(gone),
+    )

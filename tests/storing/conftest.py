@@ -1,0 +1,75 @@
+"""Values to store, and a store in a folder of the test's own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.state import Attempt, Intent, Resource
+from sgpu_decl.storing.sqlite import SqliteStore
+
+NOON = datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launched:
+    intent: Intent
+    resource: Resource
+    attempt: Attempt
+
+
+def _launch(
+    name: str = "train", number: int = 1, *, state: AttemptState = AttemptState.RUNNING
+) -> Launched:
+    address = Address.run(name)
+    attempt = Attempt(
+        ref=AttemptRef(address, number),
+        token=f"token-{name}-{number}",
+        backend="local",
+        state=state,
+        spec='{"gpus":2}',
+        fingerprint="sha256:aa",
+        code_digest="sha256:bb",
+        created_at=NOON,
+        plan_id="plan-1",
+    )
+    intent = Intent(
+        token=attempt.token,
+        address=address,
+        owner="run.yaml",
+        action="create",
+        attempt=number,
+        plan_id="plan-1",
+        attempt_record=attempt,
+        created_at=NOON,
+    )
+    resource = Resource(
+        address=address, backend="local", owner="run.yaml", spec=attempt.spec, last=attempt
+    )
+    return Launched(intent=intent, resource=resource, attempt=attempt)
+
+
+@pytest.fixture
+def launch() -> Callable[..., Launched]:
+    return _launch
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    return SqliteStore(tmp_path / ".sgpu" / "default" / "state.db")
+
+
+@pytest.fixture
+def filled(store: SqliteStore) -> SqliteStore:
+    """One run that is running, and a backup from a second session."""
+    done = _launch()
+    with store.lock("apply", lineage="lin") as writer:
+        writer.begin(done.intent)
+        writer.launched(done.intent, done.resource, done.attempt)
+    with store.lock("apply", lineage="lin") as writer:
+        writer.plan_applied("plan-1")
+    return store
