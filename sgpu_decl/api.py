@@ -385,6 +385,7 @@ class Session:
             self._states,
             backend=self._backend,
             store=self._store,
+            owner=self.state_dir / "state.db",
             keep_last=keep_last,
             older_than=older_than,
             dry_run=dry_run,

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 
 from sgpu_decl.applying.observing import refresh
 from sgpu_decl.backends.base import Backend
@@ -43,6 +44,7 @@ def collect(
     *,
     backend: Callable[[str], Backend],
     store: Store,
+    owner: Path,
     keep_last: int | None,
     older_than: float | None,
     dry_run: bool,

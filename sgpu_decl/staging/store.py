@@ -1,0 +1,197 @@
+"""The store of pinned code: every file once, by content, shared by all projects of a user.
+
+objects/ab/cdef…      the content of one file, named by its SHA-256
+manifests/<hex>.json  the entries of one snapshot, named by its digest
+roots/<hex>.json      which snapshots one state refers to, for garbage collection
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.staging.copying import copy_into
+from sgpu_decl.staging.hashing import digest_file
+from sgpu_decl.staging.snapshot import Entry, Snapshot
+
+__all__ = ["Store", "default_root"]
+
+YOUNG = 3600.0  # seconds in which an unreferenced manifest may still be on its way into a state
+
+
+def default_root() -> Path:
+    """The store of this user."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_path("sgpu")) / "store"
+
+
+class Store:
+    """Safe under concurrent writers: every file enters under a temporary name and is renamed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._manifests = root / "manifests"
+
+    def put(self, snapshot: Snapshot) -> None:
+        """Take the files of a snapshot in, those that are not there yet. Idempotent.
+
+        Raises:
+            SgpuError: a file changed since the snapshot was taken, or the disk is full.
+        """
+        try:
+            self._prepare()
+            for entry in snapshot.entries:
+                if entry.target is None:
+                    self._put_file(snapshot.root, entry)
+            entries = canonical([entry.to_json() for entry in snapshot.entries])
+            self._write(self._manifest_path(snapshot.digest), entries.encode())
+        except OSError as error:
+            raise SgpuError(
+                f"the code cannot be put into the store `{self._root}`: {error}",
+                hint="see that the disk has room; `sgpu gc` frees what is no longer used",
+                code="store_unwritable",
+            ) from error
+
+    def manifest(self, code_digest: str) -> Snapshot | None:
+        """The snapshot with this digest, or `None` if it is not here (or damaged)."""
+        try:
+            text = self._manifest_path(code_digest).read_text(encoding="utf-8")
+        except OSError:
+            return None
+        if digest(text) != code_digest:
+            return None
+        entries = tuple(Entry(*fields) for fields in json.loads(text))
+        return Snapshot(root=self._root, digest=code_digest, entries=entries)
+
+    def materialize(self, code_digest: str, destination: Path) -> None:
+        """Make a writable copy of a snapshot at `destination`, a new folder.
+
+        Raises:
+            SgpuError: the snapshot is not here, or a file of the store is damaged.
+            OSError: the copy cannot be written.
+        """
+        snapshot = self.manifest(code_digest)
+        if snapshot is None:
+            raise SgpuError(
+                f"the code {code_digest[:19]} is not in the store",
+                hint="plan again on this machine",
+                code="code_missing",
+            )
+        destination.mkdir(mode=0o700, parents=True)
+        made = {""}
+        for entry in snapshot.entries:
+            folder = entry.path.rpartition("/")[0]
+            if folder not in made:
+                os.makedirs(os.path.join(destination, folder), mode=0o700, exist_ok=True)
+                made.add(folder)
+            path = os.path.join(destination, entry.path)
+            if entry.target is not None:
+                os.symlink(entry.target, path)
+            else:
+                self._copy_out(entry, path)
+
+    def refer(self, owner: Path, digests: Collection[str]) -> None:
+        """Say that the state at `owner` refers to these snapshots; replaces what it said before."""
+        self._prepare()
+        name = hashlib.sha256(os.fsencode(owner)).hexdigest()
+        record = canonical({"owner": os.fspath(owner), "digests": sorted(digests)})
+        self._write(self._root / "roots" / f"{name}.json", record.encode())
+
+    def collect(self) -> int:
+        """Delete what no state refers to; returns the bytes that were freed.
+
+        A state that is gone refers to nothing. Young manifests stay: a plan may just have put them.
+        """
+        keep = self._referred()
+        objects: set[str] = set()
+        for path in self._manifests.glob("*.json"):
+            code_digest = f"sha256:{path.stem}"
+            if code_digest in keep or time.time() - path.stat().st_mtime < YOUNG:
+                known = self.manifest(code_digest)
+                objects |= {entry.digest for entry in known.entries} if known else set()
+            else:
+                path.unlink(missing_ok=True)
+        freed = 0
+        for path in (self._root / "objects").glob("*/*"):
+            facts = path.stat()
+            if path.parent.name + path.name in objects or time.time() - facts.st_mtime < YOUNG:
+                continue
+            path.unlink(missing_ok=True)
+            freed += facts.st_size
+        return freed
+
+    def _referred(self) -> set[str]:
+        keep: set[str] = set()
+        for path in (self._root / "roots").glob("*.json"):
+            try:
+                record = json.loads(path.read_bytes())
+                if Path(record["owner"]).exists():
+                    keep.update(record["digests"])
+                else:
+                    path.unlink(missing_ok=True)
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+        return keep
+
+    def _prepare(self) -> None:
+        for name in ("", "objects", "manifests", "roots"):
+            (self._root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _manifest_path(self, code_digest: str) -> Path:
+        return self._manifests / f"{code_digest.removeprefix('sha256:')}.json"
+
+    def _object_path(self, content: str) -> Path:
+        return self._root / "objects" / content[:2] / content[2:]
+
+    def _put_file(self, root: Path, entry: Entry) -> None:
+        path = self._object_path(entry.digest)
+        if path.exists():
+            return
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        folder = tempfile.mkdtemp(dir=self._root, prefix=".put-")
+        try:
+            temporary = os.path.join(folder, "file")
+            copy_into(os.path.join(root, entry.path), temporary, 0o600)
+            if digest_file(temporary) != entry.digest:
+                raise SgpuError(
+                    f"`{entry.path}` changed while it was staged",
+                    hint="plan again",
+                    code="code_moving",
+                )
+            os.rename(temporary, path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _copy_out(self, entry: Entry, path: str) -> None:
+        source = self._object_path(entry.digest)
+        try:
+            copy_into(os.fspath(source), path, 0o700 if entry.executable else 0o600)
+        except FileNotFoundError:
+            raise self._damaged(entry) from None
+        if digest_file(path) != entry.digest:
+            with contextlib.suppress(OSError):
+                source.unlink()  # so that the next `put` takes it in anew
+            raise self._damaged(entry)
+
+    def _damaged(self, entry: Entry) -> SgpuError:
+        return SgpuError(
+            f"the store no longer holds the planned content of `{entry.path}`",
+            hint="plan again: it is taken from your tree once more",
+            code="store_damaged",
+        )
+
+    def _write(self, path: Path, data: bytes) -> None:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
