@@ -66,9 +66,10 @@ def _shown(place: Place, source: str) -> list[str]:
     if not 1 <= place.line <= len(lines) or not source:
         return [head]
     line = _hidden_if_key(lines, place.line - 1)
-    start = max(0, place.column - 1 - _WIDTH // 2) if len(line) > _WIDTH else 0
+    at = len(mask(lines[place.line - 1][: place.column - 1]))
+    start = max(0, at - _WIDTH // 2) if len(line) > _WIDTH else 0
     piece = line[start : start + _WIDTH]
-    before = printable(piece[: max(0, place.column - 1 - start)])
+    before = printable(piece[: at - start])
     more, ended = "…" if start else "", "…" if start + _WIDTH < len(line) else ""
     number = str(place.line)
     gutter = " " * (len(number) + 2)

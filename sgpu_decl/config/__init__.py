@@ -1,0 +1,1 @@
+"""What the user writes: one frozen pydantic model per YAML block, and their JSON Schemas."""

@@ -1,0 +1,38 @@
+"""What every block of the YAML shares."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic_core import PydanticCustomError
+
+__all__ = ["Block", "Flag", "Name", "Positive", "WholeNumber", "problem"]
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
+
+Flag = StrictBool
+WholeNumber = Annotated[StrictInt, Field(ge=0)]
+Positive = Annotated[StrictInt, Field(ge=1)]
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+class Block(BaseModel):
+    """Frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        protected_namespaces=(),
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+    )
+
+
+def problem(
+    code: str, summary: str, hint: str | None = None, **more: Any
+) -> PydanticCustomError:  # pydantic's own context is untyped
+    """An error of ours for a validator to raise: it keeps its code, words and hint."""
+    return PydanticCustomError(
+        code,
+        "{summary}",
+        {"summary": summary, "hint": hint, "ours": True, **more},
+    )

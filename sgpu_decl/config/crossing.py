@@ -1,0 +1,95 @@
+"""What fields say together: each alone is fine, both at once are not."""
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+
+from sgpu_decl.config.gpu_type import GpuType
+
+__all__ = ["Contradiction", "Crossing", "contradictions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """`path` is relative to the run; where `key` is set, the key is meant and not the value."""
+
+    path: tuple[str, ...]
+    code: str
+    summary: str
+    hint: str
+    key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """The fields that are compared. `None` where a field is not known to be valid."""
+
+    gpus: int | None
+    type: GpuType | None
+    entrypoint: bool
+    command: bool
+    args: bool
+    per_node: bool
+    variables: Iterable[str]
+    secrets: Container[str]
+
+
+def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
+    found: list[Contradiction] = []
+    if run.type is not None and run.gpus is not None and run.gpus > 0:
+        refused = run.type.refuse(run.gpus)
+        if refused is not None:
+            found.append(
+                Contradiction(
+                    path=("gpus",), code="bad_gpu_count", summary=refused[0], hint=refused[1]
+                )
+            )
+    if run.entrypoint and run.command:
+        found.append(
+            Contradiction(
+                path=("command",),
+                code="two_entrypoints",
+                summary="a run has either `entrypoint` or `command`, not both",
+                hint="remove one; a target that switches sets the other to `null`",
+                key=True,
+            )
+        )
+    elif not run.entrypoint and not run.command:
+        found.append(
+            Contradiction(
+                path=(),
+                code="no_entrypoint",
+                summary="the run has neither `entrypoint` nor `command`",
+                hint="add `entrypoint: train.py`, or `command: [...]`",
+            )
+        )
+    elif run.command and run.args:
+        found.append(
+            Contradiction(
+                path=("args",),
+                code="args_of_command",
+                summary="`args` belongs to `entrypoint`; a command has its own arguments",
+                hint="write them into `command`",
+                key=True,
+            )
+        )
+    if run.per_node and run.entrypoint and not run.command:
+        found.append(
+            Contradiction(
+                path=("launch", "per"),
+                code="node_needs_command",
+                summary="`launch.per: node` needs a `command` that starts its own ranks",
+                hint="use `command`, or remove `per`",
+            )
+        )
+    found += [
+        Contradiction(
+            path=("env", "variables", name),
+            code="variable_and_secret",
+            summary=f"`{name}` is both a variable and a secret",
+            hint="keep it in `env.secrets` alone",
+            key=True,
+        )
+        for name in run.variables
+        if name in run.secrets
+    ]
+    return tuple(found)

@@ -1,0 +1,311 @@
+"""One declared run to the runs it stands for: itself, or the cells of its matrix."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from sgpu_decl.config.crossing import Crossing, contradictions
+from sgpu_decl.config.entry import calls_function
+from sgpu_decl.config.explaining import Explained
+from sgpu_decl.config.gpu_type import NAMES, GpuType
+from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
+from sgpu_decl.config.placing import Places
+from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig
+from sgpu_decl.config.shaping import Conversion, run_shape
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.text import nodes
+from sgpu_decl.text.interpolating import Scope, axes_in, interpolate
+
+__all__ = ["Declared", "Surroundings", "read_run", "spec_of"]
+
+_AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    config: RunConfig
+    key: str
+    places: Mapping[str, Place]
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What references may refer to; `references` is false where the file can hold none."""
+
+    variables: Mapping[str, nodes.Scalar]
+    target: str
+    project: str | None
+    environ: Mapping[str, str]
+    git: Callable[[], Mapping[str, str]]
+    references: bool
+
+    def scope(self, axes: Mapping[str, nodes.Scalar] | None) -> Scope:
+        return Scope(
+            variables=self.variables, target=self.target, project=self.project,
+            environ=self.environ, git=self.git, axes=axes,
+        )  # fmt: skip
+
+
+def spec_of(config: RunConfig) -> str:
+    """The canonical JSON of a run: no defaults, no name, no matrix.
+
+    Raises:
+        ValueError: an argument is not a finite number.
+    """
+    return canonical(_dumped(config))
+
+
+def read_run(
+    node: nodes.Mapping, name: str | None, place: Place, around: Surroundings
+) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+    """Read one run.
+
+    Args:
+        node: its block.
+        name: its key in a project; `None` in a run file, which names itself.
+        place: where it is named.
+
+    Returns:
+        The runs, none where anything is wrong, and what is wrong.
+    """
+    found: list[Diagnostic] = []
+    matrix = node.entries.get("matrix")
+    if around.references:
+        scope = around.scope(None if isinstance(matrix, nodes.Mapping) else {})
+        changed = interpolate(node, scope)
+        node = changed if isinstance(changed, nodes.Mapping) else node
+        matrix = node.entries.get("matrix")
+        found += scope.found
+    prefix = f"runs.{name}" if name is not None else ""
+    explained = Explained(node=node, shape=run_shape(), prefix=prefix, place=place)
+    if name is not None and "name" in node.entries:
+        found.append(
+            Diagnostic(
+                code="name_in_project",
+                summary=f"the name of a run in a project is its key, `{name}`",
+                place=node.keys["name"],
+                hint="remove `name`",
+            )
+        )
+    if not isinstance(matrix, nodes.Mapping):
+        config, wrong = _validated(explained, node, name)
+        found += _beyond(wrong, found)
+        if config is None or found:
+            return (), tuple(found)
+        return (Declared(config=config, key="", places=Places(node), spec=spec_of(config)),), ()
+    runs, wrong = _of_matrix(explained, node, matrix, name, around)
+    found += _beyond(wrong, found)
+    return (() if found else runs), tuple(found)
+
+
+def _beyond(more: Iterable[Diagnostic], found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """What is not about a value that is known to be wrong: an unresolved reference is no number."""
+    places = {one.place for one in found}
+    return [one for one in more if one.place not in places]
+
+
+def _validated(
+    explained: Explained, node: nodes.Mapping, name: str | None
+) -> tuple[RunConfig | None, tuple[Diagnostic, ...]]:
+    conversion = Conversion()
+    data: dict[str, Any] = conversion.plain(node, explained.shape)
+    if name is not None:
+        data["name"] = name
+    try:
+        return RunConfig.model_validate(data), tuple(conversion.found)
+    except ValidationError as error:
+        found = list(explained.errors(error.errors(include_url=False, include_input=False)))
+    shown = {one.code for one in found}
+    found += [
+        explained.contradiction(one)
+        for one in contradictions(_crossing(data))
+        if one.code not in shown
+    ]
+    return None, (*conversion.found, *found)
+
+
+def _crossing(data: Mapping[str, Any]) -> Crossing:
+    """What is comparable in a run that is not valid, so that one round tells it all."""
+    gpus, kind = data.get("gpus"), str(data.get("type", "")).upper()
+    env, launch = data.get("env"), data.get("launch")
+    variables = env.get("variables") if isinstance(env, dict) else None
+    secrets = env.get("secrets") if isinstance(env, dict) else None
+    return Crossing(
+        gpus=gpus if isinstance(gpus, int) and not isinstance(gpus, bool) else None,
+        type=GpuType(kind) if kind in NAMES else None,
+        entrypoint="entrypoint" in data,
+        command="command" in data,
+        args="args" in data,
+        per_node=isinstance(launch, dict) and launch.get("per") == "node",
+        variables=variables if isinstance(variables, dict) else (),
+        secrets=secrets if isinstance(secrets, dict) else (),
+    )
+
+
+def _of_matrix(
+    explained: Explained,
+    node: nodes.Mapping,
+    matrix: nodes.Mapping,
+    name: str | None,
+    around: Surroundings,
+) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+    bad = tuple(
+        Diagnostic(code="bad_name", summary=f"`{axis}` is not the name of an axis",
+                   place=matrix.keys[axis], hint="use letters, digits and `_`, no digit first")
+        for axis in matrix.entries
+        if not _AXIS.fullmatch(axis)
+    )  # fmt: skip
+    axes, found = read_axes(matrix)
+    if axes is None or bad or not all(axes.values()) or not axes:
+        config, wrong = _validated(explained, node, name)
+        return (), (*bad, *found, *_beyond(wrong, bad))
+    args = node.entries.get("args")
+    inside = axes_in(args) if args is not None and around.references else frozenset()
+    outside = axes_in(_but(node, "args", "matrix")) if around.references else frozenset()
+    given = _given(node, axes, inside)
+    found = _unused(matrix, axes, (*given, *inside, *outside), takes=_takes(node))
+    found += _unknown(node, axes, inside | outside, around)
+    if found:
+        return (), found
+    if inside or outside:
+        return _cell_by_cell(explained, node, name, around, axes, given)
+    base, found = _validated(explained, node, name)
+    if base is None or found:
+        return (), found
+    return _by_arithmetic(base, node, axes, given)
+
+
+def _takes(node: nodes.Mapping) -> bool:
+    """Whether the run has a mapping of arguments, or may have one."""
+    args, entry = node.entries.get("args"), node.entries.get("entrypoint")
+    if args is None:
+        return isinstance(entry, nodes.Scalar) and calls_function(entry.text)
+    return isinstance(args, nodes.Mapping)
+
+
+def _given(node: nodes.Mapping, axes: Axes, inside: frozenset[str]) -> tuple[str, ...]:
+    """The axes whose values become arguments: all that `args` does not place itself."""
+    return tuple(axis for axis in axes if axis not in inside) if _takes(node) else ()
+
+
+def _unused(
+    matrix: nodes.Mapping, axes: Axes, used: Iterable[str], *, takes: bool
+) -> tuple[Diagnostic, ...]:
+    known = frozenset(used)
+    return tuple(
+        Diagnostic(
+            code="unused_axis",
+            summary=f"the axis `{axis}` is used nowhere: all its runs would be the same",
+            place=matrix.keys[axis],
+            hint=f"write `${{matrix.{axis}}}` where its value belongs"
+            + ("" if takes else ", or make `args` a mapping of the function's arguments"),
+        )
+        for axis in axes
+        if axis not in known
+    )
+
+
+def _unknown(
+    node: nodes.Mapping, axes: Axes, used: frozenset[str], around: Surroundings
+) -> tuple[Diagnostic, ...]:
+    if used <= frozenset(axes):
+        return ()
+    scope = around.scope({axis: values[0] for axis, values in axes.items() if values})
+    interpolate(_but(node, "matrix"), scope)
+    return tuple(scope.found)
+
+
+def _by_arithmetic(
+    base: RunConfig, node: nodes.Mapping, axes: Axes, given: tuple[str, ...]
+) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+    """The cells of a matrix that touches `args` alone: the rest is validated and written once.
+
+    `args` is the first key of a spec, so that a cell's spec is its arguments and the common rest.
+    """
+    conversion = Conversion()
+    plain = {value: conversion.plain(value, None) for values in axes.values() for value in values}
+    if conversion.found:
+        return (), tuple(conversion.found)
+    common = base.args if isinstance(base.args, dict) else {}
+    bare = base.model_copy(update={"args": None, "matrix": None})
+    rest = spec_of(bare)[1:]
+    tail = f",{rest}" if rest != "}" else rest
+    runs = []
+    for cell in cells(axes):
+        args = {**common, **{axis: plain[cell.values[axis]] for axis in given}}
+        runs.append(
+            Declared(
+                config=bare.model_copy(update={"args": args}),
+                key=cell.key,
+                places=Places(node, _places(cell, given)),
+                spec=f'{{"args":{canonical(args)}{tail}',
+            )
+        )
+    return tuple(runs), ()
+
+
+def _cell_by_cell(
+    explained: Explained,
+    node: nodes.Mapping,
+    name: str | None,
+    around: Surroundings,
+    axes: Axes,
+    given: tuple[str, ...],
+) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+    """Cells whose values stand elsewhere than in `args`: each is validated by itself. The first
+    that is wrong is told; the others would repeat it."""
+    runs: list[Declared] = []
+    for cell in cells(axes):
+        scope = around.scope(cell.values)
+        filled = interpolate(_but(node, "matrix"), scope)
+        if scope.found or not isinstance(filled, nodes.Mapping):
+            return (), tuple(scope.found)
+        if given:
+            filled = _with_args(filled, cell, given)
+        config, found = _validated(replace(explained, node=filled), filled, name)
+        if config is None or found:
+            return (), found
+        if not runs:
+            # The matrix itself is validated once, with the first cell.
+            kept = nodes.Mapping(
+                {**filled.entries, "matrix": node.entries["matrix"]},
+                node.keys, node.line, node.column, node.file,
+            )  # fmt: skip
+            checked, found = _validated(replace(explained, node=kept), kept, name)
+            if checked is None or found:
+                return (), found
+        places = Places(filled, _places(cell, given))
+        runs.append(Declared(config=config, key=cell.key, places=places, spec=spec_of(config)))
+    return tuple(runs), ()
+
+
+def _with_args(node: nodes.Mapping, cell: Cell, given: tuple[str, ...]) -> nodes.Mapping:
+    values = {axis: cell.values[axis] for axis in given}
+    places = {axis: nodes.place_of(value) for axis, value in values.items()}
+    old = node.entries.get("args")
+    if isinstance(old, nodes.Mapping):
+        args = replace(old, entries={**old.entries, **values}, keys={**old.keys, **places})
+    else:
+        args = nodes.Mapping(dict(values), places, node.line, node.column, node.file)
+    keys = {"args": nodes.place_of(args), **node.keys}
+    return replace(node, entries={**node.entries, "args": args}, keys=keys)
+
+
+def _places(cell: Cell, given: tuple[str, ...]) -> dict[str, Place]:
+    return {f"args.{axis}": nodes.place_of(cell.values[axis]) for axis in given}
+
+
+def _but(node: nodes.Mapping, *names: str) -> nodes.Mapping:
+    return replace(
+        node, entries={key: value for key, value in node.entries.items() if key not in names}
+    )
+
+
+def _dumped(config: RunConfig) -> dict[str, Any]:
+    return config.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_IN_SPEC))

@@ -1,0 +1,75 @@
+"""What ranks execute: `entrypoint` or `command`, and the arguments."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, JsonValue, Tag
+
+from sgpu_decl.config.block import problem
+
+__all__ = ["Args", "Command", "Entrypoint", "calls_function"]
+
+_FILE = re.compile(r"[^:\0]+\.py(?::[^\W\d]\w*(?:\.[^\W\d]\w*)*)?")
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+
+def _entrypoint(text: str) -> str:
+    if _FILE.fullmatch(text) or _MODULE.fullmatch(text):
+        return text
+    raise problem(
+        "bad_entrypoint",
+        "{path} must be an entrypoint, not {given}",
+        "write `FILE.py`, `FILE.py:FUNCTION` or `package.module:FUNCTION`; a program of another "
+        "kind goes into `command`",
+    )
+
+
+def _command(value: Any) -> Any:
+    if not value or (isinstance(value, str) and not value.strip()):
+        raise problem("empty_command", "{path} is empty", "write what to execute")
+    return value
+
+
+def _some_command(value: Any) -> Any:
+    if isinstance(value, str | list | tuple):
+        return value
+    raise problem(
+        "wrong_type", "{path} must be text or a list, not {given}", "write `[python, -m, tool]`"
+    )
+
+
+def _some_args(value: Any) -> Any:
+    if isinstance(value, dict | list | tuple):
+        return value
+    raise problem(
+        "wrong_type",
+        "{path} must be a mapping or a list, not {given}",
+        "a mapping holds a function's arguments, a list those of a script",
+    )
+
+
+def calls_function(entrypoint: str | None) -> bool:
+    """Whether an entrypoint names a function."""
+    return entrypoint is not None and ":" in entrypoint
+
+
+def _list_or_text(value: object) -> str:
+    return "<list>" if isinstance(value, list | tuple) else "<text>"
+
+
+def _list_or_mapping(value: object) -> str:
+    return "<list>" if isinstance(value, list | tuple) else "<mapping>"
+
+
+Entrypoint = Annotated[str, AfterValidator(_entrypoint)]
+Command = Annotated[
+    Annotated[tuple[str, ...], Tag("<list>")] | Annotated[str, Tag("<text>")],
+    Discriminator(_list_or_text),
+    AfterValidator(_command),
+    BeforeValidator(_some_command),
+]
+Args = Annotated[
+    Annotated[list[str], Tag("<list>")] | Annotated[dict[str, JsonValue], Tag("<mapping>")],
+    Discriminator(_list_or_mapping),
+    BeforeValidator(_some_args),
+]

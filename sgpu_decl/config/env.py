@@ -1,0 +1,84 @@
+"""`env`: the Python environment of the ranks and the variables they see."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from sgpu_decl.config.block import Block, Flag, problem
+from sgpu_decl.config.secrets import SecretRef
+
+__all__ = ["Env", "EnvironmentBlock", "VariableName", "refuse_name"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# fmt: off
+_RESERVED = frozenset({
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK",
+    "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "NUM_NODES", "REPLICA_RANK",
+    "MASTER_ADDR", "MASTER_PORT",
+})
+# fmt: on
+_RESERVED_STARTS = ("SGPU_", "TORCHELASTIC_")
+
+
+def refuse_name(name: str) -> tuple[str, str, str] | None:
+    """Why a variable cannot have this name: code, words and hint, or `None`."""
+    if name in _RESERVED or name.startswith(_RESERVED_STARTS):
+        return (
+            "reserved_variable",
+            f"sgpu sets `{name}` itself, for each rank",
+            "remove it; `launch.master_port` sets the port"
+            if name == "MASTER_PORT"
+            else "remove it, or choose another name",
+        )
+    if not _NAME.fullmatch(name):
+        stem, equals, _ = name.partition("=")
+        return (
+            "bad_variable_name",
+            f"`{name[:60]}` is not the name of a variable",
+            f"write `{stem}: value`" if equals else "use letters, digits and _, no digit first",
+        )
+    return None
+
+
+def _checked(name: str) -> str:
+    refused = refuse_name(name)
+    if refused is not None:
+        code, summary, hint = refused
+        raise problem(code, summary, hint)
+    return name
+
+
+VariableName = Annotated[str, AfterValidator(_checked)]
+
+
+class EnvironmentBlock(Block):
+    """The Python environment: what is installed where ranks run."""
+
+    base: str | None = Field(
+        None, description="The base environment, such as `gpu-4`; platforms name their own."
+    )
+    snapshot: Flag = Field(
+        default=False,
+        description="Capture the packages of the current environment and rebuild them.",
+    )
+    dependencies: tuple[str, ...] | None = Field(
+        None, description="Packages to install, as requirement lines (`torch>=2.6`)."
+    )
+    requirements: str | None = Field(None, description="A requirements file to install from.")
+    lock: str | None = Field(None, description="A lock file (pylock.toml or uv.lock) to install.")
+    python: str | None = Field(
+        None, description="The Python version (`3.11`), or the interpreter's path on `local`."
+    )
+
+
+class Env(EnvironmentBlock):
+    variables: dict[VariableName, str] = Field(
+        {},
+        description="Environment variables of the ranks; values are taken as text, as written.",
+    )
+    secrets: dict[VariableName, SecretRef] = Field(
+        {},
+        description="Environment variables whose values are fetched at launch and never stored: "
+        "`env:NAME`, `file:PATH` or `databricks:scope/key`.",
+    )

@@ -1,0 +1,106 @@
+"""Kinds of GPU, by every name that users and platforms have for them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from sgpu_decl.config.block import problem
+from sgpu_decl.diagnostics.suggesting import nearest
+
+__all__ = ["NAMES", "GpuType"]
+
+NAMES = ("A10", "H100", "B300", "CPU")
+_ACCELERATORS = {
+    "GPU_1XA10": ("A10", 1),
+    "GPU_1XH100": ("H100", 1),
+    "GPU_8XH100": ("H100", 8),
+    "GPU_8XB300": ("B300", 8),
+}
+_SPELLED = ("GPU_1xA10", "GPU_1xH100", "GPU_8xH100", "GPU_8xB300")
+_ALIASES = {"A10G": "A10", "H100_80GB": "H100"}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """`name` is one of A10, H100, B300, CPU. `node` is how many GPUs a node has where an
+    accelerator name said so; it is checked against the count and then forgotten, so that
+    `GPU_8xH100` and `H100` are one type."""
+
+    name: str
+    node: int | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def read(cls, value: object) -> "GpuType":
+        """Validate a name in any case.
+
+        Raises:
+            PydanticCustomError: no such type.
+        """
+        if isinstance(value, GpuType):
+            return value
+        if not isinstance(value, str):
+            raise problem("wrong_type", "{path} must be text", f"one of {', '.join(NAMES)}")
+        upper = value.strip().upper()
+        name = _ALIASES.get(upper, upper)
+        if name in NAMES:
+            return cls(name)
+        if upper in _ACCELERATORS:
+            return cls(*_ACCELERATORS[upper])
+        near = nearest(value, (*NAMES, *_SPELLED))
+        known = ", ".join(f"`{known}`" for known in NAMES)
+        raise problem(
+            "unknown_gpu_type",
+            "{path} must be a type of GPU, not {given}",
+            f"did you mean `{near}`? known: {known}" if near else f"known: {known}",
+        )
+
+    def refuse(self, gpus: int) -> tuple[str, str] | None:
+        """Why this type does not come in that number, with the way out, or `None`."""
+        if self.name == "H100" and gpus != 1 and gpus % 8:
+            return f"H100 GPUs come as 1 or in multiples of 8, not {gpus}", _steps(gpus)
+        if self.name == "B300" and gpus % 8:
+            return f"B300 GPUs come in multiples of 8, not {gpus}", _steps(gpus)
+        if self.name == "H100" and self.node == 8 and gpus % 8:
+            return (
+                f"GPU_8xH100 comes in multiples of 8, not {gpus}",
+                "use `type: H100`, or `gpus: 8`",
+            )
+        if self.name == "H100" and self.node == 1 and gpus != 1:
+            return f"GPU_1xH100 is one GPU, not {gpus}", "use `type: H100`, or `gpus: 1`"
+        return None
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.read, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        names = (*NAMES, *_ALIASES, *_SPELLED)
+        either = "|".join("".join(_any_case(char) for char in name) for name in names)
+        published: dict[str, Any] = {
+            "type": "string",
+            "pattern": rf"^({either})$|\$\{{",
+            "examples": list(NAMES),
+        }
+        return published
+
+
+def _steps(gpus: int) -> str:
+    below, above = gpus // 8 * 8, -(-gpus // 8) * 8
+    return f"use `gpus: {below}` or `gpus: {above}`" if below else f"use `gpus: {above}`"
+
+
+def _any_case(char: str) -> str:
+    return f"[{char.upper()}{char.lower()}]" if char.isalpha() else char

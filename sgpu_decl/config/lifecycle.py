@@ -1,0 +1,17 @@
+"""`lifecycle`: what plans may do to a run."""
+
+from pydantic import Field
+
+from sgpu_decl.config.block import Block, Flag
+
+__all__ = ["Lifecycle"]
+
+
+class Lifecycle(Block):
+    prevent_destroy: Flag = Field(
+        default=False,
+        description="Refuse any plan that would destroy the run or replace it while active.",
+    )
+    ignore_changes: tuple[str, ...] = Field(
+        (), description="Dotted paths whose changes are not acted upon (`env.variables.SEED`)."
+    )

@@ -1,0 +1,81 @@
+"""One run for each combination of a matrix's values."""
+
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
+from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.text.nodes import Mapping, Scalar, Sequence, place_of
+from sgpu_decl.text.resolving import Value, resolve
+
+__all__ = ["Axes", "Cell", "cells", "read_axes", "shown"]
+
+_MOST = 100_000
+_SIMPLE = re.compile(r"[A-Za-z0-9_./:@+-]+")
+
+Axes = dict[str, tuple[Scalar, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`key` names the combination (`lr=0.001,seed=1`); `values` has each axis' node, sorted."""
+
+    key: str
+    values: dict[str, Scalar]
+
+
+def read_axes(node: Mapping) -> tuple[Axes | None, tuple[Diagnostic, ...]]:
+    """The axes of a matrix that its model accepts, sorted by name; `None` where a value is written
+    twice or the combinations are too many."""
+    found: list[Diagnostic] = []
+    axes: Axes = {}
+    for name in sorted(node.entries):
+        values = node.entries[name]
+        seen: dict[str, Scalar] = {}
+        for value in values.items if isinstance(values, Sequence) else ():
+            if not isinstance(value, Scalar):
+                continue
+            text = shown(value)
+            if text in seen:
+                found.append(
+                    Diagnostic(
+                        code="duplicate_cell",
+                        summary=f"the axis `{name}` has `{text}` twice",
+                        place=place_of(value),
+                        hint="keep one of them: each combination is one run",
+                        related=(Related(place=place_of(seen[text]), note="first written here"),),
+                    )
+                )
+            seen.setdefault(text, value)
+        axes[name] = tuple(seen.values())
+    count = math.prod(len(values) for values in axes.values())
+    if count > _MOST:
+        found.append(
+            Diagnostic(
+                code="matrix_too_large",
+                summary=f"the matrix has {count:,} combinations; the limit is {_MOST:,}",
+                place=place_of(node),
+                hint="split it into several runs",
+            )
+        )
+    return (None if found else axes), tuple(found)
+
+
+def cells(axes: Axes) -> Iterator[Cell]:
+    """Every combination, the last axis changing fastest."""
+    names = list(axes)
+    choices = [[(f"{name}={shown(value)}", value) for value in axes[name]] for name in names]
+    for chosen in itertools.product(*choices):
+        key = ",".join(text for text, _ in chosen)
+        yield Cell(key, {name: value for name, (_, value) in zip(names, chosen, strict=True)})
+
+
+def shown(node: Scalar) -> str:
+    """A value as addresses show it: canonical JSON, text bare where that is not ambiguous."""
+    value: Value = resolve(node.text) if node.plain else node.text
+    if isinstance(value, str) and _SIMPLE.fullmatch(value) and isinstance(resolve(value), str):
+        return value
+    return canonical(value) if value == value else ".nan"  # NaN, refused later

@@ -1,0 +1,138 @@
+"""A run: the root of a run file, or an entry of `runs` in a project file."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    model_validator,
+)
+
+from sgpu_decl.config.backend import Backend
+from sgpu_decl.config.block import Block, Name, Positive, problem
+from sgpu_decl.config.code import Code
+from sgpu_decl.config.crossing import Crossing, contradictions
+from sgpu_decl.config.entry import Args, Command, Entrypoint
+from sgpu_decl.config.env import Env
+from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.config.launch import Launch
+from sgpu_decl.config.lifecycle import Lifecycle
+from sgpu_decl.config.mlflow import Mlflow
+from sgpu_decl.config.platform import OnFinish, Permission
+from sgpu_decl.config.ray import Ray
+from sgpu_decl.config.retry import Retry
+from sgpu_decl.config.units import Duration
+
+__all__ = ["NOT_IN_SPEC", "RunConfig"]
+
+# They name a run or multiply it, and are no part of what one run is.
+NOT_IN_SPEC = frozenset({"name", "matrix"})
+
+AxisName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+def _scalar(value: object) -> object:
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise problem("wrong_type", "{path} must be text, a number, true or false", "axes hold scalars")
+
+
+Cell = Annotated[StrictBool | StrictInt | StrictFloat | str, BeforeValidator(_scalar)]
+
+
+def _positive(value: Duration) -> Duration:
+    if value.seconds <= 0:
+        raise problem("bad_duration", "{path} must be longer than nothing", "leave it out for none")
+    return value
+
+
+Matrix = Annotated[
+    dict[AxisName, Annotated[tuple[Cell, ...], Field(min_length=1)]], Field(min_length=1)
+]
+Limit = Annotated[Duration, AfterValidator(_positive)]
+
+
+class RunConfig(Block):
+    name: Name = Field(description="The run's name; in a project file it is the key under `runs`.")
+    description: str | None = Field(None, description="What the run is for.")
+    tags: dict[str, str] = Field({}, description="Labels; they change nothing.")
+    gpus: Positive = Field(description="How many GPUs, one rank on each: the world size.")
+    type: GpuType = Field(
+        description="The kind of GPU: A10, H100, B300, CPU (ranks without one), or a platform's "
+        "name for it such as GPU_8xH100. Any case."
+    )
+    entrypoint: Entrypoint | None = Field(
+        None,
+        description="The Python to run: `FILE.py`, `FILE.py:FUNCTION` or "
+        "`package.module:FUNCTION`. Either this or `command`.",
+    )
+    command: Command | None = Field(
+        None, description="A program and its arguments as a list, or text for `bash -euo pipefail`."
+    )
+    args: Args | None = Field(
+        None, description="A mapping: the function's keyword arguments. A list: the script's argv."
+    )
+    launch: Launch = Field(Launch(), description="How ranks are started.")
+    env: Env = Field(Env(), description="The Python environment, variables and secrets.")
+    code: Code = Field(Code(), description="Which files the run takes along.")
+    ray: Ray | None = Field(
+        None, description="Makes the run a Ray program: `true`, or the options of its cluster."
+    )
+    timeout: Limit | None = Field(None, description="How long the ranks may run, such as `6h`.")
+    grace: Duration = Field(
+        Duration(30.0), description="Between asking ranks to stop (SIGTERM) and killing them."
+    )
+    startup_timeout: Limit | None = Field(
+        None, description="How long all ranks may take until they run."
+    )
+    progress_timeout: Limit | None = Field(
+        None, description="How long ranks may show no sign of progress."
+    )
+    retry: Retry = Field(Retry(), description="When ranks are started again.")
+    mlflow: Mlflow = Field(Mlflow(), description="The tracking of the run.")
+    matrix: Matrix | None = Field(
+        None,
+        description="Axes and their values: one run for each combination. A value goes into "
+        "`args` under its axis' name, and wherever `${matrix.axis}` stands.",
+    )
+    max_parallel: Positive | None = Field(
+        None, description="How many runs of the matrix at once; the others wait."
+    )
+    until: Literal["success", "always"] = Field(
+        "success", description="`success`: launch until one succeeded. `always`: at every apply."
+    )
+    on_active: Literal["error", "replace", "queue", "parallel"] = Field(
+        "error", description="What a change does while the run is active."
+    )
+    lifecycle: Lifecycle = Field(Lifecycle(), description="What plans may do to the run.")
+    pool: str | None = Field(None, description="The pool of machines, where the backend has them.")
+    priority: str | None = Field(None, description="The priority, as the backend names them.")
+    permissions: tuple[Permission, ...] = Field(
+        (), description="Who may see or manage the run, where the backend has users."
+    )
+    budget: str | None = Field(None, description="The budget or policy that pays for the run.")
+    image: str | None = Field(None, description="The container image, where the backend has them.")
+    on_finish: OnFinish | None = Field(None, description="Who is told when the run has ended.")
+    backend: Backend = Field(Backend(), description="Where ranks run; `local` is this machine.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        found = contradictions(
+            Crossing(
+                gpus=self.gpus,
+                type=self.type,
+                entrypoint=self.entrypoint is not None,
+                command=self.command is not None,
+                args=self.args is not None,
+                per_node=self.launch.per == "node",
+                variables=self.env.variables,
+                secrets=self.env.secrets,
+            )
+        )
+        if found:
+            raise problem(found[0].code, found[0].summary, found[0].hint, all=found)
+        return self

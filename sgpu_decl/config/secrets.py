@@ -1,0 +1,72 @@
+"""References to secrets: `env:NAME`, `file:PATH`, `databricks:scope/key`."""
+
+import re
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from sgpu_decl.config.block import problem
+
+__all__ = ["SecretRef"]
+
+_FORMS = {
+    "env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
+    "file": re.compile(r"[^\0]+"),
+    "databricks": re.compile(r"[A-Za-z0-9_.@-]{1,128}/[A-Za-z0-9_.@-]{1,128}"),
+}
+_HINT = "write `env:NAME`, `file:PATH` or `databricks:scope/key`"
+
+
+class SecretRef(str):
+    """Where a secret's value is found at launch; never the value. `scheme:reference`."""
+
+    __slots__ = ()
+
+    @property
+    def scheme(self) -> str:
+        return self.partition(":")[0]
+
+    @property
+    def reference(self) -> str:
+        return self.partition(":")[2]
+
+    @classmethod
+    def read(cls, value: object) -> "SecretRef":
+        """Validate a reference; bare `scope/key` means `databricks:scope/key`.
+
+        Raises:
+            PydanticCustomError: it is none; the message never repeats the text, which may be a
+                secret itself.
+        """
+        if isinstance(value, SecretRef):
+            return value
+        if isinstance(value, str):
+            scheme, colon, reference = value.partition(":")
+            if not colon and _FORMS["databricks"].fullmatch(value):
+                return cls(f"databricks:{value}")
+            form = _FORMS.get(scheme) if colon else None
+            if form is not None and form.fullmatch(reference):
+                return cls(value)
+        raise problem("bad_secret", "{path} is not a reference to a secret", _HINT)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.read, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        published: dict[str, Any] = {
+            "type": "string",
+            "pattern": r"^env:[A-Za-z_][A-Za-z0-9_]*$|^file:.+$"
+            r"|^(databricks:)?[A-Za-z0-9_.@-]+/[A-Za-z0-9_.@-]+$|\$\{",
+            "examples": ["env:HF_TOKEN", "databricks:scope/key"],
+        }
+        return published

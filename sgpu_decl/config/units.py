@@ -1,0 +1,159 @@
+"""Durations and sizes: text that means an amount, with one canonical spelling each."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from sgpu_decl.config.block import problem
+
+__all__ = ["Duration", "Size"]
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)
+# A hundred years: longer is a slip, and timers cannot hold it.
+_LONGEST = 100 * 366 * 86_400.0
+_LONGEST_TEXT = 40
+
+
+class _Amount:
+    """How pydantic reads and writes an amount: text or a number in, canonical text out."""
+
+    __slots__ = ()
+    published: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.read, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return dict(cls.published)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration(_Amount):
+    """A length of time. `90s`, `6h`, `1h30m`, `2d`, `500ms`; a plain number is seconds."""
+
+    seconds: float
+    published: ClassVar[dict[str, Any]] = {
+        "type": ["string", "number"],
+        "pattern": r"^(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s)?(\d+ms)?$|^\d+(\.\d+)?$|\$\{",
+        "minimum": 0,
+        "examples": ["90s", "6h", "1h30m"],
+    }
+
+    @classmethod
+    def read(cls, value: object) -> "Duration":
+        """Validate what a user or a caller gives.
+
+        Raises:
+            PydanticCustomError: it is no duration.
+        """
+        if isinstance(value, Duration):
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            seconds = float(value)
+        else:
+            text = value.strip() if isinstance(value, str) else ""
+            match = _DURATION.fullmatch(text)
+            if not text or len(text) > _LONGEST_TEXT:
+                raise cls._refused()
+            if _NUMBER.fullmatch(text):
+                seconds = float(text)
+            elif match is not None:
+                days, hours, minutes, rest, thousandths = match.groups()
+                seconds = (
+                    int(days or 0) * 86_400
+                    + int(hours or 0) * 3_600
+                    + int(minutes or 0) * 60
+                    + float(rest or 0)
+                    + int(thousandths or 0) / 1000
+                )
+            else:
+                raise cls._refused()
+        if not 0 <= seconds <= _LONGEST:
+            raise cls._refused()
+        return cls(round(seconds, 3))
+
+    @staticmethod
+    def _refused() -> Exception:
+        return problem(
+            "bad_duration", "{path} must be a duration, not {given}", "write `90s`, `6h` or `1h30m`"
+        )
+
+    def __str__(self) -> str:
+        """The canonical text: `360m` is `6h`, `90` is `1m30s`."""
+        thousandths = round(self.seconds * 1000)
+        whole, rest = divmod(thousandths, 1000)
+        parts = []
+        for unit, length in (("h", 3_600), ("m", 60), ("s", 1)):
+            count, whole = divmod(whole, length)
+            if count:
+                parts.append(f"{count}{unit}")
+        if rest:
+            parts.append(f"{rest}ms")
+        return "".join(parts) or "0s"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Size(_Amount):
+    """An amount of memory. `512MiB`, `2GiB`, `1.5GB`; a plain number is bytes."""
+
+    bytes: int
+    published: ClassVar[dict[str, Any]] = {
+        "type": ["string", "integer"],
+        "pattern": r"^\d+(\.\d+)?\s*([KMGTkmgt]i?)?[Bb]?$|\$\{",
+        "minimum": 0,
+        "examples": ["512MiB", "2GiB"],
+    }
+
+    @classmethod
+    def read(cls, value: object) -> "Size":
+        """Validate what a user or a caller gives.
+
+        Raises:
+            PydanticCustomError: it is no size.
+        """
+        if isinstance(value, Size):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return cls(value)
+        text = value.strip() if isinstance(value, str) else ""
+        match = _SIZE.fullmatch(text)
+        if match is None or len(text) > _LONGEST_TEXT:
+            raise problem(
+                "bad_size",
+                "{path} must be a size, not {given}",
+                "write `512MiB`, `2GiB` or `1.5GB`",
+            )
+        unit = (match[2] or "").lower()
+        base = 1024 if unit.endswith("i") else 1000
+        power = " kmgt".index(unit[0]) if unit else 0
+        return cls(round(float(match[1]) * base**power))
+
+    def __str__(self) -> str:
+        """The canonical text: the greatest unit of 1,024 that divides it, else bytes."""
+        for unit, length in (
+            ("TiB", 1 << 40),
+            ("GiB", 1 << 30),
+            ("MiB", 1 << 20),
+            ("KiB", 1 << 10),
+        ):
+            if self.bytes >= length and self.bytes % length == 0:
+                return f"{self.bytes // length}{unit}"
+        return str(self.bytes)
