@@ -42,11 +42,13 @@ class RankGroup:
         self._secrets = secrets
         self._loop = loop
         self._report = report
+        self._ready_pipe = -1
         self.python = spec["entry"]["kind"] not in ("command", "shell")
         self.reset()
 
     def reset(self) -> None:
-        """Forget the ranks of the last restart."""
+        """Forget the ranks of the last restart, and what they may still have told."""
+        self._loop.forget(self._ready_pipe)
         self.living: dict[int, int] = {}
         self.started = False
         self.failed_to_start: int | None = None
@@ -54,7 +56,6 @@ class RankGroup:
         self._told_ns: int | None = None
         self._killed_ns: int | None = None
         self._ready: set[int] = set()
-        self._ready_pipe = -1
 
     def start(
         self, restart: int, port: int, devices: tuple[str, ...], extra: Mapping[str, str]
@@ -65,7 +66,7 @@ class RankGroup:
         self._oom_kills = oom_kills()
         ready, readied = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._ready_pipe = ready
-        self._loop.read(ready, self._read_ready)
+        self._loop.read(ready, lambda: self._read_ready(ready))
         pipes: list[tuple[int, int]] = []
         failure: LaunchError | None = None
         try:
@@ -126,11 +127,11 @@ class RankGroup:
         self._loop.watch(pid, lambda status, now: self._ended(rank, status, now))
         return told
 
-    def _read_ready(self) -> None:
+    def _read_ready(self, pipe: int) -> None:
         """Python ranks write their number just before the user's code is loaded."""
-        data = os.read(self._ready_pipe, 65_536)
+        data = os.read(pipe, 65_536)
         if not data:
-            self._loop.forget(self._ready_pipe)
+            self._loop.forget(pipe)
             return
         self._ready.update(int(word) for word in data.split() if word.isdigit())
         if len(self._ready) >= len(self._report.ranks):

@@ -89,9 +89,14 @@ class Loop:
         if self._timers:
             first = min(when for when, _ in self._timers.values())
             timeout = max(0.0, (first - time.monotonic_ns()) / 1e9)
-        for descriptor, _ in self._epoll.poll(timeout):
-            ready = self._readers.get(descriptor)
-            if ready is not None:
+        batch = [
+            (descriptor, self._readers[descriptor]) for descriptor, _ in self._epoll.poll(timeout)
+        ]
+        # Signals last: SIGCHLD finds children in no order, their pidfds in that of their deaths.
+        batch.sort(key=lambda event: event[0] == self._wakeup)
+        for descriptor, ready in batch:
+            # An earlier callback may have closed it, and its number may be another's by now.
+            if self._readers.get(descriptor) is ready:
                 ready()
         now = time.monotonic_ns()
         for name, (when, due) in sorted(self._timers.items(), key=lambda item: item[1][0]):

@@ -1,0 +1,65 @@
+"""The event loop: order of deaths, timers, and descriptors that change hands within a turn."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sgpu_decl.agent.loop import HANDLED, Loop
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    before = {number: signal.getsignal(number) for number in (*HANDLED, signal.SIGHUP)}
+    yield Loop(lambda number: None)
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_an_event_is_not_told_to_the_next_owner_of_its_descriptor(loop: Loop) -> None:
+    told: list[str] = []
+    first, first_end = os.pipe()
+    second, second_end = os.pipe()
+    fresh: list[tuple[int, int]] = []
+
+    def close_the_other(mine: int, other: int) -> None:
+        told.append("once")
+        os.read(mine, 1)
+        loop.forget(other)
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        assert reader == other
+        loop.read(reader, lambda: told.append("wrong"))
+        fresh.append((reader, writer))
+
+    loop.read(first, lambda: close_the_other(first, second))
+    loop.read(second, lambda: close_the_other(second, first))
+    os.write(first_end, b"x")
+    os.write(second_end, b"x")
+    loop.turn()
+    assert told == ["once"]
+    for descriptor in {first_end, second_end, *(one for pair in fresh for one in pair)}:
+        os.close(descriptor)
+
+
+def test_children_are_told_with_their_status(loop: Loop) -> None:
+    ended: list[int] = []
+    pid = os.fork()
+    if pid == 0:
+        os._exit(7)
+    loop.watch(pid, lambda status, _now: ended.append(os.waitstatus_to_exitcode(status)))
+    while not ended:
+        loop.turn()
+    assert ended == [7]
+
+
+def test_timers_come_in_order_and_can_be_cancelled(loop: Loop) -> None:
+    told: list[str] = []
+    now = time.monotonic_ns()
+    loop.at("late", now - 1, lambda: told.append("late"))
+    loop.at("early", now - 2, lambda: (told.append("early"), loop.cancel("gone")))  # type: ignore[arg-type,return-value,func-returns-value]
+    loop.at("gone", now - 1, lambda: told.append("gone"))
+    loop.turn()
+    assert told == ["early", "late"]
