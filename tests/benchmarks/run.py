@@ -1,0 +1,256 @@
+"""The benchmark table: ratios taken in one run, so that they mean the same on any machine.
+
+    make bench
+    python tests/benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
+                                   [--only start,plans,applies] [--without-terraform]
+
+Times are wall clock, medians of alternating repeats; memory is the peak of the one process. Beside
+`terraform` where it is on the PATH: as many built-in `terraform_data`, so no plugin takes part.
+"""
+
+import argparse
+import compileall
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from workloads import (
+    blocks,
+    matrix,
+    remember_as_succeeded,
+    terraform_blocks,
+    terraform_state,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+SGPU = str(Path(sys.executable).with_name("sgpu"))
+PYTHON_VARIABLES = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Seconds of wall clock and bytes of peak memory of one command."""
+
+    seconds: float
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table. `limit` is the ratio not to be passed, None where it only informs."""
+
+    what: str
+    took: str
+    against: str
+    ratio: float
+    limit: float | None
+
+
+def take(argv: Sequence[str], cwd: Path, *, fine: tuple[int, ...] = (0,)) -> Taken:
+    """Run one command, measured.
+
+    Raises:
+        SystemExit: it ended with a code that is not in `fine`; what it said is shown.
+    """
+    env = {name: value for name, value in os.environ.items() if name not in PYTHON_VARIABLES}
+    with tempfile.TemporaryFile() as said:
+        started = time.perf_counter()
+        process = subprocess.Popen(argv, cwd=cwd, env=env, stdout=said, stderr=said)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode not in fine:
+            said.seek(0)
+            text = said.read().decode(errors="replace")[-3000:]
+            sys.exit(f"`{' '.join(argv)}` ended with {process.returncode}:\n{text}")
+    return Taken(seconds=seconds, memory=usage.ru_maxrss * 1024)
+
+
+def alternating(commands: Sequence[tuple[Sequence[str], Path]], repeats: int) -> list[Taken]:
+    """Run the commands in turn, `repeats` rounds after one to warm up; return their medians."""
+    rounds = [[take(argv, cwd) for argv, cwd in commands] for _ in range(repeats + 1)][1:]
+    return [
+        Taken(
+            seconds=statistics.median(taken.seconds for taken in column),
+            memory=int(statistics.median(taken.memory for taken in column)),
+        )
+        for column in zip(*rounds, strict=True)
+    ]
+
+
+def starting(scratch: Path, repeats: int) -> Iterator[Row]:
+    """The two commands that a user runs most, against an interpreter that does nothing."""
+    folder = scratch / "one"
+    blocks(folder, 1)
+    remember_as_succeeded(folder / "sgpu.yml")
+    empty, help_, plan = alternating(
+        [
+            ((sys.executable, "-c", "pass"), folder),
+            ((SGPU, "--help"), folder),
+            ((SGPU, "plan"), folder),
+        ],
+        repeats,
+    )
+    against = f"python -c pass, {empty.seconds * 1000:.0f} ms"
+    for what, taken, limit in (
+        ("sgpu --help", help_, 8),
+        ("sgpu plan, one unchanged run", plan, 25),
+    ):
+        ratio = taken.seconds / empty.seconds
+        yield Row(
+            what=what,
+            took=f"{taken.seconds * 1000:.0f} ms",
+            against=against,
+            ratio=ratio,
+            limit=limit,
+        )
+
+
+def planning(scratch: Path, sizes: Sequence[int], *, terraform: str | None) -> Iterator[Row]:
+    """Plans of many runs, first and no-op: growth from size to size, and beside terraform's."""
+    for shape, write in (("blocks", blocks), ("matrix", matrix)):
+        before: dict[str, tuple[int, Taken]] = {}
+        for size in sizes:
+            folder = scratch / f"{shape}{size}"
+            file = write(folder, size)
+            first = take((SGPU, "plan", file.name), folder)
+            remember_as_succeeded(file)
+            again = take((SGPU, "plan", "--detailed-exitcode", file.name), folder)
+            peers = _terraform(terraform, scratch / f"tf{shape}{size}", size)
+            for kind, taken in (("first", first), ("no-op", again)):
+                what = f"plan of {size:,} runs, {shape}, {kind}"
+                if kind in before:
+                    less, earlier = before[kind]
+                    yield Row(
+                        what=what,
+                        took=_shown(taken),
+                        against=f"{size // less} x the time of {less:,}",
+                        ratio=taken.seconds / (earlier.seconds * size / less),
+                        limit=1.3,
+                    )
+                before[kind] = (size, taken)
+                if peers is None:
+                    continue
+                peer = peers[kind]
+                limit = 0.25 if size >= 10_000 else None
+                yield Row(
+                    what=f"{what}: time",
+                    took=_shown(taken),
+                    against=f"terraform, {_shown(peer)}",
+                    ratio=taken.seconds / peer.seconds,
+                    limit=limit,
+                )
+                yield Row(
+                    what=f"{what}: memory",
+                    took=_shown(taken),
+                    against=f"terraform, {_shown(peer)}",
+                    ratio=taken.memory / peer.memory,
+                    limit=limit,
+                )
+
+
+def applying(scratch: Path, counts: Sequence[int], *, terraform: str | None) -> Iterator[Row]:
+    """Applies of many short runs, detached: the time of each must not grow with their number."""
+    before: tuple[int, Taken] | None = None
+    for count in counts:
+        folder = scratch / f"apply{count}"
+        file = matrix(folder, count)
+        taken = take((SGPU, "apply", "-y", "--detach", file.name), folder)
+        started = time.perf_counter()
+        take((SGPU, "wait", "run.*"), folder)
+        after = time.perf_counter() - started
+        what = f"apply of {count:,} runs (the last ended {after:.0f} s later)"
+        if before is not None:
+            less, earlier = before
+            yield Row(
+                what=what,
+                took=_shown(taken),
+                against=f"{count / less:g} x the time of {less:,}, {earlier.seconds:.1f} s",
+                ratio=taken.seconds / (earlier.seconds * count / less),
+                limit=1.3,
+            )
+        before = (count, taken)
+        if terraform is not None:
+            peer_folder = scratch / f"tfapply{count}"
+            terraform_blocks(peer_folder, count)
+            take((terraform, "init", "-no-color"), peer_folder)
+            peer = take((terraform, "apply", "-auto-approve", "-no-color"), peer_folder)
+            yield Row(
+                what=what,
+                took=_shown(taken),
+                against=f"terraform, {_shown(peer)}",
+                ratio=taken.seconds / peer.seconds,
+                limit=None,
+            )
+
+
+def _terraform(terraform: str | None, folder: Path, size: int) -> dict[str, Taken] | None:
+    if terraform is None:
+        return None
+    terraform_blocks(folder, size)
+    take((terraform, "init", "-no-color"), folder)
+    plan = (terraform, "plan", "-no-color", "-lock=false")
+    first = take(plan, folder)
+    terraform_state(folder, size)
+    return {"first": first, "no-op": take(plan, folder)}
+
+
+def _shown(taken: Taken) -> str:
+    return f"{taken.seconds:.2f} s, {taken.memory / 1e6:.0f} MB"
+
+
+def _show(row: Row) -> None:
+    limit = "" if row.limit is None else f"{row.limit:g}"
+    verdict = "" if row.limit is None else ("ok" if row.ratio <= row.limit else "OVER")
+    took = f"{row.took:<18}"
+    print(f"{row.what:<58} {took} {row.ratio:>7.2f} x  {limit:>5} {verdict:<5} {row.against}")
+    sys.stdout.flush()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="the benchmark table of sgpu, as ratios")
+    parser.add_argument("--sizes", type=_numbers, default=[1000, 10_000])
+    parser.add_argument("--applies", type=_numbers, default=[250, 1000])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--only", default="start,plans,applies")
+    parser.add_argument("--without-terraform", action="store_true")
+    asked = parser.parse_args()
+    terraform = None if asked.without_terraform else shutil.which("terraform")
+    parts = set(asked.only.split(","))
+    # An import that compiles its module would be measured as one that loads it.
+    compileall.compile_dir(ROOT / "sgpu_decl", quiet=2)
+
+    print(f"{'what':<58} {'took':<18} {'ratio':>9}  {'limit':>5} {'':<5} against")
+    over = 0
+    with tempfile.TemporaryDirectory(prefix="sgpu-bench-") as text:
+        scratch = Path(text)
+        rows: list[Iterator[Row]] = []
+        if "start" in parts:
+            rows.append(starting(scratch, asked.repeats))
+        if "plans" in parts:
+            rows.append(planning(scratch, asked.sizes, terraform=terraform))
+        if "applies" in parts:
+            rows.append(applying(scratch, asked.applies, terraform=terraform))
+        for part in rows:
+            for row in part:
+                _show(row)
+                over += row.limit is not None and row.ratio > row.limit
+    if terraform is None:
+        print("terraform is not on the PATH: no figures beside it")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What the benchmarks plan and apply: files of many runs, and states that remember them."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+__all__ = ["blocks", "matrix", "remember_as_succeeded", "terraform_blocks", "terraform_state"]
+
+
+def blocks(folder: Path, count: int) -> Path:
+    """Write a project of `count` separate runs."""
+    lines = ["project: {name: bench}", "runs:"]
+    for number in range(count):
+        lines += [
+            f"  r{number:05}:",
+            "    gpus: 1",
+            "    type: CPU",
+            f'    command: ["true", "{number}"]',
+            "    timeout: 5m",
+            "    mlflow: {enabled: false}",
+        ]
+    return _write(folder / "sgpu.yml", "\n".join(lines) + "\n")
+
+
+def matrix(folder: Path, count: int) -> Path:
+    """Write one run with a matrix of `count` cells."""
+    return _write(
+        folder / "run.yaml",
+        "name: many\n"
+        "gpus: 1\n"
+        "type: CPU\n"
+        'command: ["true", "${matrix.n}"]\n'
+        f"matrix: {{n: {list(range(count))}}}\n"
+        "timeout: 5m\n"
+        "mlflow: {enabled: false}\n",
+    )
+
+
+def remember_as_succeeded(file: Path) -> None:
+    """Fill the project's state as if every run of `file` had been applied and had succeeded."""
+    from sgpu_decl.api import Location, PlanOptions, Session
+    from sgpu_decl.applying.recording import attempt_of, resource_of
+    from sgpu_decl.model.attempt import AttemptState
+    from sgpu_decl.model.state import Intent
+    from sgpu_decl.storing.sqlite import SqliteStore
+
+    session = Session.open(
+        Location(file=file, project=file.parent, target=None, variables=(), sets=())
+    )
+    plan = session.plan(PlanOptions())
+    now = datetime.now(UTC)
+    store = SqliteStore(session.state_dir / "state.db")
+    with store.lock("bench", lineage=plan.lineage) as writer:
+        for change in plan.changes:
+            attempt = replace(
+                attempt_of(change, plan_id="bench", now=now),
+                state=AttemptState.SUCCEEDED,
+                started_at=now,
+                ended_at=now,
+                exit_code=0,
+            )
+            intent = Intent(
+                token=attempt.token,
+                address=change.address,
+                owner=file.name,
+                action="create",
+                attempt=attempt.ref.number,
+                plan_id="bench",
+                attempt_record=attempt,
+                created_at=now,
+            )
+            writer.begin(intent)
+            writer.launched(intent, resource_of(change, last=attempt), attempt)
+
+
+def terraform_blocks(folder: Path, count: int) -> None:
+    """Write as many `terraform_data` resources, with an input of about the same size."""
+    text = "".join(
+        f'resource "terraform_data" "r{number:05}" {{\n'
+        f'  input = {{ gpus = 1, type = "CPU", command = ["true", "{number}"], timeout = "5m" }}\n'
+        "}\n"
+        for number in range(count)
+    )
+    _write(folder / "main.tf", text)
+
+
+def terraform_state(folder: Path, count: int) -> None:
+    """Write the state that an apply of `terraform_blocks` leaves, without its hours."""
+    state = {
+        "version": 4,
+        "terraform_version": "1.5.0",
+        "serial": 1,
+        "lineage": "00000000-0000-0000-0000-000000000000",
+        "outputs": {},
+        "resources": list(_instances(count)),
+        "check_results": None,
+    }
+    _write(folder / "terraform.tfstate", json.dumps(state))
+
+
+def _instances(count: int) -> Iterator[dict[str, object]]:
+    kind = ["object", {"command": ["tuple", ["string", "string"]], "gpus": "number",
+                       "timeout": "string", "type": "string"}]  # fmt: skip
+    for number in range(count):
+        value = {"command": ["true", str(number)], "gpus": 1, "timeout": "5m", "type": "CPU"}
+        typed = {"value": value, "type": kind}
+        yield {
+            "mode": "managed",
+            "type": "terraform_data",
+            "name": f"r{number:05}",
+            "provider": 'provider["terraform.io/builtin/terraform"]',
+            "instances": [
+                {
+                    "schema_version": 0,
+                    "attributes": {
+                        "id": f"00000000-0000-0000-0000-{number:012}",
+                        "input": typed,
+                        "output": typed,
+                        "triggers_replace": None,
+                    },
+                    "sensitive_attributes": [],
+                }
+            ],
+        }
+
+
+def _write(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
