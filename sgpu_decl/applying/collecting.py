@@ -70,7 +70,8 @@ def collect(
                 continue
             freed.append(attempt.ref)
             total += size if dry_run else backend(attempt.backend).free(attempt.ref)
-        code = (
-            0 if dry_run else store.collect({it.code_digest for it in attempts if it.code_digest})
-        )
+        if not dry_run:
+            used = {it.code_digest for it in attempts if it.code_digest and it not in chosen}
+            store.refer(owner, used)
+        code = 0 if dry_run else store.collect()
     return {"attempts": [str(ref) for ref in freed], "bytes": total, "code_bytes": code}

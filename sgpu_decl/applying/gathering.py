@@ -21,8 +21,8 @@ from sgpu_decl.model.desired import CodeFacts, Desired
 from sgpu_decl.model.state import State
 from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.signatures import check_entrypoint
-from sgpu_decl.staging.snapshot import Snapshot, snapshot
-from sgpu_decl.staging.store import Store, changed
+from sgpu_decl.staging.snapshot import Snapshot, changed, snapshot
+from sgpu_decl.staging.store import Store
 
 __all__ = ["Gathered", "gather", "read_file"]
 
@@ -120,7 +120,7 @@ class _Gathering:
 
     def _code(self, run: LoadedRun) -> CodeFacts | None:
         config = run.config.code
-        root = (self._folder / config.root).resolve()
+        root = (self._folder / (config.root or ".")).resolve()
         key = (root, tuple(config.include), tuple(config.exclude), tuple(config.link))
         if key not in self._snapshots:
             taken, findings = snapshot(
@@ -166,7 +166,7 @@ class _Gathering:
         self._looked.add(key)
         self.findings.extend(
             check_entrypoint(
-                (self._folder / config.code.root).resolve(),
+                (self._folder / (config.code.root or ".")).resolve(),
                 config.entrypoint,
                 config.command,
                 config.args,

@@ -3,8 +3,14 @@
 import sys
 from functools import cache
 from importlib.util import find_spec
+from typing import TypedDict
 
-__all__ = ["available", "tracker_spec"]
+__all__ = ["TrackerCommand", "available", "tracker_spec"]
+
+
+class TrackerCommand(TypedDict):
+    argv: list[str]
+    env: dict[str, str]
 
 
 @cache
@@ -13,7 +19,7 @@ def available() -> bool:
     return find_spec("mlflow") is not None
 
 
-def tracker_spec(*, enabled: bool) -> dict[str, list[str] | dict[str, str]] | None:
+def tracker_spec(*, enabled: bool) -> TrackerCommand | None:
     """Return the command of the tracker process, or None where nothing is to be tracked.
 
     The tracker runs in the interpreter of sgpu itself, not in that of the ranks: it needs this

@@ -184,7 +184,7 @@ class LocalBackend:
         _write(folder / "spec.json", raw)
 
     def _link(self, launching: Launching, config: RunConfig, code: Path) -> None:
-        root = ((self._project / launching.owner).parent / config.code.root).resolve()
+        root = ((self._project / launching.owner).parent / (config.code.root or ".")).resolve()
         for relative in config.code.link:
             link = code / relative
             link.parent.mkdir(parents=True, exist_ok=True)

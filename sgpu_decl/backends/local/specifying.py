@@ -42,7 +42,7 @@ def specify(
         code_dir=str(folder / "code"),
         world_size=config.gpus,
         per=config.launch.per,
-        entry=_entry(config, root=(project / launching.owner).parent / config.code.root),
+        entry=_entry(config, root=(project / launching.owner).parent / (config.code.root or ".")),
         python=sys.executable,
         env=dict(config.env.variables),
         secrets=tuple(sorted(config.env.secrets)),
