@@ -163,7 +163,7 @@ def _of_matrix(
     )  # fmt: skip
     axes, found = read_axes(matrix)
     if axes is None or bad or not all(axes.values()) or not axes:
-        config, wrong = _validated(explained, node, name)
+        _, wrong = _validated(explained, node, name)
         return (), (*bad, *found, *_beyond(wrong, bad))
     args = node.entries.get("args")
     inside = axes_in(args) if args is not None and around.references else frozenset()

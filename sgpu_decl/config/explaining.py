@@ -205,7 +205,7 @@ def _given(node: Node | None) -> str:
         return "nothing"
     shown = node.text if len(node.text) <= 40 else node.text[:37] + "…"
     shown = shown.replace("\n", "\\n")
-    if node.plain and not isinstance(resolve(node.text), str):
+    if node.plain:
         return f"`{shown}`"
     return f'the text `"{shown}"`'
 

@@ -34,12 +34,10 @@ class Job(Block):
 class ProjectFile(Block):
     project: Project | None = Field(None, description="What the project is called.")
     runs: dict[Name, RunConfig] = Field(
-        default_factory=dict, description="The runs by name; each is written as in a run file."
+        {}, description="The runs by name; each is written as in a run file."
     )
-    jobs: dict[Name, Job] = Field(
-        default_factory=dict, description="Scheduled definitions by name."
-    )
+    jobs: dict[Name, Job] = Field({}, description="Scheduled definitions by name.")
     environments: dict[Name, EnvironmentBlock] = Field(
-        default_factory=dict, description="Python environments that runs share, by name."
+        {}, description="Python environments that runs share, by name."
     )
     include: tuple[str, ...] = Field((), description="Patterns of further files to read.")
