@@ -9,6 +9,7 @@ import os
 __all__ = ["copy_into"]
 
 FICLONE = 0x40049409  # linux/fs.h
+CHUNK = 1 << 20  # bytes
 
 
 def copy_into(source: str, destination: str, mode: int) -> None:
@@ -37,10 +38,7 @@ def copy_into(source: str, destination: str, mode: int) -> None:
 
 
 def _copy_bytes(read: int, written: int) -> None:
-    size = os.fstat(read).st_size
-    offset = 0
-    while offset < size:
-        sent = os.sendfile(written, read, offset, size - offset)
-        if sent == 0:
-            return
-        offset += sent
+    while chunk := os.read(read, CHUNK):
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(written, rest) :]

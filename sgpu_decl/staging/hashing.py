@@ -4,6 +4,7 @@ A file is read again when anything that the file system says of it differs. One 
 the last two seconds is read each time: its next change could carry the same time.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -15,7 +16,7 @@ __all__ = ["HashCache", "digest_file"]
 
 VERSION = 1
 YOUNG = 2.0  # seconds
-LIMIT = 200_000  # entries; beyond it the cache starts anew
+LIMIT = 50_000  # entries; beyond it only those of this command are kept
 
 
 def digest_file(path: str) -> str:
@@ -34,6 +35,7 @@ class HashCache:
     def __init__(self, path: Path | None, known: Mapping[str, str] | None = None) -> None:
         self._path = path
         self._known = dict(known or {})
+        self._used: set[str] = set()
         self._dirty = False
 
     @classmethod
@@ -68,8 +70,9 @@ class HashCache:
                 str(facts.st_dev),
             )
         )
+        self._used.add(key)
         found = self._known.get(key)
-        if found is None:
+        if not isinstance(found, str) or len(found) != 64:
             found = self._known[key] = digest_file(path)
             self._dirty = True
         return found
@@ -78,12 +81,15 @@ class HashCache:
         """Write the cache if it grew; a folder that cannot be written costs speed only."""
         if not self._dirty or self._path is None:
             return
-        known = self._known if len(self._known) <= LIMIT else {}
+        known = self._known
+        if len(known) > LIMIT:
+            known = {key: known[key] for key in self._used}
         temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             temporary.write_text(json.dumps({"version": VERSION, "files": known}))
             temporary.replace(self._path)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
         self._dirty = False

@@ -4,7 +4,9 @@ Where the source cannot tell (decorators, `*args`, re-exports), nothing is said.
 """
 
 import ast
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -105,6 +107,15 @@ def _check_function(
             ),
         )
     function = functions[name]
+    if isinstance(function, ast.AsyncFunctionDef) and not function.decorator_list:
+        return (
+            Diagnostic(
+                code="function_async",
+                summary=f"`{name}` in `{file}` is an async function: calling it runs nothing",
+                place=place("entrypoint"),
+                hint=f"name a plain function that calls `asyncio.run({name}(…))`",
+            ),
+        )
     if isinstance(args, Sequence) and not isinstance(args, str):
         return (
             Diagnostic(
@@ -127,7 +138,7 @@ def _check_arguments(
     findings = []
     if spec.kwarg is None:
         for name in given:
-            if name in takes:
+            if name in takes or name in {it.arg for it in spec.posonlyargs}:
                 continue
             close = nearest(name, takes)
             findings.append(
@@ -140,13 +151,23 @@ def _check_arguments(
                     else f"it takes: {', '.join(f'`{it}`' for it in takes) or 'nothing'}",
                 )
             )
-    required = [it.arg for it in spec.args[: len(spec.args) - len(spec.defaults)]]
+    positional = [*spec.posonlyargs, *spec.args]
+    required = [it.arg for it in positional[: len(positional) - len(spec.defaults)]]
+    unreachable = [it.arg for it in spec.posonlyargs if it.arg in required]
     required += [
         it.arg for it, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if not default
     ]
-    missing = [name for name in required if name not in given]
-    if spec.posonlyargs and len(spec.posonlyargs) > len(spec.defaults) - len(spec.args):
-        missing += [it.arg for it in spec.posonlyargs if it.arg not in given]
+    missing = [name for name in required if name not in given and name not in unreachable]
+    if unreachable:
+        findings.append(
+            Diagnostic(
+                code="argument_positional",
+                summary=f"`{function.name}` takes `{unreachable[0]}` by position only, and `args` "
+                "gives names",
+                place=place("entrypoint"),
+                hint="remove the `/` from its signature",
+            )
+        )
     if missing:
         words = ", ".join(f"`{name}`" for name in missing)
         findings.append(
@@ -208,17 +229,30 @@ def _module_file(root: Path, module: str) -> Path | Diagnostic | None:
     )
 
 
+@lru_cache(maxsize=64)
+def _tree(path: str, _mtime: int, _size: int) -> ast.Module:
+    """Thousands of runs may share one entrypoint: it is parsed once."""
+    with open(path, "rb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an odd escape in the user's file is not ours to report
+        return ast.parse(file.read(), filename=path)
+
+
 def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic, ...]]:
     shown = (
         str(path.relative_to(root.resolve())) if path.is_relative_to(root.resolve()) else str(path)
     )
     try:
-        return ast.parse(path.read_bytes(), filename=shown), ()
+        facts = path.stat()
+        return _tree(str(path), facts.st_mtime_ns, facts.st_size), ()
     except SyntaxError as error:
         at = Place(shown, error.lineno or 1, error.offset or 1)
         summary = f"`{shown}` is not valid Python: {error.msg}"
         return None, (Diagnostic(code="python_syntax", summary=summary, place=at),)
-    except (OSError, ValueError, RecursionError) as error:
+    except (RecursionError, MemoryError):  # how Python's parser says that its stack is too small
+        return None, (
+            Diagnostic(code="python_unreadable", summary=f"`{shown}` is nested too deeply"),
+        )
+    except (OSError, ValueError) as error:
         return None, (
             Diagnostic(code="python_unreadable", summary=f"`{shown}` cannot be read: {error}"),
         )

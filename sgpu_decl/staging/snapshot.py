@@ -4,14 +4,28 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.staging.hashing import HashCache
-from sgpu_decl.staging.ignoring import LOOK, Ignoring, is_secret, is_sgpu_file, never_counts
+from sgpu_decl.staging.ignoring import (
+    LOOK,
+    Ignoring,
+    bad_pattern,
+    is_secret,
+    is_sgpu_file,
+    may_be_sgpu_file,
+    never_counts,
+)
 
 __all__ = ["Entry", "Snapshot", "changed", "snapshot"]
+
+# A root such as a home folder is a mistake that would take hours to read.
+MOST_FILES = 200_000
+LARGE = 1 << 30  # bytes
+_RULES = (".gitignore", ".sgpuignore")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,7 +92,7 @@ def snapshot(
         cache: remembers digests of unchanged files.
 
     Returns:
-        The snapshot, or `None` and what is wrong.
+        The snapshot, or `None` where something is wrong, and what there is to say.
     """
     if not root.is_dir():
         return None, (
@@ -90,9 +104,51 @@ def snapshot(
         )
     walk = _Walk(root, include, exclude, link, owners, cache or HashCache(None))
     walk.run()
-    if walk.findings:
+    if has_errors(walk.findings):
         return None, tuple(walk.findings)
-    return Snapshot.of(root, walk.entries, walk.left_out), ()
+    taken = Snapshot.of(root, walk.entries, walk.left_out)
+    return taken, (*walk.findings, *_dangling(taken), *_large(taken))
+
+
+def _dangling(taken: Snapshot) -> tuple[Diagnostic, ...]:
+    """Links to what is in the tree but not in the snapshot: a copy of it cannot follow them."""
+    links = [(entry, entry.target) for entry in taken.entries if entry.target is not None]
+    if not links:
+        return ()
+    there = {entry.path for entry in taken.entries}
+    for path in tuple(there):
+        while path := path.rpartition("/")[0]:
+            there.add(path)
+    found = []
+    for entry, target in links:
+        leads_to = os.path.normpath(os.path.join(os.path.dirname(entry.path), target))
+        if leads_to in there or leads_to == "." or not (taken.root / leads_to).exists():
+            continue
+        found.append(
+            Diagnostic(
+                code="link_dangling",
+                severity=Severity.WARNING,
+                summary=f"`{entry.path}` is a link to `{leads_to}`, which is left out of the code",
+                hint=f"name `{leads_to}` in `code.link` (local data) or in `code.include`",
+            )
+        )
+    return tuple(found)
+
+
+def _large(taken: Snapshot) -> tuple[Diagnostic, ...]:
+    size = sum(entry.size for entry in taken.entries)
+    if size <= LARGE:
+        return ()
+    largest = sorted(taken.entries, key=lambda entry: entry.size, reverse=True)[:3]
+    names = ", ".join(f"`{entry.path}` ({entry.size / LARGE:.1f} GiB)" for entry in largest)
+    return (
+        Diagnostic(
+            code="code_large",
+            severity=Severity.WARNING,
+            summary=f"the code holds {size / LARGE:.1f} GiB: each attempt gets a copy of it",
+            hint=f"name large data in `code.link`, or leave it out: {names}",
+        ),
+    )
 
 
 class _Walk:
@@ -107,8 +163,10 @@ class _Walk:
     ) -> None:
         self._root = os.fspath(root)
         self._real = os.path.realpath(root)
+        self._patterns = {"code.include": include, "code.exclude": exclude}
         self._include = include
-        self._ignoring = Ignoring(include=include, exclude=exclude)
+        self._link = link
+        self._ignoring = Ignoring(include=include, exclude=exclude, above=_rules_above(root))
         self._linked = {os.path.normpath(path) for path in link}
         self._owners = {os.path.realpath(path) for path in owners}
         self._cache = cache
@@ -126,8 +184,45 @@ class _Walk:
                         hint="hand secrets on through `env.secrets`, never with the code",
                     )
                 )
-        for path in self._files("", ignored=False):
-            self._take(path)
+        for field, patterns in self._patterns.items():
+            for pattern in patterns:
+                if problem := bad_pattern(pattern):
+                    self.findings.append(
+                        Diagnostic(
+                            code="pattern_invalid",
+                            summary=f"`{pattern}` in `{field}` is no git pattern: {problem}",
+                            hint="write it as in a `.gitignore`, such as `data/*.csv`",
+                        )
+                    )
+        for path in self._link:
+            self._check_link(path)
+        if self.findings:
+            return
+        # All names before any content: a wrong root is refused before it is read.
+        files = list(islice(self._files("", ignored=False), MOST_FILES + 1))
+        if len(files) > MOST_FILES:
+            self.findings.append(
+                Diagnostic(
+                    code="code_too_many_files",
+                    summary=f"`{self._root}` holds more than {MOST_FILES:,} files of code",
+                    hint="set `code.root` to the folder of your code, or name data in "
+                    "`code.link` or `code.exclude`",
+                )
+            )
+            return
+        for file in files:
+            self._take(file)
+
+    def _check_link(self, path: str) -> None:
+        if os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] in {"..", "."}:
+            summary = f"`{path}` in `code.link` is no path inside of the code root"
+            hint = "write it relative to the root; to link elsewhere, make it a symbolic link there"
+        elif not os.path.exists(os.path.join(self._root, path)):
+            summary = f"`{path}` in `code.link` does not exist in `{self._root}`"
+            hint = "correct the path, or remove it"
+        else:
+            return
+        self.findings.append(Diagnostic(code="code_link_invalid", summary=summary, hint=hint))
 
     def _files(self, folder: str, *, ignored: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
         try:
@@ -154,23 +249,18 @@ class _Walk:
             else:
                 out = self._ignoring.ignores(path, folder=is_folder)
             if is_folder:
-                if not out or self._ignoring.reaches_in:
+                if not out or self._ignoring.reaches_into(path):
                     yield from self._files(path, ignored=out)
             elif not out:
                 yield path, entry
 
     def _enter(self, folder: str, names: Mapping[str, os.DirEntry[str]]) -> None:
-        lines: list[str] = []
-        for name in (".gitignore", ".sgpuignore"):
-            if name not in names:
-                continue
-            try:
-                with open(names[name].path, encoding="utf-8", errors="replace") as file:
-                    lines.extend(file.read().splitlines())
-            except OSError as error:
-                self._unreadable(f"{folder}/{name}".lstrip("/"), error)
-        if lines:
-            self._ignoring.enter(folder, lines)
+        for name in _RULES:
+            if name in names:
+                try:
+                    self._ignoring.enter(folder, _lines(names[name].path))
+                except OSError as error:
+                    self._unreadable(f"{folder}/{name}".lstrip("/"), error)
 
     def _take(self, found: tuple[str, os.DirEntry[str]]) -> None:
         path, entry = found
@@ -207,7 +297,7 @@ class _Walk:
     def _is_ours(self, entry: os.DirEntry[str]) -> bool:
         if self._owners and os.path.realpath(entry.path) in self._owners:
             return True
-        if not entry.name.endswith((".yaml", ".yml", ".json", ".plan", ".sgpu")):
+        if not may_be_sgpu_file(entry.name):
             return False
         with open(entry.path, "rb") as file:
             return is_sgpu_file(entry.name, file.read(LOOK))
@@ -220,3 +310,26 @@ class _Walk:
                 hint="mend its permissions, or leave it out with `code.exclude`",
             )
         )
+
+
+def _rules_above(root: Path) -> list[tuple[str, list[str]]]:
+    """The ignore rules of the folders above the root up to the top of its git repository, outermost
+    first. Outside of a repository there are none: whose would they be?"""
+    real = Path(os.path.realpath(root))
+    if (real / ".git").exists():
+        return []
+    found: list[tuple[str, list[str]]] = []
+    for folder in real.parents:
+        for name in reversed(_RULES):
+            try:
+                found.append((real.relative_to(folder).as_posix(), _lines(folder / name)))
+            except OSError:  # not there, or not ours to read
+                continue
+        if (folder / ".git").exists():
+            return found[::-1]
+    return []
+
+
+def _lines(path: str | Path) -> list[str]:
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        return file.read().splitlines()

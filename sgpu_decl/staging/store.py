@@ -6,13 +6,14 @@ roots/<hex>.json      which snapshots one state refers to, for garbage collectio
 """
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 import time
-from collections.abc import Collection
+import uuid
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
@@ -48,11 +49,17 @@ class Store:
         """
         try:
             self._prepare()
-            for entry in snapshot.entries:
-                if entry.target is None:
+            with self._held(fcntl.LOCK_SH):
+                missing = [
+                    entry
+                    for entry in {it.digest: it for it in snapshot.entries}.values()
+                    if entry.target is None and not self._has(entry)
+                ]
+                for entry in missing:
                     self._put_file(snapshot.root, entry)
-            entries = canonical([entry.to_json() for entry in snapshot.entries])
-            self._write(self._manifest_path(snapshot.digest), entries.encode())
+                entries = canonical([entry.to_json() for entry in snapshot.entries])
+                text = entries.encode("utf-8", "surrogatepass")
+                self._write(self._manifest_path(snapshot.digest), text)
         except OSError as error:
             raise SgpuError(
                 f"the code cannot be put into the store `{self._root}`: {error}",
@@ -63,8 +70,9 @@ class Store:
     def manifest(self, code_digest: str) -> Snapshot | None:
         """The snapshot with this digest, or `None` if it is not here (or damaged)."""
         try:
-            text = self._manifest_path(code_digest).read_text(encoding="utf-8")
-        except OSError:
+            raw = self._manifest_path(code_digest).read_bytes()
+            text = raw.decode("utf-8", "surrogatepass")
+        except (OSError, ValueError):
             return None
         if digest(text) != code_digest:
             return None
@@ -96,7 +104,7 @@ class Store:
             if entry.target is not None:
                 os.symlink(entry.target, path)
             else:
-                self._copy_out(entry, path)
+                self._copy_out(entry, path, code_digest)
 
     def refer(self, owner: Path, digests: Collection[str]) -> None:
         """Say that the state at `owner` refers to these snapshots; replaces what it said before."""
@@ -110,7 +118,18 @@ class Store:
 
         A state that is gone refers to nothing. Young manifests stay: a plan may just have put them.
         """
-        keep = self._referred()
+        try:
+            self._prepare()
+            with self._held(fcntl.LOCK_EX):
+                return self._sweep(self._referred())
+        except OSError as error:
+            raise SgpuError(
+                f"the store `{self._root}` cannot be cleaned: {error}",
+                hint="make it readable and writable for you",
+                code="store_unwritable",
+            ) from error
+
+    def _sweep(self, keep: set[str]) -> int:
         objects: set[str] = set()
         for path in self._manifests.glob("*.json"):
             code_digest = f"sha256:{path.stem}"
@@ -126,7 +145,19 @@ class Store:
                 continue
             path.unlink(missing_ok=True)
             freed += facts.st_size
+        for left in self._root.glob(".put-*"):  # of a `put` that was killed: none runs now
+            left.unlink(missing_ok=True)
         return freed
+
+    @contextlib.contextmanager
+    def _held(self, how: int) -> Iterator[None]:
+        """Many may put at once; nobody puts while objects are swept."""
+        handle = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, how)
+            yield
+        finally:
+            os.close(handle)
 
     def _referred(self) -> set[str]:
         keep: set[str] = set()
@@ -151,14 +182,18 @@ class Store:
     def _object_path(self, content: str) -> Path:
         return self._root / "objects" / content[:2] / content[2:]
 
+    def _has(self, entry: Entry) -> bool:
+        """A file that a power cut left short does not count."""
+        try:
+            return os.stat(self._object_path(entry.digest)).st_size == entry.size
+        except FileNotFoundError:
+            return False
+
     def _put_file(self, root: Path, entry: Entry) -> None:
         path = self._object_path(entry.digest)
-        if path.exists():
-            return
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        folder = tempfile.mkdtemp(dir=self._root, prefix=".put-")
+        temporary = os.fspath(self._root / f".put-{uuid.uuid4().hex}")
         try:
-            temporary = os.path.join(folder, "file")
             copy_into(os.path.join(root, entry.path), temporary, 0o600)
             if digest_file(temporary) != entry.digest:
                 raise SgpuError(
@@ -166,22 +201,27 @@ class Store:
                     hint="plan again",
                     code="code_moving",
                 )
+            _sync(temporary)
             os.rename(temporary, path)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
 
-    def _copy_out(self, entry: Entry, path: str) -> None:
+    def _copy_out(self, entry: Entry, path: str, code_digest: str) -> None:
         source = self._object_path(entry.digest)
         try:
             copy_into(os.fspath(source), path, 0o700 if entry.executable else 0o600)
         except FileNotFoundError:
-            raise self._damaged(entry) from None
+            raise self._damaged(entry, code_digest) from None
         if digest_file(path) != entry.digest:
             with contextlib.suppress(OSError):
-                source.unlink()  # so that the next `put` takes it in anew
-            raise self._damaged(entry)
+                source.unlink()
+            raise self._damaged(entry, code_digest)
 
-    def _damaged(self, entry: Entry) -> SgpuError:
+    def _damaged(self, entry: Entry, code_digest: str) -> SgpuError:
+        # Without its manifest the snapshot is not here, and the next `put` takes it in anew.
+        with contextlib.suppress(OSError):
+            self._manifest_path(code_digest).unlink()
         return SgpuError(
             f"the store no longer holds the planned content of `{entry.path}`",
             hint="plan again: it is taken from your tree once more",
@@ -195,3 +235,11 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         os.rename(temporary, path)
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
