@@ -1,6 +1,7 @@
 """Reading values out of an open state database."""
 
 import sqlite3
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from sgpu_decl.model.address import Address
@@ -35,11 +36,12 @@ _ATTEMPTS = f"SELECT {_ATTEMPT} FROM attempts a"  # noqa: S608
 def state_of(connection: sqlite3.Connection) -> State:
     """The whole state, as of one moment when the caller holds a transaction."""
     lineage, serial = serial_of(connection)
+    resources = resources_of(connection)
     return State(
         lineage=lineage,
         serial=serial,
-        resources=MappingProxyType(resources_of(connection)),
-        active=active_of(connection),
+        resources=MappingProxyType(resources),
+        active=_active_beside(connection, resources),
         intents=intents_of(connection),
     )
 
@@ -70,6 +72,21 @@ def active_of(
     rows = connection.execute(f"{_ATTEMPTS} WHERE a.address = ? ORDER BY a.number", (str(address),))
     found = (attempt_of(row, address) for row in rows)
     return tuple(attempt for attempt in found if attempt.state in ACTIVE)
+
+
+def _active_beside(
+    connection: sqlite3.Connection, resources: Mapping[Address, Resource]
+) -> tuple[Attempt, ...]:
+    """Most active attempts are the last of their resource, and were read with it already."""
+    found = [it.last for it in resources.values() if it.last and it.last.state in ACTIVE]
+    older = connection.execute(
+        f"{_ATTEMPTS} WHERE {_IS_ACTIVE} AND NOT EXISTS "  # noqa: S608
+        "(SELECT 1 FROM resources r WHERE r.address = a.address AND r.last = a.number)"
+    )
+    beside = [attempt_of(row) for row in older]
+    if beside:
+        found = sorted((*found, *beside), key=lambda it: (str(it.ref.address), it.ref.number))
+    return tuple(found)
 
 
 def intents_of(connection: sqlite3.Connection) -> tuple[Intent, ...]:

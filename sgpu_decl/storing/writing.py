@@ -75,7 +75,9 @@ class SqliteWriter:
                 lineage=lineage,
                 serial=serial,
                 resources=MappingProxyType(self._resources.copy()),
-                active=tuple(it for where in sorted(self._active) for it in self._active[where]),
+                active=tuple(
+                    it for where in sorted(self._active, key=str) for it in self._active[where]
+                ),
                 intents=querying.intents_of(self._connection),
             )
 

@@ -246,10 +246,9 @@ def test_a_root_with_far_too_many_files_is_refused_before_it_is_read(plant, monk
     assert _codes(plant(dict.fromkeys("abcd", ""))) == ["code_too_many_files"]
 
 
-def test_very_large_code_is_warned_of_with_its_largest_files(plant):
-    root = plant({"a.py": ""})
-    with open(root / "weights", "wb") as file:
-        file.truncate((1 << 30) + 1)
+def test_very_large_code_is_warned_of_with_its_largest_files(plant, monkeypatch):
+    monkeypatch.setattr(snapshot_module, "LARGE", 10)
+    root = plant({"a.py": "", "weights": "more than ten"})
     taken, findings = snapshot(root)
     assert taken is not None
     assert "`weights`" in findings[0].hint
