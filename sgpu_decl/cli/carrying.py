@@ -15,6 +15,7 @@ from sgpu_decl.cli.showing import answer, interactive, note, plan_text
 from sgpu_decl.errors import Interrupted, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.plan import Action
 from sgpu_decl.views.apply_text import event_line
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Manner", "carry_out"]
 
-# points at which nothing is half done, so that a signal may stop the walk there
-_SAFE = frozenset({Step.LAUNCHED, Step.ADOPTED, Step.UPDATED, Step.FORGOTTEN, Step.FAILED})
+# a change is done, and nothing of it half done: a signal may stop the walk there
+_DONE = frozenset(
+    {Step.LAUNCHED, Step.ADOPTED, Step.UPDATED, Step.FORGOTTEN, Step.DESTROYED, Step.FAILED}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +66,16 @@ def carry_out(session: "Session", plan: "Plan", *, manner: Manner, saved: bool, 
 def _applied(
     session: "Session", plan: "Plan", *, manner: Manner, signals: Signals, out: TextIO
 ) -> int:
+    pending = sum(change.action is not Action.NO_OP for change in plan.changes)
+
     def sink(event: ApplyEvent) -> None:
+        nonlocal pending
         line = event_line(event)
         if line is not None:
             note(line)
-        if signals.any and event.step in _SAFE:
+        pending -= event.step in _DONE
+        # with nothing left to do, what a signal means is a matter of following
+        if signals.any and event.step in _DONE and pending > 0:
             raise Interrupted(
                 "interrupted while the plan was being carried out",
                 hint="what was launched goes on; `sgpu apply` again does the rest",

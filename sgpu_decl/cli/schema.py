@@ -21,25 +21,26 @@ def command(*, path: str | None, write: str | None, output: str) -> int:
 
     Without PATH the names of the schemas are listed.
     """
-    from sgpu_decl.config import schemas
+    from sgpu_decl.config.schemas import describe, documents
+    from sgpu_decl.config.schemas import write as write_all
 
     if write is not None:
         if path is not None:
             raise click.UsageError("`--write` writes all schemas: leave out the path")
-        schemas.write(Path(write))
+        write_all(Path(write))
         note(f"wrote the schemas to `{write}`")
         if output == "json":
             answer({"written": write})
         return 0
     if path is None:
-        documents = schemas.documents()
+        published = documents()
         if output == "json":
-            answer(documents)
+            answer(published)
         else:
-            for name in documents:
+            for name in published:
                 click.echo(name)
         return 0
-    found = schemas.describe(path)
+    found = describe(path)
     if output == "json":
         answer(dataclasses.asdict(found))
         return 0

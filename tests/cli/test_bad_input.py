@@ -1,0 +1,143 @@
+"""What users do wrong: a clear error, quickly, with the right exit code and nothing changed."""
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+RUN = "name: hello\ngpus: 1\ntype: CPU\ncommand: ['true']\nmlflow: {enabled: false}\n"
+
+
+def refused(sgpu, *arguments: str, code: int) -> str:
+    """Run a command in both forms; the message of both."""
+    before = _cpu_seconds()
+    text = sgpu(*arguments)
+    took = _cpu_seconds() - before
+    assert text.code == code, text.err
+    assert "error: " in text.err
+    assert "Traceback" not in text.err
+    assert "internal error" not in text.err
+    structured = sgpu(*arguments, "-o", "json")
+    assert structured.code == code
+    error = structured.json["error"]
+    assert error["message"]
+    assert took < 1.5, "half a second on an idle machine with compiled bytecode"
+    return f"{text.err}\n{error['message']} {error['hint']}"
+
+
+def _cpu_seconds() -> float:
+    """Processor time of ended children: unlike the clock, it hardly depends on the neighbours."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.parametrize("command", ["plan", "validate", "apply"])
+def test_a_folder_in_place_of_a_file(sgpu, command: str) -> None:
+    (sgpu.folder / "dir").mkdir()
+    assert "`dir`" in refused(sgpu, command, "dir", code=1)
+
+
+@pytest.mark.parametrize("command", ["plan", "validate", "apply"])
+def test_a_file_that_is_not_there(sgpu, command: str) -> None:
+    assert "`absent.yaml`" in refused(sgpu, command, "absent.yaml", code=1)
+
+
+def test_no_file_at_all_points_to_init(sgpu) -> None:
+    assert "sgpu init" in refused(sgpu, "plan", code=1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read(sgpu) -> None:
+    sgpu.write("run.yaml", RUN).chmod(0)
+    assert "permission" in refused(sgpu, "plan", code=1)
+
+
+def test_a_file_of_50_mb(sgpu) -> None:
+    with (sgpu.folder / "run.yaml").open("wb") as file:
+        file.truncate(50 * 2**20)
+    refused(sgpu, "plan", code=1)
+
+
+def test_several_mistakes_are_shown_at_once_with_their_places(sgpu) -> None:
+    sgpu.write("run.yaml", "name: a\ngpu: 2\ntype: CPU\ncommand: [x]\nentrypoint: a.py\n")
+    message = refused(sgpu, "validate", code=1)
+    assert "run.yaml:2:1" in message
+    assert "did you mean `gpus`?" in message
+    found = sgpu("validate", "-o", "json").json["error"]["diagnostics"]
+    assert len(found) >= 2
+    assert {"code", "severity", "summary", "file", "line", "column", "hint", "related"} == set(
+        found[0]
+    )
+
+
+def test_a_state_folder_that_cannot_be_made(sgpu) -> None:
+    sgpu.write("run.yaml", RUN)
+    sgpu.write(".sgpu", "a file")
+    refused(sgpu, "apply", "-y", code=1)
+    assert (sgpu.folder / ".sgpu").read_text() == "a file"
+
+
+@pytest.mark.parametrize("command", ["logs", "results", "wait", "cancel", "show"])
+def test_an_address_that_matches_nothing_names_the_nearest(sgpu, command: str) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert sgpu("apply", "-y").code == 0
+    assert "did you mean `hello`?" in refused(sgpu, command, "helo", code=1)
+
+
+@pytest.mark.parametrize("option", ["--select", "--exclude", "--rerun"])
+def test_a_selection_that_matches_nothing_names_the_nearest(sgpu, option: str) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert "hello" in refused(sgpu, "plan", option, "helo", code=1)
+
+
+def test_a_name_without_any_run_yet(sgpu) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert "`hello`" in refused(sgpu, "logs", "hello", code=1)
+    assert sgpu("status").out == "no runs yet\n"
+
+
+def test_a_plan_that_was_cut_off(sgpu) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert sgpu("plan", "--out", "p").code == 0
+    whole = (sgpu.folder / "p").read_text()
+    sgpu.write("p", whole[: len(whole) // 2])
+    assert "`p`" in refused(sgpu, "apply", "p", code=1)
+    assert not (sgpu.folder / ".sgpu").exists()
+
+
+def test_a_plan_of_a_newer_format(sgpu) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert sgpu("plan", "--out", "p").code == 0
+    whole = (sgpu.folder / "p").read_text()
+    sgpu.write("p", whole.replace('"format_version": "1.0"', '"format_version": "9.0"').replace(
+        '"format_version":"1.0"', '"format_version":"9.0"'))  # fmt: skip
+    assert "9.0" in refused(sgpu, "apply", "p", code=1)
+
+
+def test_json_that_is_no_plan(sgpu) -> None:
+    sgpu.write("p", '{"a": 1}')
+    refused(sgpu, "apply", "p", code=1)
+
+
+def test_a_plan_that_cannot_be_saved(sgpu) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert "`no/such/folder/p`" in refused(sgpu, "plan", "--out", "no/such/folder/p", code=1)
+
+
+def test_a_project_folder_that_is_not_there(sgpu) -> None:
+    assert "`nowhere`" in refused(sgpu, "status", "--project", "nowhere", code=1)
+
+
+def test_an_address_that_is_none(sgpu) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert sgpu("apply", "-y").code == 0
+    refused(sgpu, "state", "mv", "run.hello", "not an address", code=1)
+    refused(sgpu, "state", "show", "run.nothing", code=1)
+    refused(sgpu, "state", "unlock", "0", code=1)
+
+
+def test_terminal_codes_in_a_file_name_do_not_reach_the_terminal(sgpu) -> None:
+    name = "a\x1b[2Jb.yaml"
+    assert "\x1b[2J" not in sgpu("plan", name).err
+    assert Path(name).name == name

@@ -1,0 +1,250 @@
+"""Each command once, for real: on a small project, in a process of its own."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+HELLO = """\
+name: hello
+gpus: 2
+type: CPU
+entrypoint: train.py:main
+args: {n: 3}
+mlflow: {enabled: false}
+grace: 500ms
+"""
+TRAIN = """\
+import os, sys
+
+def main(n):
+    rank = int(os.environ["RANK"])
+    print("hello from", rank, flush=True)
+    return {"rank": rank, "n": n}
+"""
+BROKEN = """\
+def main(n):
+    raise ValueError("no such luck")
+"""
+SLEEPING = """\
+name: sleepy
+gpus: 1
+type: CPU
+command: [python3, -c, "import time; print('lift' + 'off', flush=True); time.sleep(300)"]
+mlflow: {enabled: false}
+grace: 500ms
+"""
+
+
+@pytest.fixture
+def hello(sgpu):
+    sgpu.write("run.yaml", HELLO)
+    sgpu.write("train.py", TRAIN)
+    return sgpu
+
+
+def until(stream: IO[str], text: str) -> str:
+    """Read lines until one holds `text`; the test's time limit is the reader's."""
+    for line in stream:
+        if text in line:
+            return line
+    raise AssertionError(f"the stream ended without `{text}`")
+
+
+def test_a_run_from_plan_to_gc(hello) -> None:
+    assert hello("validate").out == "run.yaml is valid: 1 run\n"
+
+    planned = hello("plan", "--detailed-exitcode")
+    assert planned.code == 2
+    assert "run.hello" in planned.out
+    assert not (hello.folder / ".sgpu").exists()
+
+    refused = hello("apply")
+    assert refused.code == 1
+    assert "nobody is here to approve" in refused.err
+
+    applied = hello("apply", "-y")
+    assert applied.code == 0, applied.err
+    assert applied.out.endswith("hello from 0\n")
+    assert "hello#1 succeeded" in applied.err
+
+    again = hello("plan", "--detailed-exitcode", "-o", "json")
+    assert again.code == 0
+    (change,) = again.json["data"]["changes"]
+    assert (change["action"], change["reason"]) == ("no_op", "up_to_date")
+
+    table = hello("status")
+    assert "hello#1" in table.out
+    (run,) = hello("status", "-o", "json").json["data"]["runs"]
+    assert (run["address"], run["attempt"], run["state"]) == ("run.hello", 1, "succeeded")
+
+    assert hello("results", "hello").out.startswith('rank 0: {"rank": 0, "n": 3}\n')
+    results = hello("results", "run.hello", "-o", "json").json["data"]["results"]
+    assert results == [{"rank": r, "value": {"rank": r, "n": 3}} for r in (0, 1)]
+
+    assert hello("logs", "hello").out == "hello from 0\n"
+    everyone = hello("logs", "hello#1", "--rank", "all").out.splitlines()
+    assert sorted(everyone) == ["[hello 0] hello from 0", "[hello 1] hello from 1"]
+    assert hello("logs", "hello", "-f", "--rank", "1").out == "hello from 1\n"
+    lines = hello("logs", "hello", "-o", "json").json["data"]["lines"]
+    assert lines == [{"run": "hello#1", "rank": 0, "stream": "stdout", "text": "hello from 0"}]
+
+    assert hello("wait", "hel*", "--timeout", "30s").code == 0
+    assert hello("cancel", "hello").err == "hello#1 succeeded\n"
+
+    shown = hello("show", "hello", "-o", "json").json["data"]
+    assert shown["spec"]["args"] == {"n": 3}
+    assert len(shown["history"]) == 1
+    assert "history:" in hello("show", "hello").out
+
+    assert hello("state", "list").out == "run.hello\n"
+    assert json.loads(hello("state", "show", "hello").out)["attempt"] == 1
+    pulled = json.loads(hello("state", "pull").out)
+    assert pulled == hello("state", "pull", "-o", "json").json["data"]
+    assert hello("state", "mv", "run.hello", "run.other").code == 0
+    assert hello("state", "list").out.startswith("run.other")
+    assert hello("state", "mv", "run.other", "run.hello").code == 0
+
+    freed = hello("gc", "--keep-last", "0", "--dry-run", "-o", "json").json["data"]
+    assert len(freed["attempts"]) == 1
+    assert hello("gc", "--keep-last", "0").code == 0
+
+    assert hello("destroy", "-y").code == 0
+    assert hello("destroy", "-y").code == 0
+    assert hello("state", "rm", "hello").code == 0
+    assert hello("state", "list").out == ""
+
+
+def test_a_saved_plan_is_applied_once(hello) -> None:
+    assert hello("plan", "--out", "hello.plan").code == 0
+    assert "run.hello" in hello("show", "hello.plan").out
+    applied = hello("apply", "hello.plan", "-o", "json")
+    assert applied.code == 0, applied.out
+    assert applied.json["data"]["attempts"] == ["hello#1"]
+    assert "hello from 0" in applied.err
+    twice = hello("apply", "hello.plan", "-o", "json")
+    assert twice.code == 3
+    assert "error" in twice.json
+    options = hello("apply", "hello.plan", "--set", "gpus=3")
+    assert options.code == 64
+
+
+def test_a_saved_plan_of_a_subfolder_is_applied_from_above(sgpu) -> None:
+    sgpu.write("sub/run.yaml", HELLO)
+    sgpu.write("sub/train.py", TRAIN)
+    assert sgpu("plan", "sub/run.yaml", "--out", "p").code == 0
+    applied = sgpu("apply", "p")
+    assert applied.code == 0, applied.err
+    assert (sgpu.folder / "sub" / ".sgpu").is_dir()
+
+
+def test_a_plan_of_another_project_is_refused(hello) -> None:
+    assert hello("plan", "--out", "hello.plan").code == 0
+    other = hello.folder.parent / "other"
+    other.mkdir()
+    (other / "run.yaml").write_text(HELLO.replace("hello", "other"))
+    refused = hello("apply", str(hello.folder / "hello.plan"), "-o", "json", cwd=other)
+    assert refused.code == 3
+    assert refused.json["error"]["code"] == "other_project"
+    assert not (other / ".sgpu").exists()
+    assert not (hello.folder / ".sgpu").exists()
+
+
+def test_a_failed_run_is_5_with_its_traceback_and_stays_failed(hello) -> None:
+    hello.write("train.py", BROKEN)
+    applied = hello("apply", "-y", "-o", "json")
+    assert applied.code == 5
+    assert applied.json["error"]["code"] == "run_failed"
+    (run,) = applied.json["data"]["runs"]
+    assert run["first_cause"]["class"] == "exception"
+    assert "no such luck" in run["first_cause"]["traceback"]
+
+    left = hello("apply", "-y")
+    assert left.code == 5
+    assert "left as they are, failed: `hello#1`" in left.err
+    assert hello("wait", "hello").code == 5
+    retried = hello("apply", "-y", "--retry-failed")
+    assert retried.code == 5
+    assert "hello#2 failed" in retried.err
+    assert "no such luck" in retried.err
+
+
+def test_one_signal_off_a_terminal_detaches_and_the_run_goes_on(sgpu) -> None:
+    sgpu.write("run.yaml", SLEEPING)
+    with sgpu.start("apply", "-y") as process:
+        until(process.stdout, "liftoff")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "detached: the run goes on" in err
+    (run,) = sgpu("status", "-o", "json").json["data"]["runs"]
+    assert run["state"] == "running"
+
+    waited = sgpu("wait", "sleepy", "--timeout", "100ms", "-o", "json")
+    assert waited.code == 1
+    assert waited.json["error"]["code"] == "wait_timeout"
+
+    changed = sgpu("plan", "--set", "grace=1s", "--set", "gpus=2", "-o", "json")
+    assert changed.code == 1
+    assert changed.json["data"]["applyable"] is False
+    replacing = sgpu("apply", "--set", "gpus=2", "--on-active", "replace", "-y")
+    assert replacing.code == 1
+    assert "`-y` does not cover that" in replacing.err
+
+    with sgpu.start("apply", "-y") as process:
+        until(process.stdout, "liftoff")
+        process.terminate()
+        process.communicate(timeout=20)
+    assert process.returncode == 130
+
+    assert "sleepy#1 cancelled" in sgpu("cancel", "sleepy").err
+
+
+def test_detached_apply_returns_at_once(sgpu) -> None:
+    sgpu.write("run.yaml", SLEEPING)
+    applied = sgpu("apply", "-y", "--detach", "-o", "json")
+    assert applied.code == 0
+    assert applied.json["data"]["attempts"] == ["sleepy#1"]
+    assert sgpu("destroy", "-y").code == 0
+    assert sgpu("status", "-o", "json").json["data"]["runs"] == []
+
+
+def test_a_reader_that_goes_away_is_no_error_message(hello) -> None:
+    assert hello("apply", "-y").code == 0
+    with hello.start("state", "pull") as process:
+        process.stdout.close()
+        err = process.stderr.read()
+    assert err == ""
+
+
+def test_what_init_writes_plans_and_applies(sgpu) -> None:
+    assert sgpu("init", "--name", "first").code == 0
+    assert sgpu("validate").code == 0
+    applied = sgpu("apply", "-y", "--set", "mlflow.enabled=false")
+    assert applied.code == 0, applied.err
+    assert "rank 0 of 2: step 5" in applied.out
+
+
+def test_schema_explains_fields_and_writes_files(sgpu) -> None:
+    assert "run.env.variables" in sgpu("schema", "run.env.variables").out
+    assert sgpu("schema", "run", "-o", "json").json["data"]["children"]
+    wrong = sgpu("schema", "run.env.variabels")
+    assert wrong.code == 1
+    assert "variables" in wrong.err
+    assert sgpu("schema", "--write", "here").code == 0
+    assert (sgpu.folder / "here" / "run.v1.schema.json").is_file()
+
+
+def test_project_is_found_from_a_folder_below(hello) -> None:
+    hello.write("sgpu.yml", f"project: {{name: p}}\nruns:\n  hello:\n{_indented(HELLO)}")
+    os.mkdir(hello.folder / "deep")
+    assert hello("apply", "-y", "--detach").code == 0
+    below: Path = hello.folder / "deep"
+    assert hello("wait", "hello", cwd=below).code == 0
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines() if not line.startswith("name"))
