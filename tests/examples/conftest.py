@@ -1,0 +1,58 @@
+"""An example as a user has it: copied to a folder of its own, and a `sgpu` that runs there."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@dataclass(frozen=True)
+class Example:
+    """`source` is the folder in the checkout, `folder` the copy."""
+
+    name: str
+    source: Path
+    folder: Path
+
+    def sgpu(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "sgpu_decl", *words],
+            cwd=self.folder,
+            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def data(self, *words: str) -> Any:
+        done = self.sgpu(*words, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["data"]
+
+    def golden(self, name: str, text: str) -> None:
+        """Compare with a file beside the example; `SGPU_REGEN=1` writes it anew."""
+        path = self.source / name
+        if os.environ.get("SGPU_REGEN") == "1":
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Callable[[str], Example]:
+    def copied(name: str) -> Example:
+        left = shutil.ignore_patterns(".sgpu", "__pycache__")
+        folder = shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=left)
+        return Example(name, EXAMPLES / name, folder)
+
+    return copied

@@ -1,0 +1,101 @@
+"""Every example plans as its golden files say, applies, and is up to date afterwards."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from sgpu_decl.resources import locate
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.yaml"))
+Copied = Callable[[str], Any]  # gives an Example of conftest.py
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_names_its_schema_and_fits_it(name: str) -> None:
+    file = EXAMPLES / name / "run.yaml"
+    first, text = file.read_text().split("\n", 1)
+    schema = (file.parent / first.removeprefix("# yaml-language-server: $schema=")).resolve()
+    assert schema == locate("schemas") / "run.v1.schema.json"
+    # PyYAML reads `1e-2` as text; the editors that this schema serves read YAML 1.2.
+    run = yaml.safe_load(text.replace("1e-2", "0.01").replace("2e-3", "0.002"))
+    jsonschema.validate(run, json.loads(schema.read_text()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_plans_as_its_golden_files_say(example: Copied, name: str) -> None:
+    it = example(name)
+    it.golden("plan.txt", it.sgpu("plan", "run.yaml").stdout)
+    plan = it.data("plan", "run.yaml")
+    for changing in ("created_at", "lineage", "tool_version"):
+        assert plan.pop(changing)
+    it.golden("plan.json", json.dumps(plan, indent=2, sort_keys=True) + "\n")
+
+
+@pytest.mark.parametrize("name", ["command", "hello", "matrix"])
+def test_an_example_applies_and_is_then_up_to_date(example: Copied, name: str) -> None:
+    it = example(name)
+    applied = it.sgpu("apply", "-y", "run.yaml")
+    assert applied.returncode == 0, applied.stderr
+    assert {run["state"] for run in it.data("status")["runs"]} == {"succeeded"}
+    assert it.sgpu("plan", "--detailed-exitcode", "run.yaml").returncode == 0
+
+
+def test_hello_returns_from_every_rank(example: Copied) -> None:
+    it = example("hello")
+    assert it.sgpu("apply", "-y", "run.yaml").returncode == 0
+    values = [result["value"] for result in it.data("results", "hello")["results"]]
+    assert [value["rank"] for value in values] == [0, 1, 2, 3]
+    assert {value["world_size"] for value in values} == {4}
+
+
+def test_command_prints_each_word_once(example: Copied) -> None:
+    it = example("command")
+    applied = it.sgpu("apply", "-y", "--logs", "all", "run.yaml")
+    words = [line.split()[-1] for line in applied.stdout.splitlines() if line.startswith("[")]
+    assert sorted(words) == (it.folder / "words.txt").read_text().split()
+
+
+def test_a_further_value_of_an_axis_plans_only_new_runs(example: Copied) -> None:
+    it = example("matrix")
+    assert it.sgpu("apply", "-y", "run.yaml").returncode == 0
+    file = it.folder / "run.yaml"
+    file.write_text(file.read_text().replace("[1, 2, 3]", "[1, 2, 3, 4]"))
+    summary = it.data("plan", "run.yaml")["summary"]
+    assert (summary["create"], summary["no_op"]) == (2, 6)
+
+
+@pytest.mark.torch
+@pytest.mark.mlflow
+def test_the_training_learns_logs_and_leaves_a_checkpoint(example: Copied) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("mlflow")
+    it = example("fsdp")
+    sizes = ("--set", "args.epochs=2", "--set", "args.samples=1024")
+    applied = it.sgpu("apply", "-y", *sizes, "run.yaml")
+    assert applied.returncode == 0, applied.stderr
+
+    values = [result["value"] for result in it.data("results", "fsdp")["results"]]
+    assert [value["rank"] for value in values] == [0, 1]
+    assert all(value["loss"][1] < value["loss"][0] for value in values)
+
+    links = it.data("show", "fsdp")["links"]
+    loaded = subprocess.run(
+        [sys.executable, it.folder / "load_checkpoint.py", links["output"]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "after epoch 2" in loaded.stdout
+
+    from mlflow import MlflowClient
+
+    run = MlflowClient(links["mlflow"]["tracking_uri"]).get_run(links["mlflow"]["run_id"])
+    assert {"loss", "loss/rank_0", "loss/rank_1"} <= set(run.data.metrics)
