@@ -4,6 +4,7 @@ Where the source cannot tell (decorators, `*args`, re-exports), nothing is said.
 """
 
 import ast
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -41,11 +42,11 @@ def check_entrypoint(
     target, _, function = entrypoint.partition(":")
     at = place("entrypoint")
     if target.endswith(".py"):
-        path = (root / target).resolve()
+        path = Path(os.path.realpath(root / target))
         findings: list[Diagnostic] = []
-        if not path.is_relative_to(root.resolve()):
+        if not path.is_relative_to(os.path.realpath(root)):
             findings.append(_outside(target, at))
-        if not path.is_file():
+        if not os.path.isfile(path):
             return (*findings, _missing_file(root, target, at))
     else:
         found = _module_file(root, target)
@@ -214,13 +215,13 @@ def _module_file(root: Path, module: str) -> Path | Diagnostic | None:
     """The file of a module in the tree; `None` if its top package is not in the tree."""
     parts = module.split(".")
     top = root / parts[0]
-    if not top.is_dir() and not top.with_suffix(".py").is_file():
+    if not os.path.isdir(top) and not os.path.isfile(f"{top}.py"):
         return None
     for candidate in (
         root.joinpath(*parts, "__init__.py"),
         root.joinpath(*parts).with_suffix(".py"),
     ):
-        if candidate.is_file():
+        if os.path.isfile(candidate):
             return candidate
     return Diagnostic(
         code="module_missing",
@@ -238,9 +239,8 @@ def _tree(path: str, _mtime: int, _size: int) -> ast.Module:
 
 
 def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic, ...]]:
-    shown = (
-        str(path.relative_to(root.resolve())) if path.is_relative_to(root.resolve()) else str(path)
-    )
+    real = os.path.realpath(root)
+    shown = str(path.relative_to(real)) if path.is_relative_to(real) else str(path)
     try:
         facts = path.stat()
         return _tree(str(path), facts.st_mtime_ns, facts.st_size), ()
@@ -260,7 +260,7 @@ def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic,
 
 def _missing_file(root: Path, target: str, at: Place | None) -> Diagnostic:
     folder = (root / target).parent
-    there = sorted(it.name for it in folder.glob("*.py")) if folder.is_dir() else []
+    there = sorted(it.name for it in folder.glob("*.py")) if os.path.isdir(folder) else []
     close = nearest(Path(target).name, there)
     return Diagnostic(
         code="entrypoint_missing",

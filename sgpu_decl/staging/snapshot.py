@@ -94,7 +94,7 @@ def snapshot(
     Returns:
         The snapshot, or `None` where something is wrong, and what there is to say.
     """
-    if not root.is_dir():
+    if not os.path.isdir(root):
         return None, (
             Diagnostic(
                 code="code_root_missing",
@@ -122,7 +122,7 @@ def _dangling(taken: Snapshot) -> tuple[Diagnostic, ...]:
     found = []
     for entry, target in links:
         leads_to = os.path.normpath(os.path.join(os.path.dirname(entry.path), target))
-        if leads_to in there or leads_to == "." or not (taken.root / leads_to).exists():
+        if leads_to in there or leads_to == "." or not os.path.exists(taken.root / leads_to):
             continue
         found.append(
             Diagnostic(
@@ -316,7 +316,7 @@ def _rules_above(root: Path) -> list[tuple[str, list[str]]]:
     """The ignore rules of the folders above the root up to the top of its git repository, outermost
     first. Outside of a repository there are none: whose would they be?"""
     real = Path(os.path.realpath(root))
-    if (real / ".git").exists():
+    if os.path.exists(real / ".git"):  # false, not an error, where it cannot be looked at
         return []
     found: list[tuple[str, list[str]]] = []
     for folder in real.parents:
@@ -325,7 +325,7 @@ def _rules_above(root: Path) -> list[tuple[str, list[str]]]:
                 found.append((real.relative_to(folder).as_posix(), _lines(folder / name)))
             except OSError:  # not there, or not ours to read
                 continue
-        if (folder / ".git").exists():
+        if os.path.exists(folder / ".git"):
             return found[::-1]
     return []
 
