@@ -1,12 +1,22 @@
-"""What the benchmarks plan and apply: files of many runs, and states that remember them."""
+"""What the benchmarks plan and apply: files of many runs, and states that remember them.
+
+python workloads.py FILE    fills the state of FILE's project, see `remember_as_succeeded`
+"""
 
 import json
-from collections.abc import Iterator
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["blocks", "matrix", "remember_as_succeeded", "terraform_blocks", "terraform_state"]
+__all__ = [
+    "blocks",
+    "matrix",
+    "remember_as_succeeded",
+    "terraform_blocks",
+    "terraform_count",
+    "terraform_state",
+]
 
 
 def blocks(folder: Path, count: int) -> Path:
@@ -86,47 +96,70 @@ def terraform_blocks(folder: Path, count: int) -> None:
     _write(folder / "main.tf", text)
 
 
-def terraform_state(folder: Path, count: int) -> None:
-    """Write the state that an apply of `terraform_blocks` leaves, without its hours."""
+def terraform_count(folder: Path, count: int) -> None:
+    """Write one `terraform_data` resource with a `count`: the peer of a matrix."""
+    text = (
+        'resource "terraform_data" "many" {\n'
+        f"  count = {count}\n"
+        '  input = { gpus = 1, type = "CPU", command = ["true", tostring(count.index)],'
+        ' timeout = "5m" }\n'
+        "}\n"
+    )
+    _write(folder / "main.tf", text)
+
+
+def terraform_state(folder: Path, count: int, *, counted: bool) -> None:
+    """Write the state that an apply of `terraform_blocks` or `terraform_count` leaves."""
+    if counted:
+        instances = [{"index_key": at, **_instance(at)} for at in range(count)]
+        resources = [_resource("many", instances)]
+    else:
+        resources = [_resource(f"r{at:05}", [_instance(at)]) for at in range(count)]
     state = {
         "version": 4,
         "terraform_version": "1.5.0",
         "serial": 1,
         "lineage": "00000000-0000-0000-0000-000000000000",
         "outputs": {},
-        "resources": list(_instances(count)),
+        "resources": resources,
         "check_results": None,
     }
     _write(folder / "terraform.tfstate", json.dumps(state))
 
 
-def _instances(count: int) -> Iterator[dict[str, object]]:
-    kind = ["object", {"command": ["tuple", ["string", "string"]], "gpus": "number",
-                       "timeout": "string", "type": "string"}]  # fmt: skip
-    for number in range(count):
-        value = {"command": ["true", str(number)], "gpus": 1, "timeout": "5m", "type": "CPU"}
-        typed = {"value": value, "type": kind}
-        yield {
-            "mode": "managed",
-            "type": "terraform_data",
-            "name": f"r{number:05}",
-            "provider": 'provider["terraform.io/builtin/terraform"]',
-            "instances": [
-                {
-                    "schema_version": 0,
-                    "attributes": {
-                        "id": f"00000000-0000-0000-0000-{number:012}",
-                        "input": typed,
-                        "output": typed,
-                        "triggers_replace": None,
-                    },
-                    "sensitive_attributes": [],
-                }
-            ],
-        }
+def _resource(name: str, instances: list[dict[str, object]]) -> dict[str, object]:
+    return {
+        "mode": "managed",
+        "type": "terraform_data",
+        "name": name,
+        "provider": 'provider["terraform.io/builtin/terraform"]',
+        **({"each": "list"} if name == "many" else {}),
+        "instances": instances,
+    }
+
+
+def _instance(number: int) -> dict[str, object]:
+    fields = {"command": ["tuple", ["string", "string"]], "gpus": "number",
+              "timeout": "string", "type": "string"}  # fmt: skip
+    value = {"command": ["true", str(number)], "gpus": 1, "timeout": "5m", "type": "CPU"}
+    typed = {"value": value, "type": ["object", fields]}
+    return {
+        "schema_version": 0,
+        "attributes": {
+            "id": f"00000000-0000-0000-0000-{number:012}",
+            "input": typed,
+            "output": typed,
+            "triggers_replace": None,
+        },
+        "sensitive_attributes": [],
+    }
 
 
 def _write(file: Path, text: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     return file
+
+
+if __name__ == "__main__":
+    remember_as_succeeded(Path(sys.argv[1]))
