@@ -24,11 +24,15 @@ from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Resource, State
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from sgpu_decl.applying.executor import Applied
     from sgpu_decl.backends.base import Backend, LogLine
     from sgpu_decl.config.reading import Loaded
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.staging.snapshot import Snapshot
     from sgpu_decl.staging.store import Store
+    from sgpu_decl.storing.store import StateWriter
 
 __all__ = ["Location", "PlanOptions", "Session", "Validated"]
 
@@ -69,6 +73,9 @@ class Session:
         self.notes = opened.notes
         self._location = location
         self._states = SqliteStore(opened.state_dir / "state.db")
+        self._kinds: dict[Address, str] = {}
+        self._snapshots: dict[str, Snapshot] = {}
+        self._opened_backends: dict[str, Backend] = {}
 
     @classmethod
     def open(cls, location: Location) -> "Session":
@@ -194,7 +201,8 @@ class Session:
         from sgpu_decl.planning.writing import plan_id
 
         identity = plan_id(plan)
-        if plan.changes and all(change.action is Action.NO_OP for change in plan.changes):
+        idle = all(change.action is Action.NO_OP for change in plan.changes)
+        if idle and not self._loose_ends():
             return Applied()
         self._pin(plan)
         backends = {change.backend: self._backend(change.backend) for change in plan.changes}
@@ -206,6 +214,8 @@ class Session:
             _check_fresh(plan, writer.state)
             settle_intents(writer, self._backend)
             refresh(writer, self._backend)
+            if idle:
+                return Applied()
             applied = execute(
                 plan,
                 plan_id=identity,
@@ -215,6 +225,7 @@ class Session:
                 clock=_now,
                 parallelism=parallelism,
             )
+        self._refer()
         for change in plan.changes:
             if change.action is Action.DESTROY:
                 self._unstage(change.address)
@@ -337,7 +348,8 @@ class Session:
     # State
 
     def state_list(self) -> list[Resource]:
-        return [it for _, it in sorted(self._state().resources.items())]
+        """Every resource that is not gone, by address."""
+        return [it for _, it in sorted(self._state().resources.items()) if not it.gone]
 
     def state_show(self, text: str) -> Resource:
         resources = self._state().resources
@@ -400,10 +412,6 @@ class Session:
 
         return Store(default_root())
 
-    @cached_property
-    def _opened_backends(self) -> "dict[str, Backend]":
-        return {}
-
     def _backend(self, kind: str) -> "Backend":
         from sgpu_decl.backends.registry import open_backend
 
@@ -414,15 +422,18 @@ class Session:
         return self._opened_backends[kind]
 
     def _backend_of(self, ref: AttemptRef) -> "Backend":
-        resource = self._state().resources.get(ref.address)
-        return self._backend(resource.backend if resource else "local")
+        """The backend that a run was last applied to; the state is read once, not for each run."""
+        if ref.address not in self._kinds:
+            resources = self._state().resources
+            self._kinds.update({address: it.backend for address, it in resources.items()})
+        return self._backend(self._kinds.get(ref.address, "local"))
 
     def _state(self) -> State:
         import uuid
 
         return self._states.read() or State(lineage=str(uuid.uuid4()), serial=0, resources={})
 
-    def _existing(self, operation: str):  # type: ignore[no-untyped-def]
+    def _existing(self, operation: str) -> "AbstractContextManager[StateWriter]":
         return self._states.lock(operation, lineage=self._state().lineage)
 
     def _owner(self) -> str | None:
@@ -456,10 +467,22 @@ class Session:
                 )
             self._store.put(here[digest])
 
-    def _snapshots_here(self, digests: Sequence[str]):  # type: ignore[no-untyped-def]
-        taken = getattr(self, "_snapshots", {})
-        if all(digest in taken for digest in digests):
-            return taken
+    def _loose_ends(self) -> bool:
+        """Whether something was launched or has ended that the state does not say yet."""
+        state = self._states.read()
+        return state is not None and bool(state.intents or state.active)
+
+    def _refer(self) -> None:
+        """Tell the shared store which code this state needs, so that no other project's gc takes
+        it."""
+        state = self._state()
+        used = {it.last.code_digest for it in state.resources.values() if it.last}
+        used |= {attempt.code_digest for attempt in state.active}
+        self._store.refer(self.state_dir / "state.db", {it for it in used if it})
+
+    def _snapshots_here(self, digests: Sequence[str]) -> "dict[str, Snapshot]":
+        if all(digest in self._snapshots for digest in digests):
+            return self._snapshots
         from sgpu_decl.applying.gathering import gather
 
         validated = self.validate()

@@ -1,0 +1,160 @@
+"""`kill -9` at any durable step of apply converges, with exactly one launch."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = """\
+name: once
+gpus: 1
+type: CPU
+command: [sh, -c, 'echo launched >> "$SGPU_PROJECT_DIR/launches.log"']
+mlflow: {enabled: false}
+"""
+
+# Runs the real command line, and dies by SIGKILL right before or after the n-th call of a function.
+DRIVER = """\
+import importlib, os, signal, sys
+module, owner, name, when, nth = sys.argv[1].split(",")
+holder = importlib.import_module(module)
+if owner:
+    holder = getattr(holder, owner)
+real = getattr(holder, name)
+calls = 0
+def dying(*args, **kwargs):
+    global calls
+    calls += 1
+    if calls == int(nth) and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    value = real(*args, **kwargs)
+    if calls == int(nth) and when == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+setattr(holder, name, dying)
+from sgpu_decl.cli.main import main
+sys.exit(main(["apply", "-y", "--detach", "run.yaml"]))
+"""
+
+WRITER = "sgpu_decl.storing.writing,SqliteWriter"
+STEPS = [
+    f"{WRITER},begin,before,1",
+    f"{WRITER},begin,after,1",
+    "sgpu_decl.staging.store,Store,materialize,before,1",
+    "sgpu_decl.staging.store,Store,materialize,after,1",
+    "sgpu_decl.backends.local.backend,,_write,after,1",
+    "sgpu_decl.backends.local.backend,,_write,after,2",
+    "sgpu_decl.agent.launching,,launch,before,1",
+    "sgpu_decl.agent.launching,,launch,after,1",
+    f"{WRITER},launched,before,1",
+    f"{WRITER},launched,after,1",
+    f"{WRITER},plan_applied,before,1",
+    f"{WRITER},plan_applied,after,1",
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("DATA", "CACHE", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "run.yaml").write_text(RUN)
+    return folder
+
+
+def sgpu(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sgpu_decl", *words]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_a_step_and_applied_again_it_ran_exactly_once(project: Path, step: str) -> None:
+    died = subprocess.run(
+        [sys.executable, "-c", DRIVER, step], cwd=project, capture_output=True, check=False
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+    again = sgpu(project, "apply", "-y", "run.yaml")
+    assert again.returncode == 0, again.stderr
+
+    assert (project / "launches.log").read_text() == "launched\n"
+    shown = json.loads(sgpu(project, "status", "-o", "json").stdout)["data"]["runs"]
+    assert [(run["name"], run["attempt"], run["state"]) for run in shown] == [
+        ("once", 1, "succeeded")
+    ]
+    pulled = json.loads(sgpu(project, "state", "pull").stdout)
+    assert pulled.get("data", pulled)["intents"] == []
+    plan = sgpu(project, "plan", "--detailed-exitcode", "run.yaml")
+    assert plan.returncode == 0, plan.stdout
+
+
+def test_a_saved_plan_is_applied_once(project: Path) -> None:
+    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").returncode == 0
+    first = sgpu(project, "apply", "saved.plan")
+    assert first.returncode == 0, first.stderr
+
+    second = sgpu(project, "apply", "saved.plan")
+
+    assert second.returncode == 3
+    assert "applied already" in second.stderr
+    assert (project / "launches.log").read_text() == "launched\n"
+
+
+def test_a_saved_plan_runs_the_bytes_that_were_planned(project: Path) -> None:
+    (project / "run.yaml").write_text(
+        "name: pinned\ngpus: 1\ntype: CPU\nentrypoint: say.py:main\nmlflow: {enabled: false}\n"
+    )
+    (project / "say.py").write_text("def main():\n    return 'planned'\n")
+    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").returncode == 0
+    (project / "say.py").write_text("def main():\n    return 'edited'\n")
+
+    applied = sgpu(project, "apply", "saved.plan")
+
+    assert applied.returncode == 0, applied.stderr
+    answer = json.loads(sgpu(project, "results", "pinned", "-o", "json").stdout)
+    assert answer["data"]["results"] == [{"rank": 0, "value": "planned"}]
+
+
+def test_a_plan_is_stale_once_something_else_was_applied(project: Path) -> None:
+    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").returncode == 0
+    assert sgpu(project, "apply", "-y", "run.yaml").returncode == 0
+
+    stale = sgpu(project, "apply", "saved.plan", "-o", "json")
+
+    assert stale.returncode == 3
+    assert json.loads(stale.stdout)["error"]["code"] in {"stale_plan", "other_lineage"}
+
+
+def test_destroying_twice_is_harmless(project: Path) -> None:
+    assert sgpu(project, "apply", "-y", "run.yaml").returncode == 0
+    first = sgpu(project, "destroy", "-y", "run.yaml")
+    second = sgpu(project, "destroy", "-y", "run.yaml")
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+
+    assert sgpu(project, "apply", "-y", "run.yaml").returncode == 0
+    shown = json.loads(sgpu(project, "status", "-o", "json").stdout)["data"]["runs"]
+    assert [run["attempt"] for run in shown] == [2]
+
+
+def test_no_secret_value_is_in_anything_that_is_written(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = "canary-8c1f7e0d"
+    monkeypatch.setenv("MY_TOKEN", value)
+    (project / "run.yaml").write_text(
+        "name: quiet\ngpus: 1\ntype: CPU\n"
+        "command: [sh, -c, 'test -n \"$TOKEN\"']\n"
+        "env: {secrets: {TOKEN: env:MY_TOKEN}}\nmlflow: {enabled: false}\n"
+    )
+    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").returncode == 0
+    applied = sgpu(project, "apply", "saved.plan")
+    assert applied.returncode == 0, applied.stderr
+
+    for root, _, names in os.walk(project.parent):
+        for name in names:
+            assert value.encode() not in (Path(root) / name).read_bytes(), name
