@@ -51,7 +51,9 @@ class _Follower:
         if isinstance(item, AttemptStatus):
             if not item.state.active:
                 self.active.discard(item.ref)
-            note(state_line(item))
+            # how a single run ended is told in full right after
+            if item.state.active or len(self.refs) > 1:
+                note(state_line(item))
             return
         before = prefix(item.ref.address.label, item.rank) if self.prefixed else ""
         write_line(self.out, before + clean(item.text))

@@ -114,9 +114,10 @@ def _cause_line(run: Mapping[str, Json], longest: int) -> str:
     if not isinstance(cause, Mapping):
         return ""
     rank = cause.get("rank")
-    where = f"rank {rank}: " if rank is not None else ""
     text = escape(str(cause.get("summary") or cause.get("class") or "").replace("\n", " "))
-    return where + shorten(text, longest)
+    if rank is not None and not text.startswith(f"rank {rank} "):
+        text = f"rank {rank}: {text}"
+    return shorten(text, longest)
 
 
 def _moment(value: Json) -> datetime | None:

@@ -78,11 +78,11 @@ def test_a_state_folder_that_cannot_be_made(sgpu) -> None:
     assert (sgpu.folder / ".sgpu").read_text() == "a file"
 
 
-@pytest.mark.parametrize("command", ["logs", "results", "wait", "cancel", "show"])
-def test_an_address_that_matches_nothing_names_the_nearest(sgpu, command: str) -> None:
+def test_an_address_that_matches_nothing_names_the_nearest(sgpu) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("apply", "-y").code == 0
-    assert "did you mean `hello`?" in refused(sgpu, command, "helo", code=1)
+    for command in ("logs", "results", "wait", "cancel", "show"):
+        assert "did you mean `hello`?" in refused(sgpu, command, "helo", code=1)
 
 
 @pytest.mark.parametrize("option", ["--select", "--exclude", "--rerun"])

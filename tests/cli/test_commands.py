@@ -248,3 +248,28 @@ def test_project_is_found_from_a_folder_below(hello) -> None:
 
 def _indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.splitlines() if not line.startswith("name"))
+
+
+def test_status_prints_the_command_that_shows_metrics(hello) -> None:
+    assert hello("apply", "-y").code == 0
+    uri = f"sqlite:///{hello.folder}/.sgpu/mlflow.db"
+    hello.write(".sgpu/default/runs/hello/1/mlflow.json", json.dumps({"tracking_uri": uri}))
+    status = hello("status")
+    assert f"metrics: mlflow ui --backend-store-uri {uri}" in status.err
+    assert "metrics" not in status.out
+
+
+def test_several_runs_are_prefixed_and_each_ending_is_told(sgpu) -> None:
+    sgpu.write(
+        "sgpu.yml",
+        "project: {name: p}\nruns:\n"
+        "  good: {gpus: 1, type: CPU, command: [echo, fine], mlflow: {enabled: false}}\n"
+        "  bad: {gpus: 1, type: CPU, command: [sh, -c, 'exit 3'], mlflow: {enabled: false}}\n",
+    )
+    applied = sgpu("apply", "-y")
+    assert applied.code == 5
+    assert "[good 0] fine\n" in applied.out
+    assert "good#1 succeeded after" in applied.err
+    assert "bad#1 failed after" in applied.err
+    assert "exit code 3: rank 0 exited with 3" in applied.err
+    assert "error: `bad#1` did not succeed" in applied.err
