@@ -14,7 +14,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.text.merging import overridden
-from sgpu_decl.text.nodes import Mapping, Node, Scalar, Sequence
+from sgpu_decl.text.nodes import Mapping, Node, Scalar, Sequence, children
 from sgpu_decl.text.resolving import resolve
 from sgpu_decl.text.shape import Shape
 
@@ -64,9 +64,15 @@ class Explained:
             for one in together:
                 by_path[one] = self.contradiction(one)
             if not together:
+                if error["type"] == "too_short" and self._has_members(error["loc"]):
+                    continue  # pydantic counts valid members only; the others have their own error
                 path, diagnostic = self._one(error, context)
                 by_path.setdefault(path, diagnostic)
         return tuple(by_path.values())
+
+    def _has_members(self, loc: Parts[str | int]) -> bool:
+        node = self._walk(loc).node
+        return node is not None and bool(children(node))
 
     def contradiction(self, one: Contradiction) -> Diagnostic:
         spot = self._walk(one.path)

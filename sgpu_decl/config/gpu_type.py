@@ -1,6 +1,6 @@
 """Kinds of GPU, by every name that users and platforms have for them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -30,7 +30,7 @@ class GpuType:
     `GPU_8xH100` and `H100` are one type."""
 
     name: str
-    node: int | None = None
+    node: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return self.name

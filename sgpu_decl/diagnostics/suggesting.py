@@ -1,7 +1,6 @@
 """The name that was probably meant."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 __all__ = ["nearest"]
 
@@ -15,6 +14,8 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
     Case and the difference between `-`, `_` and a space do not count.
     """
+    from difflib import get_close_matches  # 2 ms that only a mistake needs
+
     if not word or len(word) > _LONGEST:
         return None
     names: dict[str, str] = {}

@@ -1,0 +1,47 @@
+"""Reading a text with nothing around it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from sgpu_decl.config.reading import Loaded, read
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+
+
+def outcome(
+    text: str | bytes, file: str = "run.yaml", target: str | None = None, **options: object
+) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
+    around: dict[str, object] = {
+        "variables": (),
+        "sets": (),
+        "environ": {},
+        "git": dict,
+        **options,
+    }
+    return read(text, file, target=target, **around)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def good() -> Callable[..., Loaded]:
+    """Reads what must be right."""
+
+    def read_good(*arguments: str, **options: object) -> Loaded:
+        loaded, found = outcome(*arguments, **options)
+        assert found == ()
+        assert loaded is not None
+        return loaded
+
+    return read_good
+
+
+@pytest.fixture(scope="session")
+def bad() -> Callable[..., tuple[Diagnostic, ...]]:
+    """Reads what must be wrong."""
+
+    def read_bad(*arguments: str, **options: object) -> tuple[Diagnostic, ...]:
+        loaded, found = outcome(*arguments, **options)
+        assert loaded is None
+        assert found
+        return found
+
+    return read_bad

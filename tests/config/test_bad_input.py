@@ -1,0 +1,246 @@
+"""Each mistake has its code, words, place and a way out, at once and all together."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from sgpu_decl.config.reading import read
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.excerpting import excerpt
+
+Bad = Callable[..., tuple[Diagnostic, ...]]
+HEAD = "name: train\ngpus: 1\ntype: CPU\n"
+RUN = HEAD + "entrypoint: train.py:main\n"
+HF = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4"
+
+CASES = [
+    ("unknown key", "name: a\ngpu: 1\ntype: CPU\ngpus: 1\nentrypoint: a.py\n",
+     "unknown_key", "2:1", "unknown key `gpu`", "did you mean `gpus`?"),
+    ("unknown key in a block", RUN + "retry: {maxx: 1}\n",
+     "unknown_key", "5:9", "unknown key `maxx` in `retry`", "did you mean `max`?"),
+    ("key of another block", RUN + "python: 3.10\n",
+     "unknown_key", "5:1", "unknown key `python`", "`python` belongs into `env`"),
+    ("duplicate key", RUN + "gpus: 2\n",
+     "duplicate_key", "5:1", "the key `gpus` is written twice", "keep one"),
+    ("quoted number", HEAD.replace("1", "'4'") + "entrypoint: a.py\n",
+     "wrong_type", "2:7", '`gpus` must be a whole number, not the text `"4"`', "remove the quotes"),
+    ("text for a number", HEAD.replace("1", "many") + "entrypoint: a.py\n",
+     "wrong_type", "2:7", "`gpus` must be a whole number, not `many`", ""),
+    ("fraction of a gpu", HEAD.replace("1", "1.5") + "entrypoint: a.py\n",
+     "wrong_type", "2:7", "`gpus` must be a whole number, not `1.5`", ""),
+    ("no gpus", HEAD.replace("1", "0") + "entrypoint: a.py\n",
+     "out_of_range", "2:7", "`gpus` must be at least 1, not `0`", ""),
+    ("twelve H100", "name: a\ngpus: 12\ntype: H100\nentrypoint: a.py\n",
+     "bad_gpu_count", "2:7", "not 12", "`gpus: 8` or `gpus: 16`"),
+    ("both entrypoint and command", RUN + "command: [x]\n",
+     "two_entrypoints", "5:1", "either `entrypoint` or `command`", "null"),
+    ("neither entrypoint nor command", HEAD,
+     "no_entrypoint", "1:1", "neither `entrypoint` nor `command`", "add `entrypoint"),
+    ("missing key", "gpus: 1\ntype: CPU\nentrypoint: a.py\n",
+     "missing_key", "1:1", "`name` is missing", "add `name`"),
+    ("missing key in a project", "runs:\n  a:\n    gpus: 1\n    entrypoint: a.py\n",
+     "missing_key", "2:3", "`runs.a.type` is missing", ""),
+    ("bad name", RUN.replace("train", "-x", 1),
+     "bad_name", "1:7", "`name` is not a valid name", "letters"),
+    ("bad entrypoint", HEAD + "entrypoint: train\n",
+     "bad_entrypoint", "4:13", "must be an entrypoint, not `train`", "FILE.py:FUNCTION"),
+    ("empty command", HEAD + "command: []\n",
+     "empty_command", "4:1", "`command` is empty", ""),
+    ("command of a wrong kind", HEAD + "command: {a: b}\n",
+     "wrong_type", "4:1", "`command` must be text or a list, not a mapping", ""),
+    ("args of a command", HEAD + "command: [x]\nargs: {a: 1}\n",
+     "args_of_command", "5:1", "`args` belongs to `entrypoint`", "`command`"),
+    ("scalar args", RUN + "args: 3\n",
+     "wrong_type", "5:7", "`args` must be a mapping or a list, not `3`", ""),
+    ("node without a command", RUN + "launch: {per: node}\n",
+     "node_needs_command", "5:15", "needs a `command`", ""),
+    ("reserved variable", RUN + "env: {variables: {RANK: 1}}\n",
+     "reserved_variable", "5:19", "sgpu sets `RANK` itself", "remove it"),
+    ("our own variable", RUN + "env: {secrets: {SGPU_X: env:A}}\n",
+     "reserved_variable", "5:17", "sgpu sets `SGPU_X` itself", "remove it"),
+    ("malformed variable", RUN + "env: {variables: {A=B: 1}}\n",
+     "bad_variable_name", "5:19", "`A=B` is not the name of a variable", "`A: value`"),
+    ("variable without a value", RUN + "env: {variables: {A: }}\n",
+     "wrong_type", "5:19", "`env.variables.A` must be text, and has no value", '""'),
+    ("variable and secret", RUN + "env:\n  variables: {A: b}\n  secrets: {A: env:A}\n",
+     "variable_and_secret", "6:15", "`A` is both", "env.secrets"),
+    ("not a reference", RUN + "env: {secrets: {A: hunter2}}\n",
+     "bad_secret", "5:20", "`env.secrets.A` is not a reference", "env:NAME"),
+    ("bad duration", RUN + "timeout: soon\n",
+     "bad_duration", "5:10", "`timeout` must be a duration, not `soon`", "`6h`"),
+    ("no time at all", RUN + "timeout: 0s\n",
+     "bad_duration", "5:10", "longer than nothing", "leave it out"),
+    ("unknown type", RUN.replace("CPU", "A100"),
+     "unknown_gpu_type", "3:7", "must be a type of GPU, not `A100`", "`A10`"),
+    ("unknown backend", RUN + "backend: databrick\n",
+     "unknown_value", "5:10", "must be one of `local`, `ray`, `databricks`", "`databricks`"),
+    ("unknown word in a list", RUN + "retry: {on: [infra, eror]}\n",
+     "unknown_value", "5:21", "`retry.on.1` must be one of", "did you mean `error`?"),
+    ("infinity in args", RUN + "args: {a: .inf}\n",
+     "not_finite", "5:11", "not a finite number", "quotes"),
+    ("block that is a list", RUN + "mlflow: [x]\n",
+     "wrong_type", "5:1", "`mlflow` must be a mapping, not a list", ""),
+    ("empty axis", RUN + "matrix: {lr: []}\n",
+     "empty_value", "5:10", "`matrix.lr` is empty", ""),
+    ("axis of lists", RUN + "matrix: {lr: [[1]]}\n",
+     "wrong_type", "5:15", "`matrix.lr.0` must be text, a number", ""),
+    ("axis twice the same", RUN + "matrix: {lr: [1e-3, 0.001]}\n",
+     "duplicate_cell", "5:21", "the axis `lr` has `0.001` twice", "keep one"),
+    ("axis used nowhere", HEAD + "command: [x]\nmatrix: {lr: [1]}\n",
+     "unused_axis", "5:10", "the axis `lr` is used nowhere", "${matrix.lr}"),
+    ("too many combinations",
+     RUN + "matrix:\n" + "".join(f"  a{n}: [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" for n in range(9)),
+     "matrix_too_large", "6:3", "387,420,489 combinations", "split"),
+    ("unknown axis", HEAD + "command: ['${matrix.lr}', '${matrix.x}']\nmatrix: {lr: [1]}\n",
+     "unknown_reference", "4:27", "no axis `x`", ""),
+    ("matrix of nothing", HEAD + "command: ['${matrix.lr}']\n",
+     "unknown_reference", "4:11", "no axis `lr`", "matrix"),
+    ("unknown variable", RUN + "description: ${var.x}\n",
+     "unknown_reference", "5:14", "no variable `x`", "declare it"),
+    ("targets of a wrong kind", RUN + "targets: [a]\n",
+     "wrong_type", "5:10", "`targets` must be a mapping", ""),
+    ("unknown key in a target", RUN + "targets:\n  p: {gpu: 2}\n",
+     "unknown_key", "6:7", "unknown key `gpu` in `targets.p`", "did you mean `gpus`?"),
+    ("targets in a target", RUN + "targets: {p: {targets: {}}}\n",
+     "unknown_key", "5:15", "a target cannot hold targets", ""),
+    ("run that is text", "runs: {a: b}\n",
+     "wrong_type", "1:8", "`runs.a` must be a mapping", "gpus"),
+    ("name in a project", "runs:\n  a: {name: b, gpus: 1, type: CPU, command: x}\n",
+     "name_in_project", "2:7", "is its key, `a`", "remove"),
+    ("runs that are a list", "runs: []\nproject: {name: p}\n",
+     "wrong_type", "1:1", "`runs` must be a mapping", ""),
+    ("project without a name", "project: {}\n",
+     "missing_key", "1:1", "`project.name` is missing", ""),
+    ("job of an unknown run",
+     "runs: {a: {gpus: 1, type: CPU, command: x}}\njobs: {j: {run: b}}\n",
+     "unknown_run", "2:17", "`jobs.j.run` names no run", ""),
+    ("unknown key of a project", "project: {name: p}\nrun: {}\n",
+     "unknown_key", "2:1", "unknown key `run`", "did you mean `runs`?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "place", "summary", "hint"), [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)  # fmt: skip
+def test_a_mistake_is_told(
+    bad: Bad, text: str, code: str, place: str, summary: str, hint: str
+) -> None:
+    started = time.perf_counter()
+    found = bad(text)
+    assert time.perf_counter() - started < 0.5
+    assert [(one.code, str(one.place)) for one in found] == [(code, f"run.yaml:{place}")]
+    assert summary in found[0].summary
+    assert hint in (found[0].hint or "")
+    shown = excerpt(found[0], text)
+    assert "pydantic" not in shown
+    assert "http" not in shown
+    assert shown.startswith(f"error[{code}]: ")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        HF,
+        "dapi" + "0123456789abcdef" * 2,
+        "AKIA" + "IOSFODNN7EXAMPLE",
+        "ghp_" + "a1B2c3D4e5F6" * 3,
+    ],
+)
+@pytest.mark.parametrize(
+    "where",
+    [
+        "env: {{variables: {{A: {}}}}}",
+        "args: {{token: 'x {}'}}",
+        "description: {}",
+        "backend: {}",
+        "env: {{secrets: {{A: {}}}}}",
+        "timeout: {}",
+        "gpus: {}",
+        "{}: 1",
+        "retry: {{on: [{}]}}",
+        "matrix: {{a: [{}]}}",
+    ],
+)
+def test_a_literal_token_is_an_error_and_is_never_repeated(
+    bad: Bad, where: str, token: str
+) -> None:
+    base = HEAD.replace("gpus: 1\n", "") if where.startswith("gpus") else HEAD
+    text = base + "entrypoint: a.py:f\n" + where.format(token) + "\n"
+    found = bad(text)
+    shown = "\n".join(excerpt(one, text) for one in found)
+    assert token not in shown
+    assert token not in str([one.to_json() for one in found])
+    if not where.startswith("{}"):
+        assert "literal_token" in [one.code for one in found]
+        assert "env.secrets" in shown or "secrets:" in shown
+
+
+def test_a_private_key_is_an_error_and_is_never_repeated(bad: Bad) -> None:
+    text = RUN + (
+        "env:\n  variables:\n    K: |\n      -----BEGIN PRIVATE KEY-----\n      MIIEowIBAAKCAQEA\n"
+        "      -----END PRIVATE KEY-----\n"
+    )
+    found = bad(text)
+    assert [one.code for one in found] == ["literal_token"]
+    assert "MIIE" not in "\n".join(excerpt(one, text) for one in found)
+
+
+def test_a_token_from_the_environment_is_found_too(bad: Bad) -> None:
+    found = bad(RUN + "env: {variables: {A: '${env.T}'}}\n", environ={"T": HF})
+    assert [one.code for one in found] == ["literal_token"]
+
+
+def test_a_token_in_an_option_is_found_and_hidden(bad: Bad) -> None:
+    found = bad(RUN, sets=[("env.variables.T", HF)])
+    assert [one.code for one in found] == ["literal_token"]
+    assert HF not in str([one.to_json() for one in found])
+
+
+def test_all_mistakes_are_told_at_once_in_order(bad: Bad) -> None:
+    found = bad(
+        "gpu: 1\ntype: X\ntimeout: soon\nenv: {variables: {RANK: 0}, pyton: 3}\nretry: {max: -1}\n"
+    )
+    assert [(one.place.line, one.code) for one in found if one.place] == [
+        (1, "missing_key"), (1, "missing_key"), (1, "no_entrypoint"), (1, "unknown_key"),
+        (2, "unknown_gpu_type"), (3, "bad_duration"), (4, "reserved_variable"),
+        (4, "unknown_key"), (5, "out_of_range"),
+    ]  # fmt: skip
+
+
+def test_an_overridden_value_shows_both_places(bad: Bad) -> None:
+    text = RUN + "targets:\n  big:\n    type: H100\n    gpus: 3\n"
+    found = bad(text, "run.yaml", "big")
+    assert [(str(one.place), [str(other.place) for other in one.related]) for one in found] == [
+        ("run.yaml:8:11", ["run.yaml:2:7"])
+    ]
+    assert "it overrides the value here" in excerpt(found[0], text)
+
+
+def test_an_option_names_itself_as_the_place(bad: Bad) -> None:
+    found = bad(RUN, sets=[("gpus", "x")])
+    assert found[0].summary == "`gpus` must be a whole number, not `x`"
+    assert found[0].place is not None
+    assert found[0].place.file == "--set gpus"
+    assert bad(RUN, sets=[("gpu", "1")])[0].hint == "did you mean `gpus`?"
+
+
+def test_an_unknown_target_names_the_nearest(bad: Bad) -> None:
+    assert bad(RUN + "targets: {prod: {}}\n", "run.yaml", "prd")[0].hint == "did you mean `prod`?"
+    assert "declare" in (bad(RUN, "run.yaml", "prod")[0].hint or "")
+
+
+def test_a_large_run_file_is_not_let_through_as_a_project(bad: Bad) -> None:
+    text = RUN + "args:\n  runs: 1\n  xs: [" + "1," * 110_000 + "]\n"
+    assert bad(text)[0].code == "too_many_values"
+    text = RUN + "description: >\n  runs: 1\n" + "  some words\n" * 90_000
+    assert bad(text)[0].code == "file_too_large"
+
+
+def test_bytes_that_are_no_text_are_told() -> None:
+    loaded, found = read(
+        b"\xff\xfe", "run.yaml", target=None, variables=(), sets=(), environ={}, git=dict
+    )
+    assert loaded is None
+    assert found[0].code == "not_utf8"

@@ -1,0 +1,113 @@
+"""Laws of reading: stable, and one changed scalar is one changed path."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sgpu_decl.config.declaring import spec_of
+from sgpu_decl.config.reading import Loaded
+from sgpu_decl.config.run import RunConfig
+
+Good = Callable[..., Loaded]
+
+names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+words = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn", "Co"]), max_size=12
+).filter(lambda text: "$" not in text)
+scalars = (
+    st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | words
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+durations = st.integers(1, 100_000).map(lambda n: f"{n}s")
+runs = st.fixed_dictionaries(
+    {
+        "name": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,12}", fullmatch=True),
+        "gpus": st.integers(1, 64).map(lambda n: n * 8),
+        "type": st.sampled_from(["A10", "H100", "B300", "CPU", "a10g", "gpu_8xh100"]),
+        "entrypoint": st.just("train.py:main"),
+    },
+    optional={
+        "args": st.dictionaries(names, values, max_size=4),
+        "description": words,
+        "tags": st.dictionaries(names, words, max_size=2),
+        "timeout": durations,
+        "grace": durations,
+        "retry": st.fixed_dictionaries({"max": st.integers(0, 5), "backoff": durations}),
+        "env": st.fixed_dictionaries(
+            {"variables": st.dictionaries(st.from_regex(r"X[A-Z]{0,5}", fullmatch=True), words)}
+        ),
+        "until": st.sampled_from(["success", "always"]),
+        "backend": st.sampled_from(["local", "ray", "databricks"]),
+        "mlflow": st.fixed_dictionaries({"enabled": st.booleans(), "experiment": words}),
+        "max_parallel": st.integers(1, 9),
+    },
+)
+
+
+def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from leaves(inner, (*path, index))
+    else:
+        yield path
+
+
+def different(one: Any, other: Any, path: tuple[str | int, ...] = ()) -> set[tuple[str | int, ...]]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {
+            changed
+            for key in one.keys() | other.keys()
+            for changed in different(one.get(key), other.get(key), (*path, key))
+        }
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return {
+            changed
+            for index, pair in enumerate(zip(one, other, strict=True))
+            for changed in different(*pair, (*path, index))
+        }
+    return set() if (type(one), one) == (type(other), other) else {path}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(runs)
+def test_reading_is_stable(good: Good, run: dict[str, Any]) -> None:
+    text = json.dumps(run, ensure_ascii=False)
+    first = good(text).runs[0]
+    assert good(text).runs[0].spec == first.spec
+    again = RunConfig.model_validate(json.loads(first.spec) | {"name": run["name"]})
+    assert again == first.config
+    assert spec_of(again) == first.spec
+    rewritten = json.dumps(json.loads(first.spec) | {"name": run["name"]}, ensure_ascii=False)
+    assert good(rewritten).runs[0].spec == first.spec
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(runs, st.data())
+def test_one_changed_scalar_is_one_changed_path(
+    good: Good, run: dict[str, Any], data: st.DataObject
+) -> None:
+    paths = [path for path in leaves(run) if path[0] in ("args", "env", "tags")]
+    if not paths:
+        run["args"], paths = {"n": 1}, [("args", "n")]
+    path = data.draw(st.sampled_from(paths))
+    before = json.loads(good(json.dumps(run, ensure_ascii=False)).runs[0].spec)
+    changed = json.loads(json.dumps(run, ensure_ascii=False))
+    holder = changed
+    for part in path[:-1]:
+        holder = holder[part]
+    holder[path[-1]] = "something else entirely"
+    after = json.loads(good(json.dumps(changed, ensure_ascii=False)).runs[0].spec)
+    assert different(before, after) == {path}

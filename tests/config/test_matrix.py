@@ -1,0 +1,79 @@
+import json
+from collections.abc import Callable
+
+from sgpu_decl.config.declaring import spec_of
+from sgpu_decl.config.reading import Loaded
+from sgpu_decl.config.run import RunConfig
+
+Good = Callable[..., Loaded]
+HEAD = "name: train\ngpus: 1\ntype: CPU\n"
+RUN = HEAD + "entrypoint: train.py:main\n"
+
+
+def test_cells_have_stable_keys_with_axes_sorted(good: Good) -> None:
+    loaded = good(RUN + "matrix: {seed: [1, 2], lr: [1e-3, 3e-4]}\n")
+    assert [str(run.address) for run in loaded.runs] == [
+        'run.train["lr=0.001,seed=1"]',
+        'run.train["lr=0.001,seed=2"]',
+        'run.train["lr=0.0003,seed=1"]',
+        'run.train["lr=0.0003,seed=2"]',
+    ]
+    assert loaded.runs[1].config.args == {"lr": 0.001, "seed": 2}
+    assert loaded.runs[1].config.matrix is None
+    assert str(loaded.runs[1].places["args.seed"]) == "run.yaml:5:20"
+
+
+def test_text_is_bare_where_it_cannot_be_mistaken(good: Good) -> None:
+    loaded = good(RUN + "matrix: {a: [x-1, '1', 'two words', true, 'a,b=c']}\n")
+    keys = [run.address.key for run in loaded.runs]
+    assert keys == ["a=x-1", 'a="1"', 'a="two words"', "a=true", 'a="a,b=c"']
+
+
+def test_values_go_where_they_are_referred_to(good: Good) -> None:
+    loaded = good(
+        HEAD
+        + "command: [run, '--lr=${matrix.lr}', '${matrix.lr}']\ngpus2: 0\n".replace(
+            "gpus2: 0\n", ""
+        )
+        + "matrix: {lr: [1e-3, 0.1]}\n"
+    )
+    assert [run.config.command for run in loaded.runs] == [
+        ("run", "--lr=1e-3", "1e-3"),
+        ("run", "--lr=0.1", "0.1"),
+    ]
+
+
+def test_a_typed_field_takes_a_typed_value(good: Good) -> None:
+    loaded = good("name: t\ngpus: ${matrix.n}\ntype: CPU\ncommand: [x]\nmatrix: {n: [1, 2]}\n")
+    assert [run.config.gpus for run in loaded.runs] == [1, 2]
+
+
+def test_a_mapping_of_arguments_takes_every_axis_it_does_not_place_itself(good: Good) -> None:
+    loaded = good(RUN + "args: {rate: '${matrix.lr}', seed: 0}\nmatrix: {lr: [1, 2], seed: [3]}\n")
+    assert [run.config.args for run in loaded.runs] == [
+        {"rate": 1, "seed": 3},
+        {"rate": 2, "seed": 3},
+    ]
+
+
+def test_a_shortcut_gives_what_validation_gives(good: Good) -> None:
+    text = (
+        RUN + "args: {x: [1, {y: z}], é: ü}\ntimeout: 5m\nmax_parallel: 2\n"
+        "matrix: {b: [1, x], a: [true]}\n"
+    )
+    quick = good(text).runs
+    # A reference outside of `args` takes the long way.
+    slow = good(text + "description: ${matrix.b}\n").runs
+    for one, other in zip(quick, slow, strict=True):
+        assert one.address == other.address
+        data = json.loads(other.spec)
+        del data["description"]
+        assert json.loads(one.spec) == data
+        assert one.spec == spec_of(one.config)
+        again = RunConfig.model_validate(json.loads(one.spec) | {"name": "train"})
+        assert again == one.config
+
+
+def test_a_run_with_nothing_but_arguments_in_its_spec_is_still_json(good: Good) -> None:
+    for run in good(RUN + "matrix: {a: [1]}\n").runs:
+        assert run.spec == spec_of(run.config)
