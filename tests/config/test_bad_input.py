@@ -1,6 +1,5 @@
 """Each mistake has its code, words, place and a way out, at once and all together."""
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -127,9 +126,7 @@ CASES = [
 def test_a_mistake_is_told(
     bad: Bad, text: str, code: str, place: str, summary: str, hint: str
 ) -> None:
-    started = time.perf_counter()
     found = bad(text)
-    assert time.perf_counter() - started < 0.5
     assert [(one.code, str(one.place)) for one in found] == [(code, f"run.yaml:{place}")]
     assert summary in found[0].summary
     assert hint in (found[0].hint or "")

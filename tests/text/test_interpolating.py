@@ -1,4 +1,3 @@
-import time
 from collections.abc import Mapping as Names
 
 import pytest
@@ -92,9 +91,7 @@ def test_variables_may_refer_to_others_but_not_to_themselves() -> None:
 def test_variables_that_multiply_are_stopped() -> None:
     names = {f"v{n}": f"${{var.v{n + 1}}}" * 10 for n in range(12)}
     within = scope(**names, v12="x" * 1000)
-    started = time.perf_counter()
     value("${var.v0}", within)
-    assert time.perf_counter() - started < 0.5
     assert "too_long" in {found.code for found in within.found}
 
 
