@@ -15,7 +15,8 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import digest
-from sgpu_decl.text import loading, nodes
+from sgpu_decl.text import limits, nodes
+from sgpu_decl.text.loading import load
 from sgpu_decl.text.merging import merge, set_value
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.variables import read_variables
@@ -84,7 +85,7 @@ def read(
         What was read, `None` where anything is wrong, and every finding in order. Findings never
         repeat text that looks like a token.
     """
-    document, found = loading.load(text, file, limits=loading.limits_for(text, file))
+    document, found = load(text, file, limits=limits.limits_for(text, file))
     loaded: Loaded | None = None
     if document is not None:
         loaded, more = _of_document(
@@ -104,12 +105,12 @@ def _of_document(
     git: Callable[[], Mapping[str, str]],
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
     file, root = document.file, document.root
-    kind: Literal["run", "project"] = "project" if loading.is_project(root, file) else "run"
+    kind: Literal["run", "project"] = "project" if limits.is_project(root, file) else "run"
     if kind == "run":  # it may have been read under the limits of a project
-        if document.size > loading.RUN_FILE.size:
-            return None, (loading.too_large(file, document.size, loading.RUN_FILE),)
-        if document.nodes > loading.RUN_FILE.nodes:
-            return None, (loading.too_many(file, loading.RUN_FILE),)
+        if document.size > limits.RUN_FILE.size:
+            return None, (limits.too_large(file, document.size, limits.RUN_FILE),)
+        if document.nodes > limits.RUN_FILE.nodes:
+            return None, (limits.too_many(file, limits.RUN_FILE),)
     shape = run_shape() if kind == "run" else project_shape()
     root, found = _with_target(root, target, shape)
     for path, value in sets:

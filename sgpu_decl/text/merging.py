@@ -6,7 +6,8 @@ from dataclasses import replace
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.suggesting import nearest
-from sgpu_decl.text.loading import RUN_FILE, load
+from sgpu_decl.text.limits import RUN_FILE
+from sgpu_decl.text.loading import load
 from sgpu_decl.text.nodes import Mapping, Node, Scalar, place_of
 from sgpu_decl.text.shape import Shape
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.text.loading import PROJECT_FILE, RUN_FILE, Limits, limits_for, load
+from sgpu_decl.text.limits import PROJECT_FILE, RUN_FILE, Limits, limits_for
+from sgpu_decl.text.loading import load
 from sgpu_decl.text.nodes import Document, Mapping, Scalar, Sequence
 
 
