@@ -366,7 +366,13 @@ class Session:
             raise SgpuError(str(error), hint="addresses look like `run.train`") from None
         old = self.state_show(source).address
         with self._existing("state mv") as writer:
+            backend = writer.state.resources[old].backend
             writer.move(old, new)
+            try:
+                self._backend(backend).move(old, new)
+            except SgpuError:
+                writer.move(new, old)
+                raise
 
     def state_remove(self, text: str) -> None:
         """Forget a resource; its attempts stay in history."""

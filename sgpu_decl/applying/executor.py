@@ -11,7 +11,7 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
-from sgpu_decl.model.plan import Action, Change, Plan
+from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.model.state import Intent
 from sgpu_decl.storing.store import StateWriter
 
@@ -102,6 +102,8 @@ class _Walk:
             case Action.UPDATE:
                 self._record(change)
                 self._tell(change, Step.UPDATED)
+                if change.reason is Reason.ALREADY_RUNNING:
+                    self._adopted.append(AttemptRef(change.address, _attempt_number(change)))
             case Action.FORGET:
                 self._record(change, gone=True)
                 self._tell(change, Step.FORGOTTEN)

@@ -65,13 +65,16 @@ def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef,
 
 
 def refresh(writer: StateWriter, backends: Backends) -> None:
-    """Record what ended since the last look, in one step."""
+    """Record what ended since the last look, in one step, and stop what the lost ones left."""
     observed = observe(writer.state, backends)
     ended = [
         newer(attempt, observed[attempt.ref])
         for attempt in writer.state.active
         if not observed[attempt.ref].state.active
     ]
+    for attempt in ended:
+        if attempt.state is AttemptState.LOST:
+            backends(attempt.backend).sweep(attempt.ref)
     if ended:
         writer.record_attempts(ended)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.jsonable import Json
 
@@ -73,6 +74,16 @@ class Backend(Protocol):
 
     def unstage(self, ref: AttemptRef) -> None:
         """Delete the copy of the code of an attempt that has ended; harmless otherwise."""
+
+    def sweep(self, ref: AttemptRef) -> None:
+        """Stop what a crash of its supervisor left running of an attempt that is lost."""
+
+    def move(self, source: Address, destination: Address) -> None:
+        """Let the attempts of a run be found under another address.
+
+        Raises:
+            BackendError: that cannot be done while one of them is active.
+        """
 
     def size(self, ref: AttemptRef) -> int:
         """Bytes that `free` would release."""

@@ -158,3 +158,20 @@ def test_no_secret_value_is_in_anything_that_is_written(
     for root, _, names in os.walk(project.parent):
         for name in names:
             assert value.encode() not in (Path(root) / name).read_bytes(), name
+
+
+def test_a_moved_run_keeps_its_history_and_its_logs(project: Path) -> None:
+    (project / "run.yaml").write_text(
+        "name: old\ngpus: 1\ntype: CPU\ncommand: [echo, kept]\nmlflow: {enabled: false}\n"
+    )
+    assert sgpu(project, "apply", "-y", "run.yaml").returncode == 0
+
+    moved = sgpu(project, "state", "mv", "run.old", "run.new")
+
+    assert moved.returncode == 0, moved.stderr
+    assert sgpu(project, "logs", "new").stdout == "kept\n"
+    (project / "run.yaml").write_text(
+        "name: new\ngpus: 1\ntype: CPU\ncommand: [echo, kept]\nmlflow: {enabled: false}\n"
+    )
+    plan = sgpu(project, "plan", "--detailed-exitcode", "run.yaml")
+    assert plan.returncode == 0, plan.stdout

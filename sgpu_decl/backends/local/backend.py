@@ -18,6 +18,7 @@ from sgpu_decl.backends.local.secrets import resolve_secrets
 from sgpu_decl.backends.local.specifying import specify
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.staging.store import Store
@@ -135,6 +136,29 @@ class LocalBackend:
         folder = self._layout.attempt(ref)
         if folder.is_dir() and not AttemptState(reading.read_attempt(folder)["state"]).active:
             shutil.rmtree(folder / "code", ignore_errors=True)
+
+    def sweep(self, ref: AttemptRef) -> None:
+        folder = self._layout.attempt(ref)
+        if folder.is_dir():
+            reading.clear_remains(folder)
+
+    def move(self, source: Address, destination: Address) -> None:
+        old, new = self._layout.run(source), self._layout.run(destination)
+        if not old.is_dir():
+            return
+        for number in (name for name in _names(old) if name.isdigit()):
+            if AttemptState(reading.read_attempt(old / number)["state"]).active:
+                raise BackendError(
+                    f"`{AttemptRef(source, int(number))}` is active: its folder cannot be moved",
+                    hint="wait for it with `sgpu wait`, or cancel it first",
+                    code="move_refused",
+                )
+        try:
+            old.rename(new)
+        except OSError as error:
+            raise BackendError(
+                f"`{old}` cannot be renamed to `{new}`: {error.strerror}", code="move_refused"
+            ) from error
 
     def size(self, ref: AttemptRef) -> int:
         total = 0

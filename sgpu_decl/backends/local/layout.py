@@ -5,6 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 
 __all__ = ["Layout", "host_lock_folder"]
@@ -16,8 +17,11 @@ class Layout:
 
     state_dir: Path
 
+    def run(self, address: Address) -> Path:
+        return self.state_dir / "runs" / address.folder
+
     def attempt(self, ref: AttemptRef) -> Path:
-        return self.state_dir / "runs" / ref.address.folder / str(ref.number)
+        return self.run(ref.address) / str(ref.number)
 
     def parallel_locks(self, ref: AttemptRef) -> Path:
         """Slots of `max_parallel`, shared by the cells of one matrix."""
