@@ -4,8 +4,10 @@
     python tests/benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
                                    [--only start,plans,applies] [--without-terraform]
 
-Times are wall clock, medians of alternating repeats; memory is the peak of the one process. Beside
-`terraform` where it is on the PATH: as many built-in `terraform_data`, so no plugin takes part.
+Times are wall clock; memory is the peak of the one process. Start-up and plans are medians of
+alternating rounds (a round that takes minutes is the last one; `n` says how many there were), each
+apply is taken once. Beside `terraform` where it is on the PATH: as many built-in `terraform_data`,
+so no plugin takes part: blocks against as many blocks, a matrix against one block with a `count`.
 """
 
 import argparse
@@ -32,6 +34,7 @@ from workloads import (
 
 ROOT = Path(__file__).resolve().parents[2]
 SGPU = str(Path(sys.executable).with_name("sgpu"))
+PATIENCE = 60.0  # seconds
 PYTHON_VARIABLES = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 
 
@@ -74,16 +77,28 @@ def take(argv: Sequence[str], cwd: Path, *, fine: tuple[int, ...] = (0,)) -> Tak
     return Taken(seconds=seconds, memory=usage.ru_maxrss * 1024)
 
 
-def alternating(commands: Sequence[tuple[Sequence[str], Path]], repeats: int) -> list[Taken]:
-    """Run the commands in turn, `repeats` rounds after one to warm up; return their medians."""
-    rounds = [[take(argv, cwd) for argv, cwd in commands] for _ in range(repeats + 1)][1:]
-    return [
+def alternating(
+    commands: Sequence[tuple[Sequence[str], Path]], repeats: int, *, warm: bool = False
+) -> tuple[list[Taken], int]:
+    """Run the commands in turn; return their medians and the number of rounds they are of.
+
+    There are `repeats` rounds after one to `warm` up if asked, or fewer once they took `PATIENCE`.
+    """
+    if warm:
+        for argv, cwd in commands:
+            take(argv, cwd)
+    rounds: list[list[Taken]] = []
+    started = time.perf_counter()
+    while len(rounds) < repeats and (not rounds or time.perf_counter() - started < PATIENCE):
+        rounds.append([take(argv, cwd) for argv, cwd in commands])
+    medians = [
         Taken(
             seconds=statistics.median(taken.seconds for taken in column),
             memory=int(statistics.median(taken.memory for taken in column)),
         )
         for column in zip(*rounds, strict=True)
     ]
+    return medians, len(rounds)
 
 
 def starting(scratch: Path, repeats: int) -> Iterator[Row]:
@@ -91,13 +106,14 @@ def starting(scratch: Path, repeats: int) -> Iterator[Row]:
     folder = scratch / "one"
     blocks(folder, 1)
     _remember(folder / "sgpu.yml")
-    empty, help_, plan = alternating(
+    (empty, help_, plan), _ = alternating(
         [
             ((sys.executable, "-c", "pass"), folder),
             ((SGPU, "--help"), folder),
             ((SGPU, "plan"), folder),
         ],
         repeats,
+        warm=True,
     )
     against = f"python -c pass, {empty.seconds * 1000:.0f} ms"
     for what, taken, limit in (
@@ -121,13 +137,24 @@ def planning(scratch: Path, sizes: Sequence[int], *, terraform: str | None) -> I
         for size in sizes:
             folder = scratch / f"{shape}{size}"
             file = write(folder, size)
-            first = take((SGPU, "plan", file.name), folder)
-            _remember(file)
-            again = take((SGPU, "plan", "--detailed-exitcode", file.name), folder)
-            peers = _terraform(
-                terraform, scratch / f"tf{shape}{size}", size, counted=shape == "matrix"
-            )
-            for kind, taken in (("first", first), ("no-op", again)):
+            peer = None if terraform is None else scratch / f"tf{shape}{size}"
+            if terraform is not None and peer is not None:
+                (terraform_count if shape == "matrix" else terraform_blocks)(peer, size)
+                take((terraform, "init", "-no-color"), peer)
+            for kind in ("first", "no-op"):
+                if kind == "no-op":
+                    _remember(file)
+                    if peer is not None:
+                        terraform_state(peer, size, counted=shape == "matrix")
+                # The exit code of a no-op that is none would be 2, which is not fine.
+                exact = kind == "no-op"
+                commands: list[tuple[Sequence[str], Path]] = [
+                    ((SGPU, "plan", *["--detailed-exitcode"] * exact, file.name), folder)
+                ]
+                if terraform is not None and peer is not None:
+                    plan = (terraform, "plan", "-no-color", "-lock=false")
+                    commands.append(((*plan, *["-detailed-exitcode"] * exact), peer))
+                (taken, *peers), rounds = alternating(commands, 3)
                 what = f"plan of {size:,} runs, {shape}, {kind}"
                 if kind in before:
                     less, earlier = before[kind]
@@ -139,24 +166,19 @@ def planning(scratch: Path, sizes: Sequence[int], *, terraform: str | None) -> I
                         limit=1.3,
                     )
                 before[kind] = (size, taken)
-                if peers is None:
-                    continue
-                peer = peers[kind]
                 limit = 0.25 if size >= 10_000 else None
-                yield Row(
-                    what=f"{what}: time",
-                    took=_shown(taken),
-                    against=f"terraform, {_shown(peer)}",
-                    ratio=taken.seconds / peer.seconds,
-                    limit=limit,
-                )
-                yield Row(
-                    what=f"{what}: memory",
-                    took=_shown(taken),
-                    against=f"terraform, {_shown(peer)}",
-                    ratio=taken.memory / peer.memory,
-                    limit=limit,
-                )
+                for other in peers:
+                    for measure, ratio in (
+                        ("time", taken.seconds / other.seconds),
+                        ("memory", taken.memory / other.memory),
+                    ):
+                        yield Row(
+                            what=f"{what}: {measure}",
+                            took=_shown(taken),
+                            against=f"terraform, {_shown(other)}, n={rounds}",
+                            ratio=ratio,
+                            limit=limit,
+                        )
 
 
 def applying(scratch: Path, counts: Sequence[int], *, terraform: str | None) -> Iterator[Row]:
@@ -197,20 +219,6 @@ def applying(scratch: Path, counts: Sequence[int], *, terraform: str | None) -> 
 def _remember(file: Path) -> None:
     """Seed the state in a process of its own: a child's peak memory counts from its parent's."""
     subprocess.run([sys.executable, Path(__file__).with_name("workloads.py"), file], check=True)
-
-
-def _terraform(
-    terraform: str | None, folder: Path, size: int, *, counted: bool
-) -> dict[str, Taken] | None:
-    if terraform is None:
-        return None
-    (terraform_count if counted else terraform_blocks)(folder, size)
-    take((terraform, "init", "-no-color"), folder)
-    plan = (terraform, "plan", "-no-color", "-lock=false")
-    first = take(plan, folder)
-    terraform_state(folder, size, counted=counted)
-    # Exit code 2 would say that the state does not fit: then it were no no-op.
-    return {"first": first, "no-op": take((*plan, "-detailed-exitcode"), folder)}
 
 
 def _shown(taken: Taken) -> str:
