@@ -86,6 +86,8 @@ def state_schema() -> Schema:
         started_at=_maybe(_TIME),
         ended_at=_maybe(_TIME),
         exit_code=_maybe({"type": "integer"}),
+        backend=_TEXT,
+        plan_id=_described(_maybe(_TEXT), "The plan that launched it."),
         **{"class": _maybe(_one_of(FailureClass))},
     )
     resource = _object(
@@ -117,13 +119,14 @@ def events_schema() -> Schema:
     return {
         "type": "object",
         "properties": {
-            "t": {"type": ["string", "number"], "description": "When, on the wall clock."},
+            "seq": {"type": "integer", "description": "The line's number."},
+            "time": {**_TIME, "description": "When, on the wall clock."},
             "mono_ns": {"type": "integer", "description": "When, on the monotonic clock, in ns."},
             "event": {"type": "string", "description": "What happened."},
             "rank": {"type": ["integer", "null"], "description": "The rank it happened to."},
             "restart": {"type": ["integer", "null"], "description": "The restart it belongs to."},
         },
-        "required": ["t", "mono_ns", "event"],
+        "required": ["seq", "time", "mono_ns", "event"],
         "additionalProperties": True,
     }
 

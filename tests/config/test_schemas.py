@@ -64,6 +64,16 @@ def test_every_example_is_valid(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "file", sorted(ROOT.glob("examples/*/plan.json")), ids=lambda p: p.parent.name
+)
+def test_every_golden_plan_fits_the_schema_of_plans(file: Path) -> None:
+    varying = {"tool_version": "0", "created_at": "2026-01-01T00:00:00Z", "lineage": "l"}
+    plan = varying | json.loads(file.read_text())
+    validator = jsonschema.Draft202012Validator(documents()["plan"])
+    assert [error.message for error in validator.iter_errors(plan)] == []
+
+
+@pytest.mark.parametrize(
     "text",
     [
         RUN,
