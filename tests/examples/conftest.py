@@ -27,7 +27,13 @@ class Example:
         return subprocess.run(
             [sys.executable, "-m", "sgpu_decl", *words],
             cwd=self.folder,
-            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
+            env={
+                **os.environ,
+                "NO_COLOR": "1",
+                "COLUMNS": "100",
+                "XDG_CACHE_HOME": str(self.folder.parent / "cache"),
+                "XDG_STATE_HOME": str(self.folder.parent / "state"),
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
