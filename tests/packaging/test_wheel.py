@@ -1,0 +1,49 @@
+"""The wheel, installed in a clean environment without the source tree, works."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*words: str, cwd: Path) -> str:
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        words, cwd=cwd, env=environ, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.packaging
+def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    left = shutil.ignore_patterns(".*", "__pycache__", "tests")
+    shutil.copytree(ROOT, source, ignore=left)
+    build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"))
+    run(sys.executable, *build, cwd=source)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    venv.create(tmp_path / "clean", with_pip=True)
+    python = tmp_path / "clean" / "bin" / "python"
+    run(str(python), "-m", "pip", "install", "--quiet", str(wheel), cwd=tmp_path)
+    shutil.copytree(source / "examples" / "hello", tmp_path / "hello")
+    shutil.rmtree(source)
+
+    sgpu = str(tmp_path / "clean" / "bin" / "sgpu")
+    run(sgpu, "apply", "-y", "run.yaml", cwd=tmp_path / "hello")
+    told = json.loads(run(sgpu, "results", "hello", "-o", "json", cwd=tmp_path / "hello"))
+    assert [result["value"]["rank"] for result in told["data"]["results"]] == [0, 1, 2, 3]
+
+    (tmp_path / "fresh").mkdir()
+    run(sgpu, "init", cwd=tmp_path / "fresh")
+    modeline = (tmp_path / "fresh" / "run.yaml").read_text().partition("\n")[0]
+    schema = Path(modeline.partition("$schema=file://")[2])
+    assert json.loads(schema.read_text())["type"] == "object"
+    assert schema.is_relative_to(tmp_path / "clean")
