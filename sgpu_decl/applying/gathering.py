@@ -5,7 +5,6 @@ Everything here reads and nothing writes, but for the hash cache.
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +76,7 @@ def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gat
     Cells of a matrix share one snapshot and one look at the entrypoint.
     """
     gathering = _Gathering(opened, state, store)
+    gathering.findings.extend(_not_yet(name, place) for name, place in loaded.unsupported)
     desired = tuple(gathering.desire(run) for run in loaded.runs)
     gathering.cache.save()
     return Gathered(
@@ -104,7 +104,7 @@ class _Gathering:
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config
         code = self._code(run)
-        self._look(run)
+        self._look(run, self.by_digest.get(code.digest) if code else None)
         return Desired(
             address=run.address,
             backend=str(config.backend.kind),
@@ -135,6 +135,7 @@ class _Gathering:
             self.findings.extend(_placed(findings, run.places, "code"))
             if taken is not None:
                 self.by_digest[taken.digest] = taken
+                self.findings.extend(_left_out(taken))
         taken = self._snapshots[key]
         if taken is None:
             return None
@@ -156,7 +157,7 @@ class _Gathering:
             self._changed[key] = changed(self._store.manifest(before), taken)
         return self._changed[key]
 
-    def _look(self, run: LoadedRun) -> None:
+    def _look(self, run: LoadedRun, taken: Snapshot | None) -> None:
         """Entrypoint, arguments, secrets and machine: once for all cells that are alike."""
         config = run.config
         args = tuple(config.args) if isinstance(config.args, Mapping) else config.args is not None
@@ -164,9 +165,11 @@ class _Gathering:
         if key in self._looked:
             return
         self._looked.add(key)
+        root = (self._folder / (config.code.root or ".")).resolve()
+        self.findings.extend(_check_taken(root, run, taken))
         self.findings.extend(
             check_entrypoint(
-                (self._folder / (config.code.root or ".")).resolve(),
+                root,
                 config.entrypoint,
                 config.command,
                 config.args,
@@ -176,6 +179,51 @@ class _Gathering:
         self.findings.extend(_check_secrets(config, run.places))
         if str(config.backend.kind) == "local":
             self.findings.extend(check_machine(config, run.places))
+
+
+def _not_yet(name: str, place: Place) -> Diagnostic:
+    return Diagnostic(
+        code="not_yet",
+        summary=f"`{name}` is valid, and this version cannot act on it yet",
+        place=place,
+        hint=f"take `{name}` out for now",
+    )
+
+
+def _left_out(taken: Snapshot) -> list[Diagnostic]:
+    if not taken.left_out:
+        return []
+    names = ", ".join(f"`{path}`" for path in taken.left_out[:5])
+    more = f" and {len(taken.left_out) - 5} more" if len(taken.left_out) > 5 else ""
+    return [
+        Diagnostic(
+            code="secrets_left_out",
+            severity=Severity.INFO,
+            summary=f"not part of the code, since secrets lie in such files: {names}{more}",
+            hint="ranks get secrets through `env.secrets`",
+        )
+    ]
+
+
+def _check_taken(root: Path, run: LoadedRun, taken: Snapshot | None) -> list[Diagnostic]:
+    """An entrypoint that lies in the tree and is no part of the snapshot would be missing later."""
+    target = (run.config.entrypoint or "").partition(":")[0]
+    whole = (root / target).resolve()
+    if taken is None or not target.endswith(".py") or not whole.is_file():
+        return []
+    if not whole.is_relative_to(root):
+        return []
+    inside = whole.relative_to(root).as_posix()
+    if any(entry.path in (inside, target) for entry in taken.entries):
+        return []
+    return [
+        Diagnostic(
+            code="entrypoint_left_out",
+            summary=f"the entrypoint `{target}` is left out of the code by an ignore rule",
+            place=run.places.get("entrypoint"),
+            hint=f"add `{inside}` to `code.include`, or mend `.gitignore` and `.sgpuignore`",
+        )
+    ]
 
 
 def _locator(places: Mapping[str, Place]) -> Callable[[str], Place | None]:
@@ -266,9 +314,3 @@ def _git_facts(root: Path) -> Mapping[str, str]:
         "branch": ask("rev-parse", "--abbrev-ref", "HEAD") or "",
         "dirty": "true" if dirty else "false",
     }
-
-
-def interpreter() -> str:
-    """The Python that ranks use, in words."""
-    version = ".".join(map(str, sys.version_info[:3]))
-    return f"Python {version} at {sys.executable}"
