@@ -145,10 +145,12 @@ class Session:
 
         self._pin(plan)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        codes = {it.launch.code_digest for it in plan.changes if it.launch and it.launch.token}
         try:
             temporary.write_text(saved_text(plan), encoding="utf-8")
             temporary.chmod(0o600)
             temporary.rename(path)
+            self._store.refer(path.resolve(), {code for code in codes if code})
         except OSError as error:
             raise SgpuError(f"the plan cannot be written to `{path}`: {error.strerror}") from None
 
@@ -240,7 +242,8 @@ class Session:
             NotFound: nothing matches.
         """
         name, number = split_attempt(text)
-        resources = {a: it for a, it in self._state().resources.items() if it.last is not None}
+        state = self._believed()
+        resources = {a: it for a, it in state.resources.items() if it.last is not None}
         found = []
         for address in sorted(match_addresses([name], resources)):
             last = resources[address].last
@@ -254,11 +257,28 @@ class Session:
             found.append(AttemptRef(address, number) if number is not None else last.ref)
         return tuple(found)
 
+    def find_active(self, text: str) -> tuple[AttemptRef, ...]:
+        """As `find`, with every other attempt of the named runs that is active: `on_active:
+        parallel` and `queue` leave several.
+
+        Raises:
+            NotFound: nothing matches.
+        """
+        found = set(self.find(text))
+        if split_attempt(text)[1] is None:
+            named = {ref.address for ref in found}
+            others = [it.ref for it in self._believed().active if it.ref.address in named]
+            found |= {ref for ref in others if self._status(ref).state.active}
+        return tuple(sorted(found))
+
     def statuses(self, refs: Sequence[AttemptRef] | None = None) -> list[dict[str, Json]]:
-        """The `status` objects of the public contract; without `refs`, the latest of every run."""
+        """The `status` objects of the public contract; without `refs`, the latest of every run and
+        older ones that are active still."""
         if refs is None:
-            resources = self._state().resources
-            refs = [it.last.ref for _, it in sorted(resources.items()) if it.last and not it.gone]
+            state = self._believed()
+            latest = {it.last.ref for it in state.resources.values() if it.last and not it.gone}
+            older = [it.ref for it in state.active if it.ref not in latest]
+            refs = sorted({*latest, *(ref for ref in older if self._status(ref).state.active)})
         return [self._describe(ref) for ref in refs]
 
     def show(self, ref: AttemptRef) -> dict[str, Json]:
@@ -366,6 +386,13 @@ class Session:
             raise SgpuError(str(error), hint="addresses look like `run.train`") from None
         old = self.state_show(source).address
         with self._existing("state mv") as writer:
+            active = [it.ref for it in writer.state.active if it.ref.address == old]
+            if any(self._status(ref).state.active for ref in active):
+                raise SgpuError(
+                    f"`{old}` is active: its folders cannot be moved",
+                    hint="wait for it with `sgpu wait`, or cancel it first",
+                    code="move_refused",
+                )
             backend = writer.state.resources[old].backend
             writer.move(old, new)
             try:
@@ -376,8 +403,18 @@ class Session:
 
     def state_remove(self, text: str) -> None:
         """Forget a resource; its attempts stay in history."""
+        from sgpu_decl.applying.observing import refresh
+
         old = self.state_show(text).address
+        active = [ref for ref in self.find_active(text) if self._status(ref).state.active]
+        if active:
+            raise SgpuError(
+                f"`{active[0]}` is active: without its record nothing would stop it",
+                hint="wait for it with `sgpu wait`, or cancel it first",
+                code="active_run",
+            )
         with self._existing("state rm") as writer:
+            refresh(writer, self._backend)
             writer.remove(old)
 
     def state_pull(self) -> dict[str, Json]:
@@ -430,7 +467,7 @@ class Session:
     def _backend_of(self, ref: AttemptRef) -> "Backend":
         """The backend that a run was last applied to; the state is read once, not for each run."""
         if ref.address not in self._kinds:
-            resources = self._state().resources
+            resources = self._believed().resources
             self._kinds.update({address: it.backend for address, it in resources.items()})
         return self._backend(self._kinds.get(ref.address, "local"))
 
@@ -438,6 +475,13 @@ class Session:
         import uuid
 
         return self._states.read() or State(lineage=str(uuid.uuid4()), serial=0, resources={})
+
+    def _believed(self) -> State:
+        """The state with the launches that a crash kept from being recorded."""
+        from sgpu_decl.applying.observing import believe_intents
+
+        state = self._state()
+        return believe_intents(state, self._backend) if state.intents else state
 
     def _existing(self, operation: str) -> "AbstractContextManager[StateWriter]":
         return self._states.lock(operation, lineage=self._state().lineage)
@@ -460,7 +504,7 @@ class Session:
             for change in plan.changes
             if change.launch and change.launch.token and change.launch.code_digest
         }
-        missing = [digest for digest in sorted(needed) if self._store.manifest(digest) is None]
+        missing = [digest for digest in sorted(needed) if not self._store.touch(digest)]
         if not missing:
             return
         here = self._snapshots_here(missing)
@@ -504,6 +548,8 @@ class Session:
         if known is not None:
             return known
         recorded = next((it for it in self._states.history(ref.address) if it.ref == ref), None)
+        if recorded is None and ref in {it.ref for it in self._believed().active}:
+            return AttemptStatus(ref=ref, state=AttemptState.STAGING)
         if recorded is None:
             raise NotFound(f"there is no `{ref}`", hint="`sgpu status` lists the runs")
         state = AttemptState.LOST if recorded.state.active else recorded.state
@@ -518,7 +564,12 @@ class Session:
 
     def _live(self, ref: AttemptRef) -> dict[str, Json]:
         status = self._status(ref)
-        return {"state": str(status.state), **_times(status)}
+        return {
+            "state": str(status.state),
+            **_times(status),
+            "exit_code": status.exit_code,
+            "class": str(status.failure) if status.failure else None,
+        }
 
     def _describe(self, ref: AttemptRef) -> dict[str, Json]:
         named: dict[str, Json] = {"address": str(ref.address), "name": ref.address.label}

@@ -60,7 +60,8 @@ def collect(
         return {"attempts": [], "bytes": 0, "code_bytes": 0}
     with states.lock("gc", lineage=state.lineage) as writer:
         refresh(writer, backend)
-        attempts = [it for address in writer.state.resources for it in states.history(address)]
+        known = states.read_all()
+        attempts = list(known[1]) if known else []
         chosen = garbage(attempts, keep_last=keep_last, older_than=older_than, now=now)
         freed: list[AttemptRef] = []
         total = 0
@@ -71,7 +72,8 @@ def collect(
             freed.append(attempt.ref)
             total += size if dry_run else backend(attempt.backend).free(attempt.ref)
         if not dry_run:
-            used = {it.code_digest for it in attempts if it.code_digest and it not in chosen}
+            gone = {it.ref for it in chosen}
+            used = {it.code_digest for it in attempts if it.code_digest and it.ref not in gone}
             store.refer(owner, used)
         code = 0 if dry_run else store.collect()
     return {"attempts": [str(ref) for ref in freed], "bytes": total, "code_bytes": code}

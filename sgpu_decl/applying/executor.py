@@ -119,8 +119,6 @@ class _Walk:
         with ThreadPoolExecutor(max_workers=max(1, parallelism)) as pool:
             running: dict[Future[None], tuple[Change, Intent]] = {}
             for change in changes:
-                if change.action is Action.REPLACE:
-                    self._stop(change)
                 intent = self._begin(change)
                 launching = launching_of(self._plan, change)
                 backend = self._backends[change.backend]
@@ -157,6 +155,8 @@ class _Walk:
             self._failed.append((change.address, error))
             self._tell(change, Step.FAILED, attempt.ref, error.message)
             return
+        if change.action is Action.REPLACE:
+            self._stop(change)  # now that the new attempt is there, waiting for the old to end
         self._writer.launched(intent, resource_of(change, last=attempt), attempt)
         self._launched.append(attempt.ref)
         self._tell(change, Step.LAUNCHED, attempt.ref)

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from sgpu_decl.applying.recording import recorded_resource
 from sgpu_decl.backends.base import Backend, Launching
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
+from sgpu_decl.model.plan import Action
 from sgpu_decl.model.state import Attempt, Intent, State
 from sgpu_decl.storing.store import StateWriter
 
@@ -57,24 +59,36 @@ def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef,
         if attempt is None or not backends(attempt.backend).staged(attempt.ref, intent.token):
             writer.abandon(intent)
             continue
-        backends(attempt.backend).launch(_again(writer.state, intent, attempt))
+        try:
+            backends(attempt.backend).launch(_again(writer.state, intent, attempt))
+        except SgpuError:
+            # Nothing was started and nothing is left (a secret that this shell lacks, say): the
+            # next plan decides anew, and no other run is held up.
+            writer.abandon(intent)
+            continue
         known = writer.state.resources.get(intent.address)
         writer.launched(intent, recorded_resource(intent, attempt, known), attempt)
+        if intent.action == Action.REPLACE and known is not None and known.last is not None:
+            backends(known.last.backend).cancel(known.last.ref)
         settled.append(attempt.ref)
     return tuple(settled)
 
 
 def refresh(writer: StateWriter, backends: Backends) -> None:
     """Record what ended since the last look, in one step, and stop what the lost ones left."""
-    observed = observe(writer.state, backends)
+    state = writer.state
+    observed = observe(state, backends)
     ended = [
         newer(attempt, observed[attempt.ref])
-        for attempt in writer.state.active
+        for attempt in state.active
         if not observed[attempt.ref].state.active
     ]
     for attempt in ended:
         if attempt.state is AttemptState.LOST:
             backends(attempt.backend).sweep(attempt.ref)
+        resource = state.resources.get(attempt.ref.address)
+        if resource is not None and resource.gone:
+            backends(attempt.backend).unstage(attempt.ref)
     if ended:
         writer.record_attempts(ended)
 

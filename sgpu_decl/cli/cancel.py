@@ -19,7 +19,7 @@ def command(*, where: Where, names: tuple[str, ...], no_wait: bool, output: str)
     A run that has ended is left as it is.
     """
     session = where.session()
-    refs = tuple(dict.fromkeys(ref for name in names for ref in session.find(name)))
+    refs = tuple(dict.fromkeys(ref for name in names for ref in session.find_active(name)))
     for ref in refs:
         session.cancel(ref, wait=False)
     if not no_wait:

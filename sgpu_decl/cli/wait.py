@@ -24,7 +24,7 @@ def command(*, where: Where, names: tuple[str, ...], timeout: str | None, output
 
     limit = read_duration(timeout) if timeout is not None else None
     session = where.session()
-    refs = tuple(dict.fromkeys(ref for name in names for ref in session.find(name)))
+    refs = tuple(dict.fromkeys(ref for name in names for ref in session.find_active(name)))
     session.wait(refs, limit)
     runs = session.statuses(refs)
     error = outcome_error(runs, Left.ENDED)

@@ -106,6 +106,16 @@ class Store:
             else:
                 self._copy_out(entry, path, code_digest)
 
+    def touch(self, code_digest: str) -> bool:
+        """Keep a snapshot from the next collection, as if it were put now; false if it is not
+        here."""
+        try:
+            with self._held(fcntl.LOCK_SH):
+                os.utime(self._manifest_path(code_digest))
+        except OSError:
+            return False
+        return self.manifest(code_digest) is not None
+
     def refer(self, owner: Path, digests: Collection[str]) -> None:
         """Say that the state at `owner` refers to these snapshots; replaces what it said before."""
         self._prepare()

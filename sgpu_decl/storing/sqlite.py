@@ -92,7 +92,7 @@ class SqliteStore:
         if held is None or held.id != lock_id:
             instead = f"; the lock that is held is `{held.id}`" if held else ""
             raise NotFound(
-                f"no lock `{lock_id}` is held{instead}", hint="`sgpu plan` shows who holds it"
+                f"no lock `{lock_id}` is held{instead}", hint="a command that is refused names it"
             )
         with explained(self.path), closing(connect_writing(self.path)) as connection:
             connection.execute("DELETE FROM lock WHERE id = ?", (lock_id,))

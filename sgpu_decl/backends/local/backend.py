@@ -17,7 +17,7 @@ from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
 from sgpu_decl.backends.local.specifying import specify
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.jsonable import Json
@@ -62,10 +62,14 @@ class LocalBackend:
             elif _launched(folder):
                 return
             agent.launch(folder, secrets=resolve_secrets(config.env.secrets, self._environ))
-        except OSError as error:
+        except BackendError:
+            raise
+        except (OSError, SgpuError) as error:
             if _launched(folder):
                 return  # another sgpu finished the same launch meanwhile
             shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, SgpuError):
+                raise
             raise BackendError(
                 f"`{launching.ref}` could not be started: {error}",
                 hint="see that the disk has room and the project folder is writable",
@@ -168,6 +172,9 @@ class LocalBackend:
         return total
 
     def free(self, ref: AttemptRef) -> int:
+        folder = self._layout.attempt(ref)
+        if folder.is_dir() and AttemptState(reading.read_attempt(folder)["state"]).active:
+            return 0
         size = self.size(ref)
         shutil.rmtree(self._layout.attempt(ref), ignore_errors=True)
         return size
@@ -179,6 +186,12 @@ class LocalBackend:
         from sgpu_decl.rendering.spec import render_spec
 
         if folder.exists():
+            if _launched(folder):
+                raise BackendError(
+                    f"`{folder}` holds another launch of this run, which this state does not know",
+                    hint="bring back the state it belongs to, or move the folder away",
+                    code="folder_taken",
+                )
             shutil.rmtree(folder)
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(mode=0o700)

@@ -1,0 +1,92 @@
+"""Several attempts of one run at once: all of them are seen, waited for and cancelled."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = (
+    "name: slow\ngpus: 1\ntype: CPU\ncommand: [sleep, '60']\ngrace: 1s\nmlflow: {enabled: false}\n"
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("DATA", "CACHE", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "run.yaml").write_text(RUN)
+    return folder
+
+
+def sgpu(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "sgpu_decl", *words]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+
+
+def states(project: Path) -> dict[int, str]:
+    told = json.loads(sgpu(project, "status", "-o", "json").stdout)
+    return {run["attempt"]: run["state"] for run in told["data"]["runs"]}
+
+
+CHANGED = ("--set", "env.variables.A=2")
+
+
+def test_a_parallel_attempt_hides_none_and_cancel_stops_both(project: Path) -> None:
+    assert sgpu(project, "apply", "-y", "--detach").returncode == 0
+    beside = sgpu(project, "apply", "-y", "--detach", *CHANGED, "--on-active", "parallel")
+    assert beside.returncode == 0, beside.stderr
+    assert set(states(project)) == {1, 2}
+
+    refused = sgpu(project, "state", "rm", "run.slow")
+    assert refused.returncode == 1
+    assert "is active" in refused.stderr
+
+    cancelled = sgpu(project, "cancel", "slow")
+    assert cancelled.returncode == 0, cancelled.stderr
+    assert "slow#1 cancelled" in cancelled.stderr
+    assert "slow#2 cancelled" in cancelled.stderr
+
+
+def test_a_saved_plan_replaces_an_active_run(project: Path) -> None:
+    assert sgpu(project, "apply", "-y", "--detach").returncode == 0
+    planned = sgpu(project, "plan", *CHANGED, "--on-active", "replace", "--out", "saved.plan")
+    assert planned.returncode == 0, planned.stderr
+
+    applied = sgpu(project, "apply", "--detach", "saved.plan")
+
+    assert applied.returncode == 0, applied.stderr
+    shown = json.loads(sgpu(project, "wait", "slow#1", "-o", "json").stdout)
+    assert [run["state"] for run in shown["data"]["runs"]] == ["cancelled"]
+    assert states(project)[2] in {"queued", "starting", "running"}
+    assert sgpu(project, "cancel", "slow").returncode == 0
+
+
+def test_a_launch_that_a_crash_kept_from_being_recorded_is_found_and_cancelled(
+    project: Path,
+) -> None:
+    driver = (
+        "import os, signal, sys\n"
+        "from sgpu_decl.storing.writing import SqliteWriter\n"
+        "SqliteWriter.launched = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from sgpu_decl.cli.main import main\n"
+        "sys.exit(main(['apply', '-y', '--detach']))\n"
+    )
+    died = subprocess.run([sys.executable, "-c", driver], cwd=project, check=False)
+    assert died.returncode == -signal.SIGKILL
+
+    cancelled = sgpu(project, "cancel", "slow")
+
+    assert cancelled.returncode == 0, cancelled.stderr
+    assert "slow#1 cancelled" in cancelled.stderr
+
+
+def test_gc_leaves_a_live_folder_alone(project: Path) -> None:
+    assert sgpu(project, "apply", "-y", "--detach").returncode == 0
+    assert sgpu(project, "gc", "--keep-last", "0").returncode == 0
+    assert (project / ".sgpu/default/runs/slow/1/spec.json").exists()
+    assert sgpu(project, "cancel", "slow").returncode == 0
