@@ -33,12 +33,13 @@ _TRACKER_WAIT = 30.0
 def main(arguments: Sequence[str]) -> int:
     """Start the detached tree for the attempt folder in `arguments`.
 
-    Secrets come as a JSON object on stdin. Stdout gets `ok` once the supervisor holds its lock, or
-    the reason why not.
+    Secrets come as a JSON object on stdin, at least `{}`: if that ends early, whoever
+    launched has died and nothing is started. Stdout gets `ok` once the supervisor holds its lock,
+    or the reason why not.
     """
     folder = arguments[0]
     try:
-        secrets = json.loads(_read_all(0) or b"{}")
+        secrets = json.loads(_read_all(0))
         if os.fork():
             os._exit(0)  # whoever launched waits for this process only
         answer = os.dup(1)
@@ -55,8 +56,9 @@ def main(arguments: Sequence[str]) -> int:
         processes.become_subreaper()
         told, tracked = os.pipe()
         supervisor = os.fork()
-    except OSError as error:
-        os.write(1 if "answer" not in locals() else answer, (error.strerror or str(error)).encode())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
+        os.write(1 if "answer" not in locals() else answer, reason.encode())
         raise
     if supervisor == 0:
         os.close(lock)

@@ -48,6 +48,7 @@ class Supervisor:
         self._tracker_pid = -1
         self._done = False
         self._stop: str | None = None  # why the ranks are told to stop; the first reason stays
+        self._timed_out = False
         self._signals = 0
         self._restart = 0
         self._slots: list[Slots] = []
@@ -134,7 +135,7 @@ class Supervisor:
             return
         self._devices = devices
         if self._spec["timeout"] is not None:
-            self._loop.after("timeout", self._spec["timeout"], lambda: self._stop_ranks("timeout"))
+            self._loop.after("timeout", self._spec["timeout"], self._time_out)
         self._start_tracker()
         if self._tracker_pid > 0 and self._spec["entry"]["kind"] in ("command", "shell"):
             self._await_tracker(time.monotonic() + _TRACKER_WAIT)
@@ -215,6 +216,10 @@ class Supervisor:
 
     def _cancel_requested(self) -> bool:
         return os.path.exists(os.path.join(self._folder, records.CANCEL))
+
+    def _time_out(self) -> None:
+        self._timed_out = True
+        self._stop_ranks("timeout")
 
     def _rank_failed(self, *, collateral: bool) -> None:
         if self._stop is None:
@@ -300,11 +305,21 @@ class Supervisor:
             self._conclude("succeeded", 0, None)
 
     def _again(self, failure: str) -> bool:
-        """Start the ranks once more, if `retry` covers this failure."""
+        """Start the ranks once more, if `retry` covers this failure.
+
+        A cancel or the timeout that came while the ranks were being stopped stands against that:
+        the attempt then ends by it.
+        """
         retry = self._spec["retry"]
         kind = "error" if blames_the_user(failure) else "infra"
-        if self._restart >= retry["max"] or kind not in retry["on"] or self._signals:
+        if self._restart >= retry["max"] or kind not in retry["on"]:
             return False
+        if self._signals or self._cancel_requested():
+            self._conclude_stopped("cancelled")
+            return True
+        if self._timed_out:
+            self._conclude_stopped("timeout")
+            return True
         self._restart += 1
         self._stop = None
         self._report.event("restart", restart=self._restart, after=failure)

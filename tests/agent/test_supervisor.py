@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from sgpu_decl.agent import guardian
 from sgpu_decl.agent.launching import launch
 from sgpu_decl.agent.reading import request_cancel
 from sgpu_decl.rendering.spec import Entry, Gpus, Parallel, Retry, Tracker
@@ -267,6 +269,42 @@ def test_retry_leaves_other_classes_alone(make_attempt: Make) -> None:
     assert (status["state"], status["restart"]) == ("failed", 0)
 
 
+FAILS_BESIDE_A_STUBBORN_RANK = (
+    "import os, sys\n"
+    "if os.environ['RANK'] == '0':\n"
+    "    while not os.path.exists(os.environ['SGPU_OUTPUT_DIR'] + '/up1'): pass\n"
+    "    sys.exit(3)\n"
+) + STUBBORN
+
+
+@pytest.mark.parametrize("by_signal", [False, True])
+def test_a_cancel_while_a_failure_is_cleared_up_ends_the_retries(
+    make_attempt: Make, by_signal: bool
+) -> None:
+    retry = Retry(max=3, on=("infra", "error"), backoff=0.01)
+    attempt = make_attempt(FAILS_BESIDE_A_STUBBORN_RANK, retry=retry, grace=600.0).launch()
+    attempt.until(lambda: attempt.read()["state"] == "stopping")
+    if by_signal:
+        os.kill(supervisor_of(attempt), signal.SIGTERM)
+        attempt.until(lambda: attempt.events("signal"))
+    else:
+        request_cancel(attempt.folder)
+        attempt.until(lambda: attempt.events("cancel_requested"))
+    os.kill(attempt.events("rank_started")[1]["pid"], signal.SIGKILL)
+    status = attempt.wait()
+    assert (status["state"], status["restart"], status["exit_code"]) == ("cancelled", 0, 130)
+    attempt.until_gone()
+
+
+def test_a_timeout_while_a_failure_is_cleared_up_ends_the_retries(make_attempt: Make) -> None:
+    # The failure is after the start, and the grace longer than the timeout: so it ends within.
+    retry = Retry(max=3, on=("infra", "error"), backoff=0.01)
+    attempt = make_attempt(FAILS_BESIDE_A_STUBBORN_RANK, retry=retry, timeout=0.8, grace=1.0)
+    status = attempt.launch().wait()
+    assert (status["state"], status["class"], status["restart"]) == ("failed", "timeout", 0)
+    attempt.until_gone()
+
+
 def test_a_killed_supervisor_leaves_nothing_and_an_outcome(make_attempt: Make) -> None:
     daemon = "import os\nif not os.fork():\n    os.setsid()\n"
     attempt = make_attempt(daemon + STUBBORN).launch()
@@ -400,6 +438,16 @@ def test_an_attempt_is_launched_once(make_attempt: Make) -> None:
     with pytest.raises(OSError, match="launched before"):
         launch(attempt.folder, secrets={})
     assert attempt.wait()["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("given", [b"", b'{"TOKEN": "s3'], ids=["nothing", "a part"])
+def test_nothing_is_started_when_the_launcher_dies_first(make_attempt: Make, given: bytes) -> None:
+    attempt = make_attempt("")
+    argv = [sys.executable, "-I", "-S", guardian.__file__.replace("guardian.py", "__main__.py")]
+    ended = subprocess.run([*argv, attempt.folder], input=given, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout[:20]) == (1, b"no secrets were give")
+    assert attempt.read()["state"] == "staging"
+    assert not list(attempt.folder.glob("*.lock"))
 
 
 def test_a_launch_without_a_spec_says_so(make_attempt: Make) -> None:
