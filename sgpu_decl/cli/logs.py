@@ -1,13 +1,14 @@
 """`sgpu logs`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from sgpu_decl.cli.options import Where, output_option, read_ranks, where_options
 from sgpu_decl.cli.showing import answer, write_line
+from sgpu_decl.errors import NotFound
 
 if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
@@ -32,6 +33,7 @@ def command(*, where: Where, name: str, follow: bool, rank: str, output: str) ->
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
     session = where.session()
     refs = session.find(name)
+    _check_ranks(session.statuses(refs), ranks)
     if output == "json":
         lines: list[Json] = [
             {"run": str(it.ref), "rank": it.rank, "stream": it.stream, "text": it.text}
@@ -51,3 +53,14 @@ def command(*, where: Where, name: str, follow: bool, rank: str, output: str) ->
             before = prefix(it.ref.address.label, it.rank) if several else ""
             write_line(sys.stdout, before + clean(it.text))
     return 0
+
+
+def _check_ranks(runs: "Sequence[Mapping[str, Json]]", ranks: Sequence[int] | None) -> None:
+    """Refuse a rank that none of the runs has; a run that has not started yet may have any."""
+    worlds = [len(run["ranks"]) for run in runs if isinstance(run["ranks"], list) and run["ranks"]]
+    if ranks is None or not worlds or min(ranks, default=0) < max(worlds):
+        return
+    raise NotFound(
+        f"there is no rank {min(ranks)}: the ranks are 0 to {max(worlds) - 1}",
+        hint="give one of them, or `--rank all`",
+    )

@@ -1,7 +1,6 @@
 """`sgpu schema`."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 import click
@@ -46,8 +45,11 @@ def command(*, path: str | None, write: str | None, output: str) -> int:
         return 0
     click.echo(f"{found.path}: {found.type}")
     if found.default is not None:
-        click.echo(f"  default: {json.dumps(found.default)}")
+        click.echo(f"  default: {found.default}")
     click.echo(f"  {found.description}")
     for child in found.children:
-        click.echo(f"  - {child}")
+        name = child.path.rpartition(".")[2]
+        kind = f"{child.type}, required" if child.required else child.type
+        click.echo(f"  {name}: {kind}")
+        click.echo(f"      {child.description}")
     return 0

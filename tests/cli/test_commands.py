@@ -273,3 +273,11 @@ def test_several_runs_are_prefixed_and_each_ending_is_told(sgpu) -> None:
     assert "bad#1 failed after" in applied.err
     assert "exit code 3: rank 0 exited with 3" in applied.err
     assert "error: `bad#1` did not succeed" in applied.err
+
+
+def test_a_rank_that_is_not_there_is_an_error(sgpu) -> None:
+    sgpu.write("run.yaml", "name: few\ngpus: 1\ntype: CPU\ncommand: [echo, hi]\n")
+    assert sgpu("apply", "-y").code == 0
+    refused = sgpu("logs", "few", "--rank", "9")
+    assert refused.code == 1
+    assert "the ranks are 0 to 0" in refused.err
