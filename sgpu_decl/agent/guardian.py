@@ -16,7 +16,7 @@ import os
 import signal
 
 from sgpu_decl.agent import processes, records
-from sgpu_decl.agent.locks import create_held, held
+from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
 from sgpu_decl.agent.report import lost_outcome
 from sgpu_decl.agent.supervisor import Supervisor
 
@@ -50,7 +50,9 @@ def main(arguments: Sequence[str]) -> int:
         spec = records.read_json(folder, records.SPEC)
         if spec is None:
             raise OSError(2, f"`{folder}/spec.json` is missing or damaged")
-        if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is not None:
+        # Ours until guardian and supervisor have both ended: of several starters one goes on.
+        alone = try_lock(open_lock(os.path.join(folder, records.LAUNCH_LOCK)))
+        if not alone or held(os.path.join(folder, records.SUPERVISOR_LOCK)) is not None:
             raise OSError(17, "this attempt was launched before")
         lock = create_held(os.path.join(folder, records.GUARDIAN_LOCK), replace=True)
         processes.become_subreaper()
@@ -92,9 +94,14 @@ def _supervise(
             "token": spec["token"],
             "launched_at": records.stamp(),
         }
-        records.write_atomic(folder, records.IDENTITY, records.encode(identity))
         # Held by the open descriptor until this process ends; a second launch fails here.
-        create_held(os.path.join(folder, records.SUPERVISOR_LOCK))
+        lock = os.path.join(folder, records.SUPERVISOR_LOCK)
+        create_held(lock)
+        try:
+            records.write_atomic(folder, records.IDENTITY, records.encode(identity))
+        except OSError:
+            os.unlink(lock)  # nothing was launched, and nothing has to be told as lost
+            raise
         os.write(answer, b"ok")
         os.close(answer)
 

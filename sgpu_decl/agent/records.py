@@ -23,6 +23,7 @@ __all__ = [
     "EVENTS",
     "GUARDIAN_LOCK",
     "IDENTITY",
+    "LAUNCH_LOCK",
     "OUTCOME",
     "SPEC",
     "STATUS",
@@ -41,6 +42,7 @@ STATUS = "status.json"
 EVENTS = "events.log"
 OUTCOME = "outcome.json"
 CANCEL = "cancel"
+LAUNCH_LOCK = "launch.lock"
 SUPERVISOR_LOCK = "supervisor.lock"
 GUARDIAN_LOCK = "guardian.lock"
 

@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from sgpu_decl.agent import guardian
 from sgpu_decl.agent.launching import launch
+from sgpu_decl.agent.locks import open_lock, try_lock
 from sgpu_decl.agent.reading import request_cancel
 from sgpu_decl.rendering.spec import Entry, Gpus, Parallel, Retry, Tracker
 
@@ -448,6 +450,42 @@ def test_nothing_is_started_when_the_launcher_dies_first(make_attempt: Make, giv
     assert (ended.returncode, ended.stdout[:20]) == (1, b"no secrets were give")
     assert attempt.read()["state"] == "staging"
     assert not list(attempt.folder.glob("*.lock"))
+
+
+def test_of_several_launches_at_once_one_wins(make_attempt: Make) -> None:
+    source = (
+        "import os\n"
+        "with open(os.environ['SGPU_OUTPUT_DIR'] + '/ran', 'a') as file: file.write('x')\n"
+    )
+    attempt = make_attempt(source)
+
+    def start(_number: int) -> str:
+        try:
+            attempt.launch()
+        except OSError as error:
+            return str(error)
+        return "won"
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = sorted(pool.map(start, range(8)))
+    assert answers[-1] == "won"
+    assert all("launched before" in answer for answer in answers[:-1]), answers
+    assert attempt.wait()["state"] == "succeeded"
+    assert attempt.text("output/ran") == "xx"
+    attempt.until_gone()
+    assert attempt.read()["state"] == "succeeded"
+
+
+def test_a_launch_beside_another_starter_touches_nothing(make_attempt: Make) -> None:
+    attempt = make_attempt("")
+    starter = open_lock(str(attempt.folder / "launch.lock"))
+    assert try_lock(starter)
+    before = sorted(attempt.folder.iterdir())
+    with pytest.raises(OSError, match="launched before"):
+        attempt.launch()
+    assert sorted(attempt.folder.iterdir()) == sorted([*before, attempt.folder / "agent.log"])
+    os.close(starter)
+    assert attempt.launch().wait()["state"] == "succeeded"
 
 
 def test_a_launch_without_a_spec_says_so(make_attempt: Make) -> None:
