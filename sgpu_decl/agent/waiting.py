@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Slots", "Waiters", "wait_for_ends"]
 
+_AGAIN = 1.0  # how long a waiter that died a second time, or more often, is left alone
+
 
 class Waiters:
     """Forked children that block in our place."""
@@ -33,9 +35,22 @@ class Waiters:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._pids: set[int] = set()
+        self._delayed: set[str] = set()
 
     def start(self, block: Callable[[], None], then: Callable[[], None], *keep: int) -> None:
-        """Run `block` in a child and call `then` when it returned; `keep` are its descriptors."""
+        """Run `block` in a child and call `then` when it returned; `keep` are its descriptors.
+
+        A child that dies before is started again.
+        """
+        self._start(block, then, keep, 0.0)
+
+    def _start(
+        self,
+        block: Callable[[], None],
+        then: Callable[[], None],
+        keep: Sequence[int],
+        delay: float,
+    ) -> None:
         parent = os.getpid()
         signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
         pid = os.fork()
@@ -50,11 +65,20 @@ class Waiters:
                 os._exit(1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self._pids.add(pid)
+        name = f"waiter {pid}"
 
         def ended(status: int, _now: int) -> None:
+            stopped = pid not in self._pids
             self._pids.discard(pid)
             if status == 0:
                 then()
+            elif not stopped:
+                self._delayed.add(name)
+                self._loop.after(name, delay, again)
+
+        def again() -> None:
+            self._delayed.discard(name)
+            self._start(block, then, keep, _AGAIN)
 
         self._loop.watch(pid, ended)
 
@@ -63,6 +87,9 @@ class Waiters:
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)
         self._pids.clear()
+        for name in self._delayed:
+            self._loop.cancel(name)
+        self._delayed.clear()
 
 
 def _close_all_but(keep: Sequence[int]) -> None:

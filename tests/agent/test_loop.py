@@ -4,10 +4,12 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from sgpu_decl.agent.loop import HANDLED, Loop
+from sgpu_decl.agent.waiting import Waiters
 
 
 @pytest.fixture
@@ -63,3 +65,32 @@ def test_timers_come_in_order_and_can_be_cancelled(loop: Loop) -> None:
     loop.at("gone", now - 1, lambda: told.append("gone"))
     loop.turn()
     assert told == ["early", "late"]
+
+
+def test_a_waiter_that_dies_is_started_again(loop: Loop, tmp_path: Path) -> None:
+    def block() -> None:
+        try:
+            (tmp_path / "died").touch(exist_ok=False)
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    told: list[str] = []
+    Waiters(loop).start(block, lambda: told.append("free"))
+    while not told:
+        loop.turn()
+    assert told == ["free"]
+
+
+def test_waiters_that_were_stopped_stay_so(loop: Loop) -> None:
+    ended: list[int] = []
+    waiters = Waiters(loop)
+    waiters.start(signal.pause, lambda: ended.append(1))  # type: ignore[arg-type]
+    waiters.stop()
+    while True:
+        loop.turn()
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            break
+    assert not ended
