@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Supervisor"]
 
-_SETTLE = 0.010  # how long a collateral failure waits for the culprit's before the others are told
+# How long a collateral failure waits for its culprit before the others are told. A primary failure
+# waits for nothing, so this delays no ordinary stop; busy cores can hold a culprit up this long.
+_SETTLE = 0.2
 _SHORT_GRACE = 3.0
 _SWEEP_GRACE = 5.0
 _TRACKER_WAIT = 10.0
