@@ -59,7 +59,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _shown(place: Place, source: str) -> list[str]:
-    if place.file.startswith("--"):  # an option of the command line has no lines
+    if place.is_option:  # it has no lines
         return [f"  --> {printable(mask(place.file))}"]
     head = f"  --> {printable(place.file)}:{place.line}:{place.column}"
     lines = _lines(source)

@@ -23,7 +23,7 @@ from sgpu_decl.planning.fingerprinting import fingerprint, token
 from sgpu_decl.planning.linting import place_of
 from sgpu_decl.planning.losing import work_lost
 from sgpu_decl.planning.policy import FieldClass, class_of, effect_of
-from sgpu_decl.planning.standing import Standing
+from sgpu_decl.planning.standing import Standing, prior_of
 
 __all__ = ["Options", "change_of"]
 
@@ -281,7 +281,7 @@ def _kept(
         action=action,
         reason=reason,
         attempt=same_as.ref.number if decision.verdict is Verdict.ADOPT else None,
-        prior=standing.prior,
+        prior=prior_of(same_as),
         fields=fields,
         unchanged=_unchanged(wanted, fields) if action is Action.UPDATE else 0,
         launch=launch,

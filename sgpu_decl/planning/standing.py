@@ -9,7 +9,7 @@ from sgpu_decl.model.plan import Prior
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planning.deciding import Situation, situation_of
 
-__all__ = ["NOWHERE", "Standing", "standings"]
+__all__ = ["NOWHERE", "Standing", "prior_of", "standings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +39,12 @@ class Standing:
 
     @property
     def prior(self) -> Prior | None:
-        if self.last is None:
-            return None
-        return Prior(
-            attempt=self.last.ref.number, state=self.last.state, ended_at=self.last.ended_at
-        )
+        return prior_of(self.last) if self.last else None
+
+
+def prior_of(attempt: Attempt) -> Prior:
+    """An attempt as a plan names it."""
+    return Prior(attempt=attempt.ref.number, state=attempt.state, ended_at=attempt.ended_at)
 
 
 NOWHERE = Standing()

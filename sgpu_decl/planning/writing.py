@@ -113,7 +113,7 @@ def _field(field: FieldChange) -> Json:
         "before": field.before,
         "after": field.after,
         "effect": str(field.effect),
-        "origin": _place(field.origin),
+        "origin": None if field.origin and field.origin.is_option else _place(field.origin),
     }
 
 
