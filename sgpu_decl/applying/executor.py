@@ -1,6 +1,6 @@
 """The walk over a plan's changes: intent, stage and launch, record. Nothing is decided here."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,6 +19,7 @@ __all__ = ["Applied", "Clock", "Sink", "execute"]
 
 Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
+Backends = Callable[[str], Backend]
 
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 
@@ -38,7 +39,7 @@ def execute(
     *,
     plan_id: str,
     writer: StateWriter,
-    backends: Mapping[str, Backend],
+    backends: Backends,
     sink: Sink,
     clock: Clock,
     parallelism: int,
@@ -53,7 +54,7 @@ def execute(
     """
     for change in plan.changes:
         if change.action in _LAUNCHING:
-            backends[change.backend].check(launching_of(plan, change))
+            backends(change.backend).check(launching_of(plan, change))
     walk = _Walk(plan, plan_id, writer, backends, sink, clock)
     for change in plan.changes:
         if change.action not in _LAUNCHING:
@@ -69,7 +70,7 @@ class _Walk:
         plan: Plan,
         plan_id: str,
         writer: StateWriter,
-        backends: Mapping[str, Backend],
+        backends: Backends,
         sink: Sink,
         clock: Clock,
     ) -> None:
@@ -77,6 +78,9 @@ class _Walk:
         self._plan_id = plan_id
         self._writer = writer
         self._backends = backends
+        # Each change touches its own address alone, so what was known before the walk holds.
+        self._known = writer.state
+        self._kinds = {attempt.ref: attempt.backend for attempt in self._known.active}
         self._sink = sink
         self._clock = clock
         self._launched: list[AttemptRef] = []
@@ -121,7 +125,7 @@ class _Walk:
             for change in changes:
                 intent = self._begin(change)
                 launching = launching_of(self._plan, change)
-                backend = self._backends[change.backend]
+                backend = self._backends(change.backend)
                 running[pool.submit(backend.launch, launching)] = (change, intent)
                 if len(running) >= parallelism:
                     done = next(as_completed(running))
@@ -164,12 +168,12 @@ class _Walk:
     def _stop(self, change: Change) -> None:
         for number in change.launch.stop if change.launch else ():
             ref = AttemptRef(change.address, number)
-            self._backends[change.backend].cancel(ref)
+            self._backends(self._kinds.get(ref, change.backend)).cancel(ref)
             self._stopping.append(ref)
             self._tell(change, Step.STOPPED, ref)
 
     def _record(self, change: Change, *, gone: bool = False) -> None:
-        known = self._writer.state.resources.get(change.address)
+        known = self._known.resources.get(change.address)
         if change.action is Action.UPDATE:
             resource = resource_of(change, last=known.last if known else None)
         elif known is not None:

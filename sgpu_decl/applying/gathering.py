@@ -97,9 +97,9 @@ class _Gathering:
         self.cache = HashCache.open()
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
-        assert opened.file is not None  # noqa: S101  read_file refused already
+        assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
         self._folder = opened.file.resolve().parent
-        self._owner = os.path.relpath(opened.file.resolve(), opened.root)
+        self._owner = opened.owner
 
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config

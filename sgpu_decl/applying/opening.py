@@ -34,6 +34,11 @@ class Opened:
     state_dir: Path
     notes: tuple[str, ...] = ()
 
+    @property
+    def owner(self) -> str | None:
+        """The file relative to the project, as state and plans name it."""
+        return None if self.file is None else os.path.relpath(self.file.resolve(), self.root)
+
 
 def open_project(location: Location, *, here: Path) -> Opened:
     """Find the project of a command without reading any YAML.

@@ -60,7 +60,7 @@ class _Follower:
 
     def cancel(self) -> None:
         for ref in sorted(self.active):
-            self.session.cancel(ref, wait=False)
+            self.session.runs.cancel(ref)
 
 
 def attach(
@@ -77,7 +77,7 @@ def attach(
     """
     follower = _Follower(session, refs, ranks, out, set(refs))
     interrupts = Interrupts(interactive=interactive())
-    for item in session.follow(refs, ranks=ranks):
+    for item in session.runs.follow(refs, ranks=ranks):
         follower.show(item)
         decision = interrupts.decide(
             presses=signals.presses, terminated=signals.terminated, now=time.monotonic()

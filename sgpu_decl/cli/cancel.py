@@ -19,12 +19,12 @@ def command(*, where: Where, names: tuple[str, ...], no_wait: bool, output: str)
     A run that has ended is left as it is.
     """
     session = where.session()
-    refs = tuple(dict.fromkeys(ref for name in names for ref in session.find_active(name)))
+    refs = session.runs.find_active(*names)
     for ref in refs:
-        session.cancel(ref, wait=False)
+        session.runs.cancel(ref)
     if not no_wait:
-        session.wait(refs)
-    runs = session.statuses(refs)
+        session.runs.wait(refs)
+    runs = session.runs.describe(refs)
     if output == "json":
         answer({"runs": runs})
     else:

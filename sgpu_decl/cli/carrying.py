@@ -84,16 +84,32 @@ def _applied(
     applied = session.apply(plan, sink=sink, parallelism=manner.parallelism)
     refs = (*applied.launched, *applied.adopted)
     left = Left.ENDED
-    if refs and not manner.detach:
-        stream = sys.stderr if manner.json else out
-        left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
-    runs = session.statuses(refs) if refs else []
+    if not manner.detach:
+        if refs:
+            stream = sys.stderr if manner.json else out
+            left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
+        if left is Left.ENDED:
+            _await_stops(session, applied.stopping, signals)
+        session.record_ended()
+    runs = session.runs.describe(refs) if refs else []
     error = applied.failed[0][1] if applied.failed else None
     if error is None and not manner.detach:
         error = outcome_error(runs, left)
     error = error or left_failed(plan)
     _answer(plan, manner=manner, refs=refs, runs=runs, left=left, error=error)
     return error.exit_code if error else 0
+
+
+def _await_stops(session: "Session", stopping: tuple[AttemptRef, ...], signals: Signals) -> None:
+    """What was destroyed ends within its grace; a signal leaves it to that."""
+
+    def look() -> None:
+        if signals.any:
+            raise Interrupted(
+                "left while runs are being stopped", hint="they go on stopping: see `sgpu status`"
+            )
+
+    session.runs.wait(stopping, tick=look)
 
 
 def _answer(

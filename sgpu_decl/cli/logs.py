@@ -32,22 +32,22 @@ def command(*, where: Where, name: str, follow: bool, rank: str, output: str) ->
     if follow and output == "json":
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
     session = where.session()
-    refs = session.find(name)
-    _check_ranks(session.statuses(refs), ranks)
+    refs = session.runs.find(name)
+    _check_ranks(session.runs.describe(refs), ranks)
     if output == "json":
         lines: list[Json] = [
             {"run": str(it.ref), "rank": it.rank, "stream": it.stream, "text": it.text}
             for ref in refs
-            for it in session.logs(ref, ranks=ranks, follow=False)
+            for it in session.runs.logs(ref, ranks=ranks, follow=False)
             if it is not None
         ]
         answer({"lines": lines})
         return 0
     several = len(refs) > 1 or ranks is None
     if follow:
-        shown: Iterator[object] = (it for it in session.follow(refs, ranks=ranks))
+        shown: Iterator[object] = (it for it in session.runs.follow(refs, ranks=ranks))
     else:
-        shown = (it for ref in refs for it in session.logs(ref, ranks=ranks, follow=False))
+        shown = (it for ref in refs for it in session.runs.logs(ref, ranks=ranks, follow=False))
     for it in shown:
         if isinstance(it, LogLine):
             before = prefix(it.ref.address.label, it.rank) if several else ""

@@ -19,14 +19,14 @@ def command(*, where: Where, name: str, output: str) -> int:
     from sgpu_decl.errors import NotFound
 
     session = where.session()
-    refs = session.find(name)
+    refs = session.runs.find(name)
     if len(refs) > 1:
         raise NotFound(
             f"`{name}` names {len(refs)} runs",
             hint=f"name one of them, such as `{refs[0]}`",
             code="ambiguous",
         )
-    results = session.results(refs[0])
+    results = session.runs.results(refs[0])
     if output == "json":
         answer({"results": results})
         return 0

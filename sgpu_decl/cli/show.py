@@ -17,20 +17,20 @@ __all__ = ["command"]
 @output_option("markdown")
 def command(*, where: Where, name: str, output: str) -> int:
     """Show one run whole, with its history; or a plan that was saved with `plan --out`."""
-    from sgpu_decl.api import Session
+    from sgpu_decl.applying.saving import is_saved_plan
     from sgpu_decl.errors import NotFound
 
-    if Session.is_saved_plan(Path(name)):
+    if is_saved_plan(Path(name)):
         return _show_plan(Path(name), output)
     session = where.session()
-    refs = session.find(name)
+    refs = session.runs.find(name)
     if len(refs) > 1:
         raise NotFound(
             f"`{name}` names {len(refs)} runs",
             hint=f"name one of them, such as `{refs[0]}`",
             code="ambiguous",
         )
-    run = session.show(refs[0])
+    run = session.runs.show(refs[0])
     if output == "json":
         answer(run)
         return 0
@@ -43,11 +43,11 @@ def command(*, where: Where, name: str, output: str) -> int:
 
 
 def _show_plan(path: Path, output: str) -> int:
-    from sgpu_decl.api import Session
+    from sgpu_decl.applying.saving import load_plan
     from sgpu_decl.cli.plan import show_plan
     from sgpu_decl.planning.writing import plan_to_json
 
-    plan = Session.load_plan(path)
+    plan = load_plan(path)
     if output == "json":
         answer(plan_to_json(plan))
     else:

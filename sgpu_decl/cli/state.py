@@ -61,8 +61,8 @@ def show_command(*, where: Where, address: str, output: str) -> int:
 @output_option()
 def move_command(*, where: Where, source: str, destination: str, output: str) -> int:
     """Give a resource another address, after its name was changed in the file."""
-    where.session().state_move(source, destination)
-    return _done({"moved": {"from": source, "to": destination}}, output, f"moved to {destination}")
+    old, new = map(str, where.session().state_move(source, destination))
+    return _done({"moved": {"from": old, "to": new}}, output, f"moved {old} to {new}")
 
 
 @click.command("rm")
@@ -71,8 +71,8 @@ def move_command(*, where: Where, source: str, destination: str, output: str) ->
 @output_option()
 def remove_command(*, where: Where, address: str, output: str) -> int:
     """Forget a resource without touching what runs."""
-    where.session().state_remove(address)
-    return _done({"removed": address}, output, f"forgot {address}")
+    removed = str(where.session().state_remove(address))
+    return _done({"removed": removed}, output, f"forgot {removed}")
 
 
 @click.command("pull")

@@ -24,9 +24,9 @@ def command(*, where: Where, names: tuple[str, ...], timeout: str | None, output
 
     limit = read_duration(timeout) if timeout is not None else None
     session = where.session()
-    refs = tuple(dict.fromkeys(ref for name in names for ref in session.find_active(name)))
-    session.wait(refs, limit)
-    runs = session.statuses(refs)
+    refs = session.runs.find_active(*names)
+    session.runs.wait(refs, limit)
+    runs = session.runs.describe(refs)
     error = outcome_error(runs, Left.ENDED)
     if output == "json":
         answer({"runs": runs}, error=error)
