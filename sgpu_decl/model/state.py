@@ -34,7 +34,8 @@ class Attempt:
 class Resource:
     """A run that was applied: `spec` is the canonical JSON last applied (launch and meta fields may
     be newer than those of `last`), `owner` the file that declares it, relative to the project.
-    `gone` after destroy or forget: history and attempt numbers go on."""
+    `gone` after destroy, forget or a move to another address. `numbered` is the highest attempt
+    number that was ever given here: no number is given twice, since tokens are made of it."""
 
     address: Address
     backend: str
@@ -42,6 +43,7 @@ class Resource:
     spec: str
     last: Attempt | None
     gone: bool = False
+    numbered: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

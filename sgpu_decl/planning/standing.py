@@ -34,8 +34,9 @@ class Standing:
 
     @property
     def next_attempt(self) -> int:
+        given = self.resource.numbered if self.resource else 0
         newest = self.last.ref.number if self.last else 0
-        return 1 + max(newest, *(attempt.ref.number for attempt in self.active), 0)
+        return 1 + max(given, newest, *(attempt.ref.number for attempt in self.active), 0)
 
     @property
     def prior(self) -> Prior | None:
