@@ -6,7 +6,7 @@ Everything here reads and nothing writes, but for the hash cache.
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sgpu_decl.applying.opening import Location, Opened
@@ -167,15 +167,10 @@ class _Gathering:
         self._looked.add(key)
         root = (self._folder / (config.code.root or ".")).resolve()
         self.findings.extend(_check_taken(root, run, taken))
-        self.findings.extend(
-            check_entrypoint(
-                root,
-                config.entrypoint,
-                config.command,
-                config.args,
-                _locator(run.places),
-            )
+        looked = check_entrypoint(
+            root, config.entrypoint, config.command, config.args, _locator(run.places)
         )
+        self.findings.extend(_from_here(root, found, self._opened.shown) for found in looked)
         self.findings.extend(_check_secrets(config, run.places))
         if str(config.backend.kind) == "local":
             self.findings.extend(check_machine(config, run.places))
@@ -242,10 +237,16 @@ def _locator(places: Mapping[str, Place]) -> Callable[[str], Place | None]:
 def _placed(
     findings: Sequence[Diagnostic], places: Mapping[str, Place], path: str
 ) -> list[Diagnostic]:
-    from dataclasses import replace
-
     place = _locator(places)(path)
     return [found if found.place else replace(found, place=place) for found in findings]
+
+
+def _from_here(root: Path, found: Diagnostic, shown: str) -> Diagnostic:
+    """A place in a Python file is relative to the code's root; people count from where they are."""
+    if found.place is None or found.place.is_option or found.place.file == shown:
+        return found
+    file = os.path.relpath(root / found.place.file)
+    return replace(found, place=replace(found.place, file=file))
 
 
 def _check_secrets(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:

@@ -12,11 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["left_failed", "refusal"]
 
 
-def refusal(plan: "Plan", *, shown: bool) -> SgpuError | None:
-    """The error of a plan with error checks, or `None`.
-
-    `shown` says that a person has just read the checks in the plan's text.
-    """
+def refusal(plan: "Plan") -> SgpuError | None:
+    """The error of a plan with error checks, which are its diagnostics, or `None`."""
     errors = [check for check in plan.checks if check.severity is Severity.ERROR]
     if not errors:
         return None
@@ -26,14 +23,12 @@ def refusal(plan: "Plan", *, shown: bool) -> SgpuError | None:
     if len(errors) == 1:
         only = errors[0]
         message = f"this plan cannot be applied: {only.summary}"
-        return SgpuError(
-            message, hint=None if shown else only.hint, code=only.id, diagnostics=_if(found, shown)
-        )
+        return SgpuError(message, hint=only.hint, code=only.id, diagnostics=found)
     return SgpuError(
         f"this plan cannot be applied: {len(errors)} errors stand in the way",
         hint="mend what the checks name, then plan again",
         code="plan_has_errors",
-        diagnostics=_if(found, shown),
+        diagnostics=found,
     )
 
 
@@ -50,7 +45,3 @@ def left_failed(plan: "Plan") -> SgpuError | None:
         f"left as they are, failed: {', '.join(names)}",
         hint="launch them again with `--retry-failed`",
     )
-
-
-def _if(found: tuple[Diagnostic, ...], shown: bool) -> tuple[Diagnostic, ...]:  # noqa: FBT001
-    return () if shown else found

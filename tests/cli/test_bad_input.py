@@ -141,3 +141,22 @@ def test_terminal_codes_in_a_file_name_do_not_reach_the_terminal(sgpu) -> None:
     name = "a\x1b[2Jb.yaml"
     assert "\x1b[2J" not in sgpu("plan", name).err
     assert Path(name).name == name
+
+
+def test_an_error_of_the_plan_shows_the_line_it_is_about(sgpu) -> None:
+    sgpu.write("sub/run.yaml", RUN.replace("command: ['true']", "entrypoint: train.py:main"))
+    message = refused(sgpu, "plan", "sub/run.yaml", code=1)
+    assert "error[entrypoint_missing]: the entrypoint `train.py` does not exist\n" in message
+    assert (
+        "  --> sub/run.yaml:4:13\n   |\n 4 | entrypoint: train.py:main\n   |             ^\n"
+    ) in message
+    assert sgpu("apply", "sub/run.yaml", "-y").err in message
+    found = sgpu("plan", "sub/run.yaml", "-o", "json").json["error"]
+    assert (found["code"], found["hint"]) == ("entrypoint_missing", found["diagnostics"][0]["hint"])
+
+
+def test_a_syntax_error_of_the_users_code_shows_its_line(sgpu) -> None:
+    sgpu.write("sub/run.yaml", RUN.replace("command: ['true']", "entrypoint: train.py:main"))
+    sgpu.write("sub/train.py", "import os\ndef main(:\n")
+    message = refused(sgpu, "plan", "sub/run.yaml", code=1)
+    assert "  --> sub/train.py:2:10\n   |\n 2 | def main(:\n   |          ^\n" in message
