@@ -102,8 +102,18 @@ def test_a_plan_that_was_cut_off(sgpu) -> None:
     assert sgpu("plan", "--out", "p").code == 0
     whole = (sgpu.folder / "p").read_text()
     sgpu.write("p", whole[: len(whole) // 2])
-    assert "`p`" in refused(sgpu, "apply", "p", code=1)
+    message = refused(sgpu, "apply", "p", code=1)
+    assert "error[truncated_plan]: `p` is cut off before its end\n  --> p:1:" in message
+    assert message.count("hint: ") == 1
+    for command in ("apply", "show"):
+        error = sgpu(command, "p", "-o", "json").json["error"]
+        assert (error["code"], error["diagnostics"][0]["file"]) == ("invalid_input", "p")
     assert not (sgpu.folder / ".sgpu").exists()
+
+
+def test_a_plan_that_is_not_json_shows_where(sgpu) -> None:
+    sgpu.write("p", '{"a": 1,\n "b": x}')
+    assert "error[bad_plan]: `p` is not JSON\n  --> p:2:7\n" in refused(sgpu, "apply", "p", code=1)
 
 
 def test_a_plan_of_a_newer_format(sgpu) -> None:
@@ -117,7 +127,9 @@ def test_a_plan_of_a_newer_format(sgpu) -> None:
 
 def test_json_that_is_no_plan(sgpu) -> None:
     sgpu.write("p", '{"a": 1}')
-    refused(sgpu, "apply", "p", code=1)
+    assert "`p` is not a plan: it has no `format_version`\n  --> p:1:1\n" in refused(
+        sgpu, "apply", "p", code=1
+    )
 
 
 def test_a_plan_that_cannot_be_saved(sgpu) -> None:
