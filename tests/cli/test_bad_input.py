@@ -74,8 +74,21 @@ def test_several_mistakes_are_shown_at_once_with_their_places(sgpu) -> None:
 def test_a_state_folder_that_cannot_be_made(sgpu) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write(".sgpu", "a file")
-    refused(sgpu, "apply", "-y", code=1)
+    for command in (["apply", "-y"], ["plan"], ["status"], ["state", "list"], ["gc"], ["destroy"]):
+        message = refused(sgpu, *command, code=1)
+        assert f"`{sgpu.folder}/.sgpu` is not a folder" in message
+        assert "move it away" in message
+    assert sgpu("status", "-o", "json").json["error"]["code"] == "state_unreachable"
     assert (sgpu.folder / ".sgpu").read_text() == "a file"
+
+
+def test_a_state_folder_that_may_not_be_written(sgpu) -> None:
+    sgpu.write("run.yaml", RUN)
+    (sgpu.folder / ".sgpu").symlink_to("/sys")  # where even root makes no folder
+    message = refused(sgpu, "apply", "-y", code=1)
+    assert f"error: `{sgpu.folder}/.sgpu/default` cannot be used: " in message
+    assert f"make `{sgpu.folder}/.sgpu` readable and writable for you" in message
+    assert sgpu("apply", "-y", "-o", "json").json["error"]["code"] == "state_unreachable"
 
 
 def test_an_address_that_matches_nothing_names_the_nearest(sgpu) -> None:
