@@ -22,10 +22,9 @@ from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.signatures import check_entrypoint
 from sgpu_decl.staging.snapshot import Snapshot, changed, snapshot
 from sgpu_decl.staging.store import Store
+from sgpu_decl.text.limits import PROJECT_FILE
 
 __all__ = ["Gathered", "gather", "read_file"]
-
-MAX_BYTES = 10 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +61,9 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
         environ=os.environ,
         git=lambda: _git_facts(opened.root),
     )
-    text = raw.decode("utf-8-sig", "replace")
     if loaded is None or has_errors(findings):
-        error = InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
-        error.source = text  # type: ignore[attr-defined]
-        raise error
-    return loaded, in_order(findings), text
+        raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
+    return loaded, in_order(findings), raw.decode("utf-8-sig", "replace")
 
 
 def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gathered:
@@ -267,27 +263,24 @@ def _check_secrets(config: RunConfig, places: Mapping[str, Place]) -> list[Diagn
 
 
 def _bytes(file: Path) -> bytes:
+    """The file, or as much of one that is too large as shows that it is."""
     try:
-        size = file.stat().st_size
-        if file.is_dir():
-            raise SgpuError(
-                f"`{file}` is a folder", hint="name a run file in it, such as `run.yaml`"
-            )
-        if size > MAX_BYTES:
-            raise InvalidInput(
-                f"`{file}` has {size:,} bytes; a project file may have {MAX_BYTES:,} at most",
-                hint="is this the file you meant?",
-                code="file_too_large",
-            )
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            return opened.read(PROJECT_FILE.size + 1)
     except FileNotFoundError:
         raise NotFound(f"`{file}` does not exist", hint="check the path") from None
-    except PermissionError as error:
+    except IsADirectoryError:
         raise SgpuError(
-            f"`{file}` cannot be read: {error.strerror}", hint="check its permissions"
+            f"`{file}` is a folder",
+            hint=f"name a run file in it, such as `{file / 'run.yaml'}`",
+            code="unreadable",
         ) from None
     except OSError as error:
-        raise SgpuError(f"`{file}` cannot be read: {error.strerror}") from None
+        raise SgpuError(
+            f"`{file}` cannot be read: {(error.strerror or str(error)).lower()}",
+            hint="give a file that you may read",
+            code="unreadable",
+        ) from None
 
 
 def _git_facts(root: Path) -> Mapping[str, str]:

@@ -35,7 +35,10 @@ def _cpu_seconds() -> float:
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
 def test_a_folder_in_place_of_a_file(sgpu, command: str) -> None:
     (sgpu.folder / "dir").mkdir()
-    assert "`dir`" in refused(sgpu, command, "dir", code=1)
+    message = refused(sgpu, command, "dir", code=1)
+    assert "`dir` is a folder" in message
+    assert "`dir/run.yaml`" in message
+    assert sgpu(command, "dir", "-o", "json").json["error"]["code"] == "unreadable"
 
 
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
@@ -53,10 +56,25 @@ def test_a_file_that_may_not_be_read(sgpu) -> None:
     assert "permission" in refused(sgpu, "plan", code=1)
 
 
-def test_a_file_of_50_mb(sgpu) -> None:
-    with (sgpu.folder / "run.yaml").open("wb") as file:
-        file.truncate(50 * 2**20)
-    refused(sgpu, "plan", code=1)
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        ("run.yaml", 50 * 2**20, "more than 1,048,576 bytes, the limit of a run file"),
+        ("run.yaml", 2 * 2**20, "more than 1,048,576 bytes, the limit of a run file"),
+        ("sgpu.yml", 50 * 2**20, "more than 10,485,760 bytes, the limit of a project file"),
+    ],
+)
+def test_a_file_that_is_too_large_has_one_code_whoever_notices(
+    sgpu, name: str, size: int, words: str
+) -> None:
+    with (sgpu.folder / name).open("wb") as file:
+        file.truncate(size)
+    assert f"error[file_too_large]: the file has {words}\n  --> {name}:1:1\n" in refused(
+        sgpu, "plan", code=1
+    )
+    error = sgpu("validate", "-o", "json").json["error"]
+    assert error["code"] == "invalid_input"
+    assert [found["code"] for found in error["diagnostics"]] == ["file_too_large"]
 
 
 def test_several_mistakes_are_shown_at_once_with_their_places(sgpu) -> None:
