@@ -20,13 +20,13 @@ def refusal(plan: "Plan") -> SgpuError | None:
     found = tuple(
         Diagnostic(code=it.id, summary=it.summary, place=it.place, hint=it.hint) for it in errors
     )
+    cause = f"{len(errors)} errors stand in the way"
+    hint: str | None = "mend what they name, then plan again"
     if len(errors) == 1:
-        only = errors[0]
-        message = f"this plan cannot be applied: {only.summary}"
-        return SgpuError(message, hint=only.hint, code=only.id, diagnostics=found)
+        cause, hint = errors[0].summary, errors[0].hint
     return SgpuError(
-        f"this plan cannot be applied: {len(errors)} errors stand in the way",
-        hint="mend what the checks name, then plan again",
+        f"this plan cannot be applied: {cause}",
+        hint=hint,
         code="plan_has_errors",
         diagnostics=found,
     )

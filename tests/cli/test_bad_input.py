@@ -195,7 +195,7 @@ def test_an_error_of_the_plan_shows_the_line_it_is_about(sgpu) -> None:
     ) in message
     assert sgpu("apply", "sub/run.yaml", "-y").err in message
     found = sgpu("plan", "sub/run.yaml", "-o", "json").json["error"]
-    assert (found["code"], found["hint"]) == ("entrypoint_missing", found["diagnostics"][0]["hint"])
+    assert (found["code"], found["hint"]) == ("plan_has_errors", found["diagnostics"][0]["hint"])
 
 
 def test_a_syntax_error_of_the_users_code_shows_its_line(sgpu) -> None:
