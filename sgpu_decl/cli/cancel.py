@@ -18,7 +18,7 @@ def command(*, where: Where, names: tuple[str, ...], no_wait: bool, output: str)
 
     A run that has ended is left as it is.
     """
-    session = where.session()
+    session = where.recorded()
     refs = session.runs.find_active(*names)
     for ref in refs:
         session.runs.cancel(ref)

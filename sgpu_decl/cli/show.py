@@ -22,7 +22,7 @@ def command(*, where: Where, name: str, output: str) -> int:
 
     if is_saved_plan(Path(name)):
         return _show_plan(Path(name), output)
-    session = where.session()
+    session = where.recorded()
     refs = session.runs.find(name)
     if len(refs) > 1:
         raise NotFound(

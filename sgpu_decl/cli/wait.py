@@ -23,7 +23,7 @@ def command(*, where: Where, names: tuple[str, ...], timeout: str | None, output
     from sgpu_decl.cli.options import read_duration
 
     limit = read_duration(timeout) if timeout is not None else None
-    session = where.session()
+    session = where.recorded()
     refs = session.runs.find_active(*names)
     session.runs.wait(refs, limit)
     runs = session.runs.describe(refs)
