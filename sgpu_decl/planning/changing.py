@@ -29,6 +29,8 @@ __all__ = ["Options", "change_of"]
 
 Changed = tuple[Change, tuple[Check, ...]]
 
+_ABOUT_THE_LAST = (Reason.PREVIOUS_FAILED, Reason.PREVIOUS_LOST)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -60,7 +62,7 @@ def change_of(wanted: Desired, standing: Standing, options: Options) -> Changed:
     if not standing.known:
         fields = _first_fields(wanted)
     else:
-        fields = _changed_fields(wanted, standing, same_as or standing.last, options)
+        fields = _changed_fields(wanted, standing, same_as or standing.current, options)
     owner_checks = tuple(_owner_checks(wanted, standing))
     if decision.verdict in (Verdict.KEEP, Verdict.ADOPT):
         change = _kept(wanted, standing, same_as, decision, fields)
@@ -219,6 +221,7 @@ def _launched(
     options: Options,
 ) -> Change:
     number = standing.next_attempt
+    about = standing.last if reason in _ABOUT_THE_LAST else standing.current
     code = wanted.code
     code_digest = code.digest if code else None
     print_ = fingerprint(wanted.spec, code_digest)
@@ -239,7 +242,7 @@ def _launched(
         reason=reason,
         destructive=bool(start.stop),
         attempt=number,
-        prior=standing.prior,
+        prior=prior_of(about) if about else None,
         fields=fields,
         unchanged=_unchanged(wanted, fields) if standing.known else 0,
         code=None
