@@ -63,14 +63,13 @@ def change_of(wanted: Desired, standing: Standing, options: Options) -> Changed:
         fields = _first_fields(wanted)
     else:
         fields = _changed_fields(wanted, standing, same_as or standing.current, options)
-    owner_checks = tuple(_owner_checks(wanted, standing))
     if decision.verdict in (Verdict.KEEP, Verdict.ADOPT):
         change = _kept(wanted, standing, same_as, decision, fields)
-        return change, owner_checks
+        return change, ()
     start = _start(wanted, standing, options)
     reason = decision.reason or _what_differs(fields)
     change = _launched(wanted, standing, start, reason, fields, options)
-    return change, (*owner_checks, *_start_checks(wanted, standing, start, options))
+    return change, tuple(_start_checks(wanted, standing, start, options))
 
 
 def _decision(
@@ -197,18 +196,6 @@ def _start_checks(
             summary="replacing the active run is forbidden by `lifecycle.prevent_destroy`",
             hint="choose `--on-active queue` or `parallel`, or remove `prevent_destroy`",
             place=place_of(wanted.places, "lifecycle.prevent_destroy"),
-        )
-
-
-def _owner_checks(wanted: Desired, standing: Standing) -> Iterator[Check]:
-    resource = standing.resource
-    if standing.known and resource is not None and resource.owner != wanted.owner:
-        yield Check(
-            id="owner_changed",
-            severity=Severity.WARNING,
-            address=wanted.address,
-            summary=f"it was last applied from `{resource.owner}`; now `{wanted.owner}` owns it",
-            hint="if both files declare it, rename one of the two runs",
         )
 
 

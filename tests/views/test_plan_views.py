@@ -264,6 +264,19 @@ def test_a_first_run_after_a_destroy_says_so() -> None:
     assert "args.epochs: 5, entrypoint:" in text
 
 
+def test_a_run_that_another_file_declares_now_says_which() -> None:
+    moved = run(
+        "train",
+        Action.UPDATE,
+        Reason.CONFIG_CHANGED,
+        prior=prior(),
+        launch=Launch(spec="{}", owner="new.yaml", fingerprint="f"),
+    )
+    assert "because: `new.yaml` declares it now (train#7 succ" in plan_text.render(
+        a_plan(moved), now=NOW
+    )
+
+
 def test_many_unchanged_runs_are_folded() -> None:
     text = plan_text.render(NOTHING, now=NOW)
     assert "(2 more unchanged runs)" in text
