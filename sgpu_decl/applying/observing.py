@@ -54,7 +54,7 @@ def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef,
     staged never happened.
     """
     settled = []
-    for intent in writer.state.intents:
+    for intent in sorted(writer.state.intents, key=lambda it: str(it.address)):
         attempt = intent.attempt_record
         if attempt is None or not backends(attempt.backend).staged(attempt.ref, intent.token):
             writer.abandon(intent)
