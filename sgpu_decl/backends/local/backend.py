@@ -132,7 +132,7 @@ class LocalBackend:
 
     def unstage(self, ref: AttemptRef) -> None:
         folder = self._layout.attempt(ref)
-        if folder.is_dir() and not AttemptState(reading.read_attempt(folder)["state"]).active:
+        if not _alive(folder):
             shutil.rmtree(folder / "code", ignore_errors=True)
 
     def sweep(self, ref: AttemptRef) -> None:
@@ -145,7 +145,7 @@ class LocalBackend:
         if not old.is_dir():
             return
         for number in (name for name in _names(old) if name.isdigit()):
-            if AttemptState(reading.read_attempt(old / number)["state"]).active:
+            if _alive(old / number):
                 raise BackendError(
                     f"`{AttemptRef(source, int(number))}` is active: its folder cannot be moved",
                     hint="wait for it with `sgpu wait`, or cancel it first",
@@ -167,10 +167,10 @@ class LocalBackend:
 
     def free(self, ref: AttemptRef) -> int:
         folder = self._layout.attempt(ref)
-        if folder.is_dir() and AttemptState(reading.read_attempt(folder)["state"]).active:
+        if _alive(folder):
             return 0
         size = self.size(ref)
-        shutil.rmtree(self._layout.attempt(ref), ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         return size
 
     @contextlib.contextmanager
@@ -252,6 +252,12 @@ class LocalBackend:
 
 def _launched(folder: Path) -> bool:
     return bool(reading.read_attempt(folder)["state"] != "staging")
+
+
+def _alive(folder: Path) -> bool:
+    """Whether something runs for an attempt, or waits to."""
+    state = AttemptState(reading.read_attempt(folder)["state"])
+    return state.active and state is not AttemptState.STAGING
 
 
 def _config(launching: Launching) -> RunConfig:
