@@ -13,6 +13,7 @@ from sgpu_decl.agent import launching as agent
 from sgpu_decl.agent import reading
 from sgpu_decl.backends.base import Launching, LogLine
 from sgpu_decl.backends.local.devices import visible_devices
+from sgpu_decl.backends.local.interpreting import interpreter_of
 from sgpu_decl.backends.local.layout import Layout
 from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
@@ -44,6 +45,7 @@ class LocalBackend:
     def check(self, launching: Launching) -> None:
         config = _config(launching)
         resolve_secrets(config.env.secrets, self._environ)
+        self._interpreter(launching, config)
         if (
             launching.code_digest is not None
             and self._store.manifest(launching.code_digest) is None
@@ -215,24 +217,38 @@ class LocalBackend:
         else:
             (folder / "code").mkdir(mode=0o700)
         self._link(launching, config, folder / "code")
+        python = self._interpreter(launching, config)
         tracker = prepare_tracker(
             folder,
             config=config,
             launching=launching,
             project=self._project,
             home=self._layout.state_dir.parent,
+            python=python,
         )
         spec = specify(
             launching,
             config,
             layout=self._layout,
             project=self._project,
+            python=python,
             devices=[device.index for device in visible_devices(self._environ)],
             tracker=tracker,
         )
         raw = render_spec(spec)
         _write(folder / "_air.py", render_air(hashlib.sha256(raw).hexdigest()).encode())
         _write(folder / "spec.json", raw)
+
+    def _interpreter(self, launching: Launching, config: RunConfig) -> str:
+        folder = (self._project / launching.owner).parent
+        found = interpreter_of(config.env.python, folder)
+        if found is None:
+            raise BackendError(
+                f"this machine has no Python `{config.env.python}`",
+                hint="install it on the PATH, or name an interpreter by its path",
+                code="python_missing",
+            )
+        return found.executable
 
     def _link(self, launching: Launching, config: RunConfig, code: Path) -> None:
         root = ((self._project / launching.owner).parent / (config.code.root or ".")).resolve()
