@@ -45,7 +45,6 @@ class Request:
     select: frozenset[Address] | None = None
     retry_failed: bool = False
     on_active: str | None = None
-    parallelism: int | None = None
     whole_project: bool = True
     destroy: bool = False
 
