@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sgpu_decl.applying.opening import Location, Opened
+from sgpu_decl.applying.owning import Owners
 from sgpu_decl.backends.local.checking import check_machine
 from sgpu_decl.config.reading import Loaded, LoadedRun, read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, Desired
 from sgpu_decl.model.state import State
 from sgpu_decl.staging.hashing import HashCache
@@ -96,6 +98,7 @@ class _Gathering:
         assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
         self._folder = opened.file.resolve().parent
         self._owner = opened.owner
+        self._owners = Owners(opened.root)
 
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config
@@ -112,7 +115,14 @@ class _Gathering:
             ignore_changes=tuple(config.lifecycle.ignore_changes),
             code=code,
             places=run.places,
+            findings=self._dispute(run.address),
         )
+
+    def _dispute(self, address: Address) -> tuple[Diagnostic, ...]:
+        resource = self._state.resources.get(address)
+        if resource is None or resource.gone or resource.owner == self._owner:
+            return ()
+        return self._owners.dispute(address, resource.owner, self._owner)
 
     def _code(self, run: LoadedRun) -> CodeFacts | None:
         config = run.config.code

@@ -54,7 +54,7 @@ def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef,
     staged never happened.
     """
     settled = []
-    for intent in writer.state.intents:
+    for intent in sorted(writer.state.intents, key=lambda it: str(it.address)):
         attempt = intent.attempt_record
         if attempt is None or not backends(attempt.backend).staged(attempt.ref, intent.token):
             writer.abandon(intent)
@@ -68,8 +68,10 @@ def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef,
             continue
         known = writer.state.resources.get(intent.address)
         writer.launched(intent, recorded_resource(intent, attempt, known), attempt)
-        if intent.action == Action.REPLACE and known is not None and known.last is not None:
-            backends(known.last.backend).cancel(known.last.ref)
+        if intent.action == Action.REPLACE:
+            for older in writer.state.active:
+                if older.ref.address == intent.address and older.ref != attempt.ref:
+                    backends(older.backend).cancel(older.ref)
         settled.append(attempt.ref)
     return tuple(settled)
 

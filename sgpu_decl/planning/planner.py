@@ -106,6 +106,7 @@ def plan(
         tool_version=tool_version,
         target=request.target,
         project=request.project,
+        destroy=request.destroy,
         lineage=state.lineage,
         serial=state.serial,
         created_at=now,

@@ -1,5 +1,6 @@
 """The local backend: attempt folders on disk, the node agent as their supervisor."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -53,28 +54,21 @@ class LocalBackend:
                 code="code_missing",
             )
 
-    def launch(self, launching: Launching) -> None:
+    def stage(self, launching: Launching) -> None:
+        if self.staged(launching.ref, launching.token):
+            return
+        with self._nothing_left(launching) as folder:
+            self._stage(launching, _config(launching), folder)
+
+    def in_line(self, launching: Launching) -> bool:
         config = _config(launching)
-        folder = self._layout.attempt(launching.ref)
-        try:
-            if not self.staged(launching.ref, launching.token):
-                self._stage(launching, config, folder)
-            elif _launched(folder):
-                return
-            agent.launch(folder, secrets=resolve_secrets(config.env.secrets, self._environ))
-        except BackendError:
-            raise
-        except (OSError, SgpuError) as error:
-            if _launched(folder):
-                return  # another sgpu finished the same launch meanwhile
-            shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, SgpuError):
-                raise
-            raise BackendError(
-                f"`{launching.ref}` could not be started: {error}",
-                hint="see that the disk has room and the project folder is writable",
-                code="launch_failed",
-            ) from error
+        return config.max_parallel is not None or config.type.name != "CPU"
+
+    def launch(self, launching: Launching) -> None:
+        with self._nothing_left(launching) as folder:
+            if not _launched(folder):
+                secrets = resolve_secrets(_config(launching).env.secrets, self._environ)
+                agent.launch(folder, secrets=secrets)
 
     def staged(self, ref: AttemptRef, token: str) -> bool:
         try:
@@ -178,6 +172,26 @@ class LocalBackend:
         size = self.size(ref)
         shutil.rmtree(self._layout.attempt(ref), ignore_errors=True)
         return size
+
+    @contextlib.contextmanager
+    def _nothing_left(self, launching: Launching) -> Iterator[Path]:
+        """The folder of an attempt that is being made: deleted where that fails."""
+        folder = self._layout.attempt(launching.ref)
+        try:
+            yield folder
+        except BackendError:
+            raise
+        except (OSError, SgpuError) as error:
+            if _launched(folder):
+                return  # another sgpu finished the same launch meanwhile
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, SgpuError):
+                raise
+            raise BackendError(
+                f"`{launching.ref}` could not be started: {error}",
+                hint="see that the disk has room and the project folder is writable",
+                code="launch_failed",
+            ) from error
 
     def _stage(self, launching: Launching, config: RunConfig, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
