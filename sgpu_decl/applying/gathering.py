@@ -6,7 +6,7 @@ Everything here reads and nothing writes, but for the hash cache.
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sgpu_decl.applying.opening import Location, Opened
@@ -25,10 +25,9 @@ from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.signatures import check_entrypoint
 from sgpu_decl.staging.snapshot import Snapshot, changed, snapshot
 from sgpu_decl.staging.store import Store
+from sgpu_decl.text.limits import PROJECT_FILE
 
 __all__ = ["Gathered", "gather", "read_file"]
-
-MAX_BYTES = 10 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +64,9 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
         environ=os.environ,
         git=lambda: _git_facts(opened.root),
     )
-    text = raw.decode("utf-8-sig", "replace")
     if loaded is None or has_errors(findings):
-        error = InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
-        error.source = text  # type: ignore[attr-defined]
-        raise error
-    return loaded, in_order(findings), text
+        raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
+    return loaded, in_order(findings), raw.decode("utf-8-sig", "replace")
 
 
 def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gathered:
@@ -192,20 +188,19 @@ class _Gathering:
         root = (self._folder / (config.code.root or ".")).resolve()
         interpreter = self._interpreter(config)
         self.findings.extend(_check_taken(root, run, taken))
-        self.findings.extend(
-            check_entrypoint(
-                root,
-                config.entrypoint,
-                config.command,
-                config.args,
-                _locator(run.places),
-                installed=lambda top: (
-                    interpreter is None
-                    or "PYTHONPATH" in config.env.variables
-                    or has_package(interpreter, top)
-                ),
-            )
+        looked = check_entrypoint(
+            root,
+            config.entrypoint,
+            config.command,
+            config.args,
+            _locator(run.places),
+            installed=lambda top: (
+                interpreter is None
+                or "PYTHONPATH" in config.env.variables
+                or has_package(interpreter, top)
+            ),
         )
+        self.findings.extend(_from_here(root, found, self._opened.shown) for found in looked)
         self.findings.extend(_check_secrets(config, run.places))
         if str(config.backend.kind) == "local":
             self.findings.extend(check_machine(config, run.places, self._folder))
@@ -272,10 +267,16 @@ def _locator(places: Mapping[str, Place]) -> Callable[[str], Place | None]:
 def _placed(
     findings: Sequence[Diagnostic], places: Mapping[str, Place], path: str
 ) -> list[Diagnostic]:
-    from dataclasses import replace
-
     place = _locator(places)(path)
     return [found if found.place else replace(found, place=place) for found in findings]
+
+
+def _from_here(root: Path, found: Diagnostic, shown: str) -> Diagnostic:
+    """A place in a Python file is relative to the code's root; people count from where they are."""
+    if found.place is None or found.place.is_option or found.place.file == shown:
+        return found
+    file = os.path.relpath(root / found.place.file)
+    return replace(found, place=replace(found.place, file=file))
 
 
 def _check_secrets(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:
@@ -296,27 +297,24 @@ def _check_secrets(config: RunConfig, places: Mapping[str, Place]) -> list[Diagn
 
 
 def _bytes(file: Path) -> bytes:
+    """The file, or as much of one that is too large as shows that it is."""
     try:
-        size = file.stat().st_size
-        if file.is_dir():
-            raise SgpuError(
-                f"`{file}` is a folder", hint="name a run file in it, such as `run.yaml`"
-            )
-        if size > MAX_BYTES:
-            raise InvalidInput(
-                f"`{file}` has {size:,} bytes; a project file may have {MAX_BYTES:,} at most",
-                hint="is this the file you meant?",
-                code="file_too_large",
-            )
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            return opened.read(PROJECT_FILE.size + 1)
     except FileNotFoundError:
         raise NotFound(f"`{file}` does not exist", hint="check the path") from None
-    except PermissionError as error:
+    except IsADirectoryError:
         raise SgpuError(
-            f"`{file}` cannot be read: {error.strerror}", hint="check its permissions"
+            f"`{file}` is a folder",
+            hint=f"name a run file in it, such as `{file / 'run.yaml'}`",
+            code="unreadable",
         ) from None
     except OSError as error:
-        raise SgpuError(f"`{file}` cannot be read: {error.strerror}") from None
+        raise SgpuError(
+            f"`{file}` cannot be read: {(error.strerror or str(error)).lower()}",
+            hint="give a file that you may read",
+            code="unreadable",
+        ) from None
 
 
 def _git_facts(root: Path) -> Mapping[str, str]:

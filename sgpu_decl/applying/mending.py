@@ -4,7 +4,7 @@ from sgpu_decl.applying.naming import match_addresses
 from sgpu_decl.applying.observing import refresh
 from sgpu_decl.applying.site import Site
 from sgpu_decl.applying.watching import Runs
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import ActiveRun, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.state import Resource
 
@@ -35,7 +35,8 @@ def move(site: Site, source: str, destination: str) -> tuple[Address, Address]:
 
     Raises:
         NotFound: nothing is recorded at `source`.
-        SgpuError: it is active, or `destination` has a history of its own.
+        ActiveRun: it is active.
+        SgpuError: `destination` has a history of its own.
     """
     resource = resource_named(site, source)
     old, new = resource.address, _parse(destination, resource.address)
@@ -55,7 +56,7 @@ def remove(site: Site, text: str) -> Address:
 
     Raises:
         NotFound: nothing is recorded there.
-        SgpuError: it is active.
+        ActiveRun: it is active.
     """
     old = resource_named(site, text).address
     _refuse_active(site, old, "without its record nothing would stop it")
@@ -80,8 +81,7 @@ def _refuse_active(site: Site, address: Address, why: str) -> None:
     runs = Runs(site)
     for attempt in site.believed().active:
         if attempt.ref.address == address and runs.status(attempt.ref).state.active:
-            raise SgpuError(
+            raise ActiveRun(
                 f"`{attempt.ref}` is active: {why}",
                 hint="wait for it with `sgpu wait`, or cancel it first",
-                code="active_run",
             )

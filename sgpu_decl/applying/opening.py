@@ -55,7 +55,11 @@ def open_project(location: Location, *, here: Path) -> Opened:
     root = (location.project or _nearest(file.parent if file else here)).resolve()
     target = location.target
     if target is not None and (not target or "/" in target or target.startswith(".")):
-        raise SgpuError(f"`{target}` is no name of a target", code="invalid_target")
+        raise SgpuError(
+            f"`{target}` is no name of a target",
+            hint="it names a folder in `.sgpu/`: no `/`, and no `.` first",
+            code="unknown_target",
+        )
     state_dir, note = state_folder(root, target or "default")
     return Opened(
         root=root,

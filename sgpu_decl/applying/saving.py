@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, SgpuError
 from sgpu_decl.model.plan import Plan
 
@@ -60,11 +62,13 @@ def load_plan(path: Path) -> Plan:
     """
     from sgpu_decl.planning.writing import saved_from_json
 
-    plan, findings = saved_from_json(path.read_text(encoding="utf-8", errors="replace"))
+    file = os.fspath(path)
+    plan, findings = saved_from_json(path.read_text(encoding="utf-8", errors="replace"), file)
     if plan is None:
+        start = Place(file, 1, 1)
         raise InvalidInput(
             f"`{path}` is not a plan that can be applied",
-            hint="make a new one with `sgpu plan --out FILE`",
-            diagnostics=findings,
+            hint=findings[0].hint,
+            diagnostics=tuple(replace(one, place=one.place or start) for one in findings),
         )
     return plan

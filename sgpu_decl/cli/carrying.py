@@ -45,7 +45,7 @@ class Manner:
 
 def carry_out(session: "Session", plan: "Plan", *, manner: Manner, saved: bool, out: TextIO) -> int:
     """Carry `plan` out as `manner` says and return the exit code."""
-    error = refusal(plan, shown=not manner.json)
+    error = refusal(plan)
     if error is not None and manner.json:
         from sgpu_decl.planning.writing import plan_to_json
 

@@ -56,7 +56,7 @@ def command(
 
     session = where.session(where.file_or_default(file))
     plan = session.plan(choosing.options())
-    error = refusal(plan, shown=output != "json")
+    error = refusal(plan)
     if out is not None and error is None:
         session.save(plan, Path(out))
     if output == "json":

@@ -1,7 +1,7 @@
 """One declared run to the runs it stands for: itself, or the cells of its matrix."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from sgpu_decl.config.crossing import Crossing, contradictions
 from sgpu_decl.config.entry import calls_function
-from sgpu_decl.config.explaining import Explained
+from sgpu_decl.config.explaining import Explained, misspelt
 from sgpu_decl.config.gpu_type import NAMES, GpuType
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.placing import Places
@@ -122,16 +122,18 @@ def _validated(
     except ValidationError as error:
         found = list(explained.errors(error.errors(include_url=False, include_input=False)))
     shown = {one.code for one in found}
+    written = {*data, *misspelt(node, explained.shape)}
     found += [
         explained.contradiction(one)
-        for one in contradictions(_crossing(data))
+        for one in contradictions(_crossing(data, written))
         if one.code not in shown
     ]
     return None, (*conversion.found, *found)
 
 
-def _crossing(data: Mapping[str, Any]) -> Crossing:
-    """What is comparable in a run that is not valid, so that one round tells it all."""
+def _crossing(data: Mapping[str, Any], written: Container[str]) -> Crossing:
+    """What is comparable in a run that is not valid, so that one round tells it all. `written` are
+    its keys as they were meant."""
     gpus, kind = data.get("gpus"), str(data.get("type", "")).upper()
     env, launch = data.get("env"), data.get("launch")
     variables = env.get("variables") if isinstance(env, dict) else None
@@ -139,9 +141,9 @@ def _crossing(data: Mapping[str, Any]) -> Crossing:
     return Crossing(
         gpus=gpus if isinstance(gpus, int) and not isinstance(gpus, bool) else None,
         type=GpuType(kind) if kind in NAMES else None,
-        entrypoint="entrypoint" in data,
-        command="command" in data,
-        args="args" in data,
+        entrypoint="entrypoint" in written,
+        command="command" in written,
+        args="args" in written,
         per_node=isinstance(launch, dict) and launch.get("per") == "node",
         variables=variables if isinstance(variables, dict) else (),
         secrets=secrets if isinstance(secrets, dict) else (),
@@ -169,10 +171,13 @@ def _of_matrix(
     inside = axes_in(args) if args is not None and around.references else frozenset()
     outside = axes_in(_but(node, "args", "matrix")) if around.references else frozenset()
     given = _given(node, axes, inside)
-    found = _unused(matrix, axes, (*given, *inside, *outside), takes=_takes(node))
-    found += _unknown(node, axes, inside | outside, around)
+    found = _unknown(node, axes, inside | outside, around)
+    if not misspelt(node, explained.shape) & {"args", "entrypoint"}:
+        found += _unused(matrix, axes, (*given, *inside, *outside), takes=_takes(node))
     if found:
-        return (), found
+        # a field that holds a reference still is no number yet: it would be told as a mistake
+        wrong = () if outside else _validated(explained, node, name)[1]
+        return (), (*found, *_beyond(wrong, found))
     if inside or outside:
         return _cell_by_cell(explained, node, name, around, axes, given)
     base, found = _validated(explained, node, name)

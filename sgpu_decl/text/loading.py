@@ -37,7 +37,7 @@ def load(
         else len(text.encode("utf-8", "replace"))
     )
     if size > limits.size:
-        return None, (too_large(file, size, limits),)
+        return None, (too_large(file, limits),)
     source, refused = _decode(text, file)
     if source is None:
         return None, refused
