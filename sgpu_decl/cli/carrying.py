@@ -1,5 +1,6 @@
 """From a plan to its end: show, approve, apply, follow, answer."""
 
+import shlex
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
@@ -12,11 +13,12 @@ from sgpu_decl.cli.failing import show_error
 from sgpu_decl.cli.interrupting import Signals
 from sgpu_decl.cli.planned import left_failed, refusal
 from sgpu_decl.cli.showing import answer, interactive, note, plan_text
+from sgpu_decl.cli.telling import DONE, Telling
 from sgpu_decl.errors import Interrupted, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.event import ApplyEvent
 from sgpu_decl.model.plan import Action
-from sgpu_decl.views.apply_text import event_line
+from sgpu_decl.views.status_text import tally
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -24,11 +26,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.plan import Plan
 
 __all__ = ["Manner", "carry_out"]
-
-# a change is done, and nothing of it half done: a signal may stop the walk there
-_DONE = frozenset(
-    {Step.LAUNCHED, Step.ADOPTED, Step.UPDATED, Step.FORGOTTEN, Step.DESTROYED, Step.FAILED}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +65,15 @@ def _applied(
 ) -> int:
     pending = sum(change.action is not Action.NO_OP for change in plan.changes)
 
+    telling = Telling({change.address: change.waits_for for change in plan.changes}, note)
+
     def sink(event: ApplyEvent) -> None:
         nonlocal pending
-        line = event_line(event)
-        if line is not None:
-            note(line)
-        pending -= event.step in _DONE
+        telling.hear(event)
+        pending -= event.step in DONE
         # with nothing left to do, what a signal means is a matter of following
-        if signals.any and event.step in _DONE and pending > 0:
+        if signals.any and event.step in DONE and pending > 0:
+            telling.release()
             raise Interrupted(
                 "interrupted while the plan was being carried out",
                 hint="what was launched goes on; `sgpu apply` again does the rest",
@@ -132,9 +130,11 @@ def _answer(
         }
         answer(data, error=error)
         return
-    if not manner.detach and left is not Left.DETACHED:
+    if len(runs) > 1:
+        note(tally([str(run["state"]) for run in runs]))
+    elif not manner.detach and left is not Left.DETACHED:
         show_endings(runs)
-    elif refs and manner.detach:
-        note(f"follow it with `sgpu logs -f {refs[0].address.label}`")
+    if refs and manner.detach:
+        note(f"follow with `sgpu logs -f {shlex.quote(refs[0].address.label)}`")
     if error is not None and left is not Left.DETACHED:
         show_error(error)

@@ -6,11 +6,12 @@ The input is the `status` object of the public JSON contract, so both forms say 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.logs_text import clean
-from sgpu_decl.views.terminal import Colour, age, duration, escape, paint, shorten
+from sgpu_decl.views.terminal import Colour, age, count, duration, escape, paint, shorten
 
-__all__ = ["ending", "failure", "run_details", "status_table"]
+__all__ = ["ending", "failure", "run_details", "status_table", "tally"]
 
 _COLOURS = {
     "succeeded": Colour.GREEN,
@@ -46,6 +47,13 @@ def status_table(runs: Sequence[Mapping[str, Json]], *, now: datetime, colour: b
         cells[1] = _painted(cells[1], colour=colour)
         lines.append("  ".join([*cells, row[5]]).rstrip())
     return "\n".join(lines)
+
+
+def tally(states: Sequence[str]) -> str:
+    """`6 runs: 2 running, 3 queued, 1 failed`, in the order of an attempt's life."""
+    counted = [(states.count(state), state) for state in AttemptState]
+    parts = ", ".join(f"{number:,} {state}" for number, state in counted if number)
+    return f"{count(len(states), 'run')}: {parts}"
 
 
 def ending(run: Mapping[str, Json], *, colour: bool) -> str:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,13 @@ def test_help_imports_nothing_below_the_command_line(tmp_path: Path, arguments: 
     code, tops = imported(tmp_path, *arguments)
     assert code == 0
     assert not tops & BELOW
+
+
+def test_following_a_run_off_a_terminal_imports_no_terminal_library(sgpu: Any) -> None:
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
+    code, tops = imported(sgpu.folder, "apply", "-y", "--set", "mlflow.enabled=false")
+    assert code == 0
+    assert not tops & (HEAVY | {"rich"})
 
 
 @pytest.mark.parametrize("command", ["plan", "validate"])
