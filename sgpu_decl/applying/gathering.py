@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sgpu_decl.applying.opening import Location, Opened
+from sgpu_decl.applying.owning import Owners
 from sgpu_decl.backends.local.checking import check_machine
+from sgpu_decl.backends.local.interpreting import has_package, interpreter_of
 from sgpu_decl.config.reading import Loaded, LoadedRun, read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
-from sgpu_decl.model.desired import CodeFacts, Desired
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter
 from sgpu_decl.model.state import State
 from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.signatures import check_entrypoint
@@ -89,6 +92,7 @@ class _Gathering:
         self._store = store
         self._snapshots: dict[tuple[object, ...], Snapshot | None] = {}
         self._changed: dict[tuple[str | None, str], tuple[str, ...]] = {}
+        self._interpreters: dict[str | None, Interpreter | None] = {}
         self._looked: set[tuple[object, ...]] = set()
         self.cache = HashCache.open()
         self.findings: list[Diagnostic] = []
@@ -96,6 +100,7 @@ class _Gathering:
         assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
         self._folder = opened.file.resolve().parent
         self._owner = opened.owner
+        self._owners = Owners(opened.root)
 
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config
@@ -111,8 +116,26 @@ class _Gathering:
             prevent_destroy=config.lifecycle.prevent_destroy,
             ignore_changes=tuple(config.lifecycle.ignore_changes),
             code=code,
+            interpreter=self._interpreter(config) if config.entrypoint else None,
             places=run.places,
+            findings=self._dispute(run.address),
         )
+
+    def _dispute(self, address: Address) -> tuple[Diagnostic, ...]:
+        resource = self._state.resources.get(address)
+        if resource is None or resource.gone or resource.owner == self._owner:
+            return ()
+        return self._owners.dispute(address, resource.owner, self._owner)
+
+    def _interpreter(self, config: RunConfig) -> Interpreter | None:
+        """The Python of this machine that ranks use, where no environment is declared."""
+        env = config.env
+        declared = env.snapshot or env.dependencies or env.requirements or env.lock
+        if declared or str(config.backend.kind) != "local":
+            return None
+        if env.python not in self._interpreters:
+            self._interpreters[env.python] = interpreter_of(env.python, self._folder)
+        return self._interpreters[env.python]
 
     def _code(self, run: LoadedRun) -> CodeFacts | None:
         config = run.config.code
@@ -157,19 +180,30 @@ class _Gathering:
         """Entrypoint, arguments, secrets and machine: once for all cells that are alike."""
         config = run.config
         args = tuple(config.args) if isinstance(config.args, Mapping) else config.args is not None
-        key = (run.address.name, config.entrypoint, args, config.type.name, config.gpus)
+        python = config.env.python
+        key = (run.address.name, config.entrypoint, args, config.type.name, config.gpus, python)
         if key in self._looked:
             return
         self._looked.add(key)
         root = (self._folder / (config.code.root or ".")).resolve()
+        interpreter = self._interpreter(config)
         self.findings.extend(_check_taken(root, run, taken))
         looked = check_entrypoint(
-            root, config.entrypoint, config.command, config.args, _locator(run.places)
+            root,
+            config.entrypoint,
+            config.command,
+            config.args,
+            _locator(run.places),
+            installed=lambda top: (
+                interpreter is None
+                or "PYTHONPATH" in config.env.variables
+                or has_package(interpreter, top)
+            ),
         )
         self.findings.extend(_from_here(root, found, self._opened.shown) for found in looked)
         self.findings.extend(_check_secrets(config, run.places))
         if str(config.backend.kind) == "local":
-            self.findings.extend(check_machine(config, run.places))
+            self.findings.extend(check_machine(config, run.places, self._folder))
 
 
 def _not_yet(name: str, place: Place) -> Diagnostic:

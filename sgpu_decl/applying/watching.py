@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.naming import match_addresses, split_attempt
+from sgpu_decl.applying.observing import being_launched, lost
 from sgpu_decl.applying.site import Site
 from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
@@ -85,7 +86,9 @@ class Runs:
             NotFound: neither knows the attempt.
         """
         known = self._backend_of(ref).read([ref]).get(ref)
-        return known or self._recorded_status(ref)
+        if known is None or known.state is AttemptState.STAGING:
+            return self._recorded_status(ref)
+        return known
 
     def describe(self, refs: Sequence[AttemptRef]) -> list[dict[str, Json]]:
         """The `status` objects of the public contract."""
@@ -205,14 +208,20 @@ class Runs:
         return recorded
 
     def _recorded_status(self, ref: AttemptRef) -> AttemptStatus:
-        begun = (intent.attempt_record for intent in self._site.state().intents)
-        launching = {attempt.ref for attempt in begun if attempt is not None}
-        if ref in launching:
+        """What is known of an attempt whose backend says nothing, or no more than that it is
+        staged."""
+        if ref in being_launched(self._site.state()):
             return AttemptStatus(ref=ref, state=AttemptState.STAGING)
         recorded = self._recorded(ref)
+        # It may have got up between the look at its backend and the look at the state.
+        now = self._backend_of(ref).read([ref]).get(ref)
+        if now is not None and now.state is not AttemptState.STAGING:
+            return now
+        if recorded.state.active:
+            return lost(ref)
         return AttemptStatus(
             ref=ref,
-            state=AttemptState.LOST if recorded.state.active else recorded.state,
+            state=recorded.state,
             started_at=recorded.started_at,
             ended_at=recorded.ended_at,
             exit_code=recorded.exit_code,
@@ -231,7 +240,7 @@ class Runs:
     def _describe(self, ref: AttemptRef) -> dict[str, Json]:
         named: dict[str, Json] = {"address": str(ref.address), "name": ref.address.label}
         described = self._backend_of(ref).describe(ref)
-        if described is not None:
+        if described is not None and described["state"] != AttemptState.STAGING:
             return {**named, **described}
         status = self._recorded_status(ref)
         return {
@@ -244,7 +253,7 @@ class Runs:
             "exit_code": status.exit_code,
             "ranks": [],
             "first_cause": None,
-            "links": {},
+            "links": described["links"] if described is not None else {},
         }
 
 

@@ -196,14 +196,15 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`project` is the absolute folder that the plan was made for; `changes` is sorted by address
-    and holds every resource. `applyable` is false when nothing would be done or an error stands in
-    the way; `complete` is false when something was left out of it (`--select`, an unreadable
-    backend)."""
+    """`project` is the absolute folder that the plan was made for; `destroy` says that the end of
+    all was asked for. `changes` is sorted by address and holds every resource. `applyable` is false
+    when nothing would be done or an error stands in the way; `complete` is false when something was
+    left out of it (`--select`, an unreadable backend)."""
 
     tool_version: str
     target: str | None
     project: str
+    destroy: bool
     lineage: str
     serial: int
     created_at: datetime

@@ -29,6 +29,8 @@ __all__ = ["Options", "change_of"]
 
 Changed = tuple[Change, tuple[Check, ...]]
 
+_ABOUT_THE_LAST = (Reason.PREVIOUS_FAILED, Reason.PREVIOUS_LOST)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -60,15 +62,14 @@ def change_of(wanted: Desired, standing: Standing, options: Options) -> Changed:
     if not standing.known:
         fields = _first_fields(wanted)
     else:
-        fields = _changed_fields(wanted, standing, same_as or standing.last, options)
-    owner_checks = tuple(_owner_checks(wanted, standing))
+        fields = _changed_fields(wanted, standing, same_as or standing.current, options)
     if decision.verdict in (Verdict.KEEP, Verdict.ADOPT):
         change = _kept(wanted, standing, same_as, decision, fields)
-        return change, owner_checks
+        return change, ()
     start = _start(wanted, standing, options)
     reason = decision.reason or _what_differs(fields)
     change = _launched(wanted, standing, start, reason, fields, options)
-    return change, (*owner_checks, *_start_checks(wanted, standing, start, options))
+    return change, tuple(_start_checks(wanted, standing, start, options))
 
 
 def _decision(
@@ -198,18 +199,6 @@ def _start_checks(
         )
 
 
-def _owner_checks(wanted: Desired, standing: Standing) -> Iterator[Check]:
-    resource = standing.resource
-    if standing.known and resource is not None and resource.owner != wanted.owner:
-        yield Check(
-            id="owner_changed",
-            severity=Severity.WARNING,
-            address=wanted.address,
-            summary=f"it was last applied from `{resource.owner}`; now `{wanted.owner}` owns it",
-            hint="if both files declare it, rename one of the two runs",
-        )
-
-
 def _launched(
     wanted: Desired,
     standing: Standing,
@@ -219,6 +208,7 @@ def _launched(
     options: Options,
 ) -> Change:
     number = standing.next_attempt
+    about = standing.last if reason in _ABOUT_THE_LAST else standing.current
     code = wanted.code
     code_digest = code.digest if code else None
     print_ = fingerprint(wanted.spec, code_digest)
@@ -239,7 +229,7 @@ def _launched(
         reason=reason,
         destructive=bool(start.stop),
         attempt=number,
-        prior=standing.prior,
+        prior=prior_of(about) if about else None,
         fields=fields,
         unchanged=_unchanged(wanted, fields) if standing.known else 0,
         code=None

@@ -18,7 +18,7 @@ from sgpu_decl.model.state import State
 from sgpu_decl.planning.capabilities import TODAY, Capabilities
 from sgpu_decl.planning.changing import Options, change_of
 from sgpu_decl.planning.estimating import estimate
-from sgpu_decl.planning.linting import check_of, lint
+from sgpu_decl.planning.linting import check_of, interpreters, lint
 from sgpu_decl.planning.removing import destroyed, removed
 from sgpu_decl.planning.standing import NOWHERE, Standing, standings
 
@@ -45,7 +45,6 @@ class Request:
     select: frozenset[Address] | None = None
     retry_failed: bool = False
     on_active: str | None = None
-    parallelism: int | None = None
     whole_project: bool = True
     destroy: bool = False
 
@@ -99,6 +98,7 @@ def plan(
         ]
         checks += [check_of(finding, None) for finding in findings]
         checks += lint(chosen, capabilities)
+        checks += interpreters(wanted[it.address] for it, _ in results if _launches(it))
         considered = wanted.keys() | owned.keys()
     changes = tuple(sorted((change for change, _ in results), key=lambda item: str(item.address)))
     checks += [check for _, found in results for check in found]
@@ -106,6 +106,7 @@ def plan(
         tool_version=tool_version,
         target=request.target,
         project=request.project,
+        destroy=request.destroy,
         lineage=state.lineage,
         serial=state.serial,
         created_at=now,
@@ -140,6 +141,10 @@ def _owned(
             )
         )
     }
+
+
+def _launches(change: Change) -> bool:
+    return change.launch is not None and change.launch.token is not None
 
 
 def _options(

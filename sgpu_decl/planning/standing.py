@@ -39,8 +39,9 @@ class Standing:
         return 1 + max(given, newest, *(attempt.ref.number for attempt in self.active), 0)
 
     @property
-    def prior(self) -> Prior | None:
-        return prior_of(self.last) if self.last else None
+    def current(self) -> Attempt | None:
+        """The newest active attempt, else the last: what a change of the run acts on."""
+        return self.active[-1] if self.active else self.last
 
 
 def prior_of(attempt: Attempt) -> Prior:

@@ -27,6 +27,8 @@ def check_entrypoint(
     command: Sequence[str] | str | None,
     args: Mapping[str, Json] | Sequence[Json] | None,
     place: Locate,
+    *,
+    installed: Callable[[str], bool],
 ) -> tuple[Diagnostic, ...]:
     """Say what is wrong with the entrypoint of a run.
 
@@ -36,6 +38,7 @@ def check_entrypoint(
             for a command.
         args: as written.
         place: gives the place of a dotted field path.
+        installed: says whether ranks may find a top-level package outside of the root.
     """
     if entrypoint is None:
         return _check_command_args(command, args, place)
@@ -52,8 +55,9 @@ def check_entrypoint(
         found = _module_file(root, target)
         if isinstance(found, Diagnostic):
             return (_at(found, at),)
-        if found is None:
-            return ()  # not ours: an installed package
+        if found is None:  # not ours: an installed package, or a mistake
+            top = target.partition(".")[0]
+            return () if installed(top) else (_not_installed(root, top, at),)
         path, findings = found, []
     tree, problem = _parse(path, root)
     if tree is None:
@@ -267,6 +271,18 @@ def _missing_file(root: Path, target: str, at: Place | None) -> Diagnostic:
         summary=f"the entrypoint `{target}` does not exist",
         place=at,
         hint=f"did you mean `{close}`?" if close else f"it is looked for in `{root}`",
+    )
+
+
+def _not_installed(root: Path, top: str, at: Place | None) -> Diagnostic:
+    modules = {it.stem for it in root.glob("*.py")} | {it.parent.name for it in root.glob("*/*.py")}
+    close = nearest(top, sorted(modules))
+    return Diagnostic(
+        code="module_not_found",
+        severity=Severity.WARNING,
+        summary=f"there is no module `{top}` under the code root, and none is installed",
+        place=at,
+        hint=f"did you mean `{close}`?" if close else "ranks will find it only if it is installed",
     )
 
 

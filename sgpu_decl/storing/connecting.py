@@ -64,10 +64,16 @@ def connect_writing(path: Path) -> sqlite3.Connection:
 
 def prepare(connection: sqlite3.Connection, path: Path, *, lineage: str) -> None:
     """Make the tables of a new database, or check that an old one is ours and whole."""
-    if is_ours(connection, path):
-        found = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != ("ok",):
-            raise _unusable(path, f"is corrupt: {found[0] if found else 'no answer'}")
+    # In one transaction: another process may be making the tables at this moment.
+    connection.execute("BEGIN")
+    try:
+        if is_ours(connection, path):
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != ("ok",):
+                raise _unusable(path, f"is corrupt: {found[0] if found else 'no answer'}")
+    finally:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")

@@ -9,7 +9,6 @@ __all__ = ["event_line", "state_line"]
 
 _WORDS = {
     Step.STOPPED: "asked to stop",
-    Step.STAGED: "staged",
     Step.LAUNCHED: "launched",
     Step.ADOPTED: "is running already: attached",
     Step.UPDATED: "updated",

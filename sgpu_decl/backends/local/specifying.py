@@ -1,6 +1,5 @@
 """What the node agent and `_air.py` are told about an attempt."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,12 +19,14 @@ def specify(
     *,
     layout: Layout,
     project: Path,
+    python: str,
     devices: Sequence[str],
     tracker: Tracker | None,
 ) -> LaunchSpec:
     """Return the spec of one attempt. Secrets are names only; durations are seconds.
 
     Args:
+        python: the interpreter of the ranks.
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
         tracker: the process that makes the MLflow run, if any.
     """
@@ -43,7 +44,7 @@ def specify(
         world_size=config.gpus,
         per=config.launch.per,
         entry=_entry(config, root=(project / launching.owner).parent / (config.code.root or ".")),
-        python=sys.executable,
+        python=python,
         env=dict(config.env.variables),
         secrets=tuple(sorted(config.env.secrets)),
         timeout=config.timeout.seconds if config.timeout else None,
