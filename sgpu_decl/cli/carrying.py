@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from sgpu_decl.cli.approving import approve
-from sgpu_decl.cli.attaching import Left, attach, outcome_error, show_endings
+from sgpu_decl.cli.attaching import Left, attach, await_stops, outcome_error, show_endings
 from sgpu_decl.cli.failing import show_error
 from sgpu_decl.cli.interrupting import Signals
 from sgpu_decl.cli.planned import left_failed, refusal
@@ -94,7 +94,7 @@ def _applied(
             stream = sys.stderr if manner.json else out
             left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
         if left is Left.ENDED:
-            _await_stops(session, applied.stopping, signals)
+            await_stops(session, applied.stopping, signals)
         session.record_ended()
     runs = session.runs.describe(refs) if refs else []
     error = applied.failed[0][1] if applied.failed else None
@@ -103,18 +103,6 @@ def _applied(
     error = error or left_failed(plan)
     _answer(plan, manner=manner, refs=refs, runs=runs, left=left, error=error)
     return error.exit_code if error else 0
-
-
-def _await_stops(session: "Session", stopping: tuple[AttemptRef, ...], signals: Signals) -> None:
-    """What was destroyed ends within its grace; a signal leaves it to that."""
-
-    def look() -> None:
-        if signals.any:
-            raise Interrupted(
-                "left while runs are being stopped", hint="they go on stopping: see `sgpu status`"
-            )
-
-    session.runs.wait(stopping, tick=look)
 
 
 def _answer(
