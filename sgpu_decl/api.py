@@ -77,10 +77,11 @@ class Session:
         Raises:
             SgpuError: neither the state nor a file of the project knows the target.
         """
+        if self.target is None or self.state_dir.is_dir():
+            return
         from sgpu_decl.applying.targets import refuse_unknown
 
-        if self.target is not None:
-            refuse_unknown(self._site.opened)
+        refuse_unknown(self._site.opened, self.target)
 
     @cached_property
     def runs(self) -> "Runs":

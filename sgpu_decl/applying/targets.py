@@ -14,8 +14,9 @@ from sgpu_decl.text.nodes import Mapping
 __all__ = ["refuse_unknown"]
 
 
-def refuse_unknown(opened: Opened) -> None:
-    """Return where the target has a state, or a file of the project declares it.
+def refuse_unknown(opened: Opened, target: str) -> None:
+    """Return where a file of the project declares the target. It has no state: nothing needs to be
+    read for one that was applied to.
 
     Files are parsed and no more: whether their runs are valid is no matter here.
 
@@ -23,20 +24,18 @@ def refuse_unknown(opened: Opened) -> None:
         SgpuError: nothing knows the target.
         InvalidInput: a file cannot be parsed, so that nobody can tell.
     """
-    if opened.target is None or opened.state_dir.is_dir():
-        return
     declared = {file: _declared(file) for file in _files(opened)}
-    if any(opened.target in names for names in declared.values()):
+    if any(target in names for names in declared.values()):
         return
     applied = _applied(opened.state_dir.parent)
-    near = nearest(opened.target, (*chain.from_iterable(declared.values()), *applied))
+    near = nearest(target, (*chain.from_iterable(declared.values()), *applied))
     known = [f"`{file}` declares {_listed(names)}" for file, names in declared.items() if names]
     if applied:
         known.append(f"`{opened.state_dir.parent.name}/` knows {_listed(applied)}")
     if not known:
         known = ["no file here declares any; leave `-t` out"]
     raise SgpuError(
-        f"there is no target `{opened.target}`",
+        f"there is no target `{target}`",
         hint=(f"did you mean `{near}`? " if near else "") + "; ".join(known),
         code="unknown_target",
     )

@@ -49,6 +49,15 @@ def test_following_a_run_off_a_terminal_imports_no_terminal_library(sgpu: Any) -
     assert not tops & (HEAVY | {"rich"})
 
 
+@pytest.mark.parametrize("options", [[], ["-t", "prod"]])
+def test_looking_at_what_is_recorded_reads_no_file(sgpu: Any, options: list[str]) -> None:
+    sgpu.write("run.yaml", "name: a\n")
+    (sgpu.folder / ".sgpu" / "prod").mkdir(parents=True)
+    code, tops = imported(sgpu.folder, "status", *options)
+    assert code == 0
+    assert not tops & (HEAVY | {"rich", "yaml", "pydantic"})
+
+
 @pytest.mark.parametrize("command", ["plan", "validate"])
 def test_planning_a_local_run_imports_no_heavy_library(tmp_path: Path, command: str) -> None:
     (tmp_path / "run.yaml").write_text("name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
