@@ -4,7 +4,6 @@ Everything here reads and nothing writes, but for the hash cache.
 """
 
 import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -324,6 +323,8 @@ def read_bytes(file: Path) -> bytes:
 
 def _git_facts(root: Path) -> Mapping[str, str]:
     """`commit`, `branch` and `dirty` of the checkout, for `${git.…}`; empty outside of one."""
+
+    import subprocess
 
     def ask(*words: str) -> str | None:
         try:
