@@ -7,6 +7,7 @@ import signal
 import time
 
 from sgpu_decl.agent.errorfile import read_error
+from sgpu_decl.agent.oom import killed_for_memory, oom_kills
 from sgpu_decl.agent.spawning import (
     LaunchError,
     argv_of,
@@ -50,6 +51,7 @@ class RankGroup:
         """Forget the ranks of the last restart, and what they may still have told."""
         self._loop.forget(self._ready_pipe)
         self.living: dict[int, int] = {}
+        self._started_ns: dict[int, int] = {}
         self.started = False
         self.failed_to_start: int | None = None
         self._endings: list[Ending] = []
@@ -113,6 +115,7 @@ class RankGroup:
         )
         if self.python:
             environment["SGPU_READY_FD"] = str(readied)
+        self._started_ns[rank] = time.monotonic_ns()
         pid, told = spawn(
             argv,
             environment,
@@ -155,15 +158,15 @@ class RankGroup:
     def endings(self) -> list[Ending]:
         return list(self._endings)
 
-    def mark_ended(self) -> None:
-        """Give each rank its last state, now that it is known who was only told to stop."""
+    def mark_ended(self, failed: frozenset[int]) -> None:
+        """Give each rank its last state: those in `failed` failed by themselves."""
         for ending in self._endings:
-            state = "stopped" if ending.by_us else "failed" if ending.failed else "succeeded"
-            self._report.rank(ending.rank, state=state)
+            ended = "stopped" if ending.failed else "succeeded"
+            self._report.rank(ending.rank, state="failed" if ending.rank in failed else ended)
             self._report.ranks[ending.rank].pop("pid", None)
 
     def _ended(self, rank: int, status: int, now: int) -> None:
-        del self.living[rank]
+        pid = self.living.pop(rank)
         code = os.waitstatus_to_exitcode(status)
         folder = rank_folder(self._spec["run_dir"], rank, self._restart)
         ending = Ending(
@@ -171,10 +174,11 @@ class RankGroup:
             ended_ns=now,
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
-            error=read_error(folder) if code > 0 else None,
+            started_ns=self._started_ns[rank],
+            error=read_error(folder) if code else None,
             told_ns=self._told_ns,
             killed_ns=self._killed_ns,
-            oom=code == -signal.SIGKILL and oom_kills() > self._oom_kills,
+            oom=code == -signal.SIGKILL and killed_for_memory(pid, self._oom_kills),
         )
         self._endings.append(ending)
         name = signal_name(-code) if code < 0 else None
@@ -202,31 +206,3 @@ def _signal_group(pid: int, number: int) -> None:
             os.kill(pid, number)  # it has not reached setsid yet
         except ProcessLookupError:
             return
-
-
-def oom_kills() -> int:
-    """Return how many processes the kernel has killed for memory: of our cgroup, else of all."""
-    own = 0
-    try:
-        with open("/proc/self/cgroup") as file:
-            for line in file:
-                number, controllers, path = line.rstrip("\n").split(":", 2)
-                if number == "0":
-                    own += _counter(f"/sys/fs/cgroup{path}/memory.events", "oom_kill")
-                elif controllers == "memory":
-                    own += _counter(f"/sys/fs/cgroup/memory{path}/memory.oom_control", "oom_kill")
-    except OSError:
-        own = 0
-    return own + _counter("/proc/vmstat", "oom_kill")
-
-
-def _counter(path: str, name: str) -> int:
-    try:
-        with open(path) as file:
-            for line in file:
-                key, _, value = line.partition(" ")
-                if key == name:
-                    return int(value)
-    except (OSError, ValueError):
-        return 0
-    return 0

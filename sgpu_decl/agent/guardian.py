@@ -99,6 +99,7 @@ def _supervise(
         create_held(lock)
         try:
             records.write_atomic(folder, records.IDENTITY, records.encode(identity))
+            records.sync_folder(folder)  # from here on a power cut leaves an attempt that was lost
         except OSError:
             os.unlink(lock)  # nothing was launched, and nothing has to be told as lost
             raise

@@ -32,6 +32,7 @@ __all__ = [
     "parse_events",
     "read_json",
     "stamp",
+    "sync_folder",
     "write_atomic",
     "write_once",
 ]

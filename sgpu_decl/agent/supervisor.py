@@ -21,7 +21,7 @@ from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.progress import Progress
 from sgpu_decl.agent.report import Report
 from sgpu_decl.agent.spawning import LaunchError, spawn
-from sgpu_decl.agent.verdict import blames_the_user, first_cause
+from sgpu_decl.agent.verdict import Verdict, blames_the_user
 from sgpu_decl.agent.waiting import Slots, Waiters, wait_for_ends
 
 TYPE_CHECKING = False
@@ -291,16 +291,15 @@ class Supervisor:
 
     def _judge(self) -> None:
         endings = self._group.endings()
-        self._group.mark_ended()
-        found = first_cause(endings)
+        verdict = Verdict(endings)
+        self._group.mark_ended(verdict.failed)
         if self._stop == "launch":
             error = self._launch_error
             if not self._again(error.failure):
                 self._fail(error.failure, str(error), rank=self._group.failed_to_start)
-        elif found is not None and self._stop in (None, "failure"):
-            cause, ending = found
-            if not self._again(cause["class"]):
-                self._conclude("failed", ending.code, cause)
+        elif verdict.cause and verdict.first and self._stop in (None, "failure"):
+            if not self._again(verdict.cause["class"]):
+                self._conclude("failed", verdict.first.code, verdict.cause)
         elif self._stop is not None and any(ending.failed for ending in endings):
             self._conclude_stopped(self._stop)
         else:
