@@ -16,7 +16,7 @@ from sgpu_decl.agent.spawning import (
     rank_folder,
     spawn,
 )
-from sgpu_decl.agent.verdict import Ending, signal_name
+from sgpu_decl.agent.verdict import Ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,22 +24,32 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.nodes import Node
     from sgpu_decl.agent.report import Report
 
 __all__ = ["RankGroup"]
 
 
 class RankGroup:
-    """Starts ranks and tells `on_ready`, `on_failure(collateral=)` and `on_empty`."""
+    """Starts the ranks of one node and tells `on_ready`, `on_ended`, `on_empty` and
+    `on_failure(collateral=)`."""
 
     on_ready: Callable[[], None]
+    on_ended: Callable[[Ending], None]
     on_failure: Callable[..., None]
     on_empty: Callable[[], None]
 
     def __init__(
-        self, spec: dict[str, Any], secrets: dict[str, str], loop: Loop, report: Report
+        self,
+        spec: dict[str, Any],
+        secrets: dict[str, str],
+        loop: Loop,
+        report: Report,
+        node: Node,
     ) -> None:
         self._spec = spec
+        self._node = node
+        self._ranks = node.ranks(spec)
         self._secrets = secrets
         self._loop = loop
         self._report = report
@@ -73,7 +83,7 @@ class RankGroup:
         failure: LaunchError | None = None
         try:
             argv = argv_of(self._spec)
-            for rank in range(len(self._report.ranks)):
+            for rank in self._ranks:
                 self.failed_to_start = rank
                 pipes.append(
                     (rank, self._start_one(argv, rank, port, devices, dict(extra), readied))
@@ -110,6 +120,7 @@ class RankGroup:
             secrets=self._secrets,
             rank=rank,
             restart=self._restart,
+            node=self._node,
             port=port,
             devices=devices,
         )
@@ -137,7 +148,7 @@ class RankGroup:
             self._loop.forget(pipe)
             return
         self._ready.update(int(word) for word in data.split() if word.isdigit())
-        if len(self._ready) >= len(self._report.ranks):
+        if len(self._ready) >= len(self._ranks):
             self.on_ready()
 
     def signal_all(self, number: int) -> None:
@@ -158,13 +169,6 @@ class RankGroup:
     def endings(self) -> list[Ending]:
         return list(self._endings)
 
-    def mark_ended(self, failed: frozenset[int]) -> None:
-        """Give each rank its last state: those in `failed` failed by themselves."""
-        for ending in self._endings:
-            ended = "stopped" if ending.failed else "succeeded"
-            self._report.rank(ending.rank, state="failed" if ending.rank in failed else ended)
-            self._report.ranks[ending.rank].pop("pid", None)
-
     def _ended(self, rank: int, status: int, now: int) -> None:
         pid = self.living.pop(rank)
         code = os.waitstatus_to_exitcode(status)
@@ -181,20 +185,15 @@ class RankGroup:
             oom=code == -signal.SIGKILL and killed_for_memory(pid, self._oom_kills),
         )
         self._endings.append(ending)
-        name = signal_name(-code) if code < 0 else None
-        self._report.rank(
-            rank, state="failed" if code else "succeeded", exit_code=ending.exit_code, signal=name
-        )
-        self._report.event(
-            "rank_ended", rank=rank, exit_code=ending.exit_code, signal=name, restart=self._restart
-        )
+        self._report.ended(ending, self._restart)
+        self.on_ended(ending)
         if not self.living and self._all_started():
             self.on_empty()
         elif ending.failed and not ending.by_us:
             self.on_failure(collateral=ending.collateral)
 
     def _all_started(self) -> bool:
-        return len(self._endings) == len(self._report.ranks) or self._told_ns is not None
+        return len(self._endings) == len(self._ranks) or self._told_ns is not None
 
 
 def _signal_group(pid: int, number: int) -> None:

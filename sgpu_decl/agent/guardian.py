@@ -17,6 +17,7 @@ import signal
 
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
+from sgpu_decl.agent.nodes import FIRST, Node
 from sgpu_decl.agent.report import lost_outcome
 from sgpu_decl.agent.supervisor import Supervisor
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["main"]
+__all__ = ["guard", "main", "supervise"]
 
 _TRACKER_WAIT = 30.0
 
@@ -64,12 +65,12 @@ def main(arguments: Sequence[str]) -> int:
         raise
     if supervisor == 0:
         os.close(lock)
-        _supervise(folder, spec, secrets, told, answer)
+        supervise({**spec, "run_dir": folder}, secrets, told=told, answer=answer)
         return 0
     secrets.clear()
     os.close(told)
     os.close(answer)
-    return _guard(folder, spec, supervisor, tracked)
+    return guard(folder, spec, supervisor, tracked)
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -79,9 +80,17 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def _supervise(
-    folder: str, spec: dict[str, Any], secrets: dict[str, str], told: int, answer: int
+def supervise(
+    spec: dict[str, Any],
+    secrets: dict[str, str],
+    *,
+    told: int,
+    answer: int,
+    node: Node = FIRST,
 ) -> None:
+    """Be the supervisor of a node: `told` is the tracker's pipe, `answer` gets `ok`."""
+    folder = node.records(spec["run_dir"])
+
     def launched() -> None:
         pid = os.getpid()
         identity = {
@@ -107,10 +116,12 @@ def _supervise(
         os.close(answer)
 
     processes.become_subreaper()
-    Supervisor({**spec, "run_dir": folder}, secrets, told).run(launched)
+    Supervisor(spec, secrets, told, node).run(launched)
 
 
-def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
+def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
+    """Wait for the supervisor and clean up behind it; 0, or 1 where it never began."""
+
     def forward(number: int, _frame: object) -> None:
         # Not reaped until the loop below is over, so the pid is still the supervisor's.
         if not gone:

@@ -52,6 +52,11 @@ class Loop:
         self._readers[descriptor] = ready
         self._epoll.register(descriptor, select.EPOLLIN)
 
+    def write(self, descriptor: int, ready: Callable[[], None]) -> None:
+        """Call `ready` whenever the descriptor can be written to."""
+        self._readers[descriptor] = ready
+        self._epoll.register(descriptor, select.EPOLLOUT)
+
     def forget(self, descriptor: int) -> None:
         """Stop watching a descriptor and close it."""
         if self._readers.pop(descriptor, None) is not None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from sgpu_decl.agent.nodes import Node
+
 __all__ = ["LaunchError", "argv_of", "rank_environment", "rank_folder", "spawn"]
 
 _OOM_SCORE = b"500"
@@ -59,26 +61,28 @@ def rank_environment(
     secrets: Mapping[str, str],
     rank: int,
     restart: int,
+    node: Node,
     port: int,
     devices: Sequence[str],
 ) -> dict[str, str]:
     """Return the environment of one rank, torchrun's names included.
 
     Later wins: what apply was started with, our defaults, the run's own variables, its secrets,
-    and last what makes a rank a rank. `per: node` starts one process that starts its own ranks:
-    LOCAL_WORLD_SIZE then says how many.
+    and last what makes a rank a rank. `per: node` starts one process on each node that starts its
+    own ranks: LOCAL_WORLD_SIZE then says how many, and RANK is that of the first.
     """
-    per_node = spec["per"] == "node"
-    world = str(spec["world_size"])
-    local = "0" if per_node else str(rank)
+    each = node.local_world_size(spec)
+    local = 0 if spec["per"] == "node" else rank - node.number * each
+    world, global_ = str(spec["world_size"]), str(node.number * each + local)
     environment = {
         name: value
         for name, value in inherited.items()
         if not name.startswith(("SGPU_", "TORCHELASTIC_"))
     }
     environment.setdefault("OMP_NUM_THREADS", "1")
-    environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    if node.count == 1:
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
     if spec["gpus"]["need"]:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
     elif spec["gpus"]["devices"]:
@@ -86,19 +90,19 @@ def rank_environment(
     environment.update({name: str(value) for name, value in spec["env"].items()})
     environment.update(secrets)
     environment.update(
-        RANK=local,
-        LOCAL_RANK=local,
+        RANK=global_,
+        LOCAL_RANK=str(local),
         WORLD_SIZE=world,
-        LOCAL_WORLD_SIZE=world,
-        NODE_RANK="0",
-        GROUP_RANK="0",
-        GROUP_WORLD_SIZE="1",
-        ROLE_RANK=local,
+        LOCAL_WORLD_SIZE=str(each),
+        NODE_RANK=str(node.number),
+        GROUP_RANK=str(node.number),
+        GROUP_WORLD_SIZE=str(node.count),
+        ROLE_RANK=global_,
         ROLE_WORLD_SIZE=world,
         ROLE_NAME="default",
-        NUM_NODES="1",
+        NUM_NODES=str(node.count),
         REPLICA_RANK="0",
-        MASTER_ADDR="127.0.0.1",
+        MASTER_ADDR=node.address,
         MASTER_PORT=str(port),
         TORCHELASTIC_RUN_ID=spec["token"],
         TORCHELASTIC_RESTART_COUNT=str(restart),
