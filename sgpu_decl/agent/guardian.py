@@ -16,6 +16,7 @@ import os
 import signal
 
 from sgpu_decl.agent import processes, records
+from sgpu_decl.agent.cgroup import kill_cgroup, rank_cgroup
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
 from sgpu_decl.agent.report import lost_outcome
 from sgpu_decl.agent.supervisor import Supervisor
@@ -55,12 +56,12 @@ def main(arguments: Sequence[str]) -> int:
         if not alone or held(os.path.join(folder, records.SUPERVISOR_LOCK)) is not None:
             raise OSError(17, "this attempt was launched before")
         lock = create_held(os.path.join(folder, records.GUARDIAN_LOCK), replace=True)
+        records.set_aside(folder)
         processes.become_subreaper()
         told, tracked = os.pipe()
         supervisor = os.fork()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
-        os.write(1 if "answer" not in locals() else answer, reason.encode())
+        _refuse(1 if "answer" not in locals() else answer, error)
         raise
     if supervisor == 0:
         os.close(lock)
@@ -70,6 +71,11 @@ def main(arguments: Sequence[str]) -> int:
     os.close(told)
     os.close(answer)
     return _guard(folder, spec, supervisor, tracked)
+
+
+def _refuse(answer: int, error: OSError | ValueError) -> None:
+    reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
+    os.write(answer, reason.encode())
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -82,7 +88,7 @@ def _read_all(descriptor: int) -> bytes:
 def _supervise(
     folder: str, spec: dict[str, Any], secrets: dict[str, str], told: int, answer: int
 ) -> None:
-    def launched() -> None:
+    def launch() -> None:
         pid = os.getpid()
         identity = {
             "v": 1,
@@ -92,6 +98,7 @@ def _supervise(
             "start_time": processes.start_time(pid),
             "guardian": os.getppid(),
             "token": spec["token"],
+            "cgroup": cgroup,
             "launched_at": records.stamp(),
         }
         # Held by the open descriptor until this process ends; a second launch fails here.
@@ -103,11 +110,18 @@ def _supervise(
         except OSError:
             os.unlink(lock)  # nothing was launched, and nothing has to be told as lost
             raise
-        os.write(answer, b"ok")
-        os.close(answer)
 
-    processes.become_subreaper()
-    Supervisor({**spec, "run_dir": folder}, secrets, told).run(launched)
+    try:
+        processes.become_subreaper()
+        cgroup = rank_cgroup(spec["token"])
+        supervisor = Supervisor({**spec, "run_dir": folder, "cgroup": cgroup}, secrets, told)
+        launch()
+    except OSError as error:
+        _refuse(answer, error)
+        raise
+    os.write(answer, b"ok")
+    os.close(answer)
+    supervisor.run()
 
 
 def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
@@ -125,11 +139,12 @@ def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> 
         gone = found is not None and found.si_pid == supervisor
         if found is not None:
             os.waitpid(found.si_pid, 0)
-    if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
-        return 1  # never launched: the reason was told
     marker = f"SGPU_TRACKER={spec['token']}".encode()
     if not os.path.exists(os.path.join(folder, records.OUTCOME)):
         _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
+        kill_cgroup(rank_cgroup(spec["token"]))
+        if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
+            return 1  # never launched, and the reason was told; or somebody deleted the folder
         summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"
         outcome = lost_outcome(
             records.read_json(folder, records.STATUS), "supervisor_lost", summary, "guardian"
