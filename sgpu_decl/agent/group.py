@@ -76,7 +76,10 @@ class RankGroup:
         self.started = True
         self._restart = restart
         self._oom_kills = oom_kills()
-        ready, readied = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            ready, readied = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            return LaunchError("launch_failed", f"cannot make a pipe: {error.strerror}")
         self._ready_pipe = ready
         self._loop.read(ready, lambda: self._read_ready(ready))
         pipes: list[tuple[int, int]] = []

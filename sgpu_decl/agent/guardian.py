@@ -16,6 +16,7 @@ import os
 import signal
 
 from sgpu_decl.agent import processes, records
+from sgpu_decl.agent.cgroup import kill_cgroup, rank_cgroup
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
 from sgpu_decl.agent.nodes import FIRST, Node
 from sgpu_decl.agent.report import lost_outcome
@@ -56,12 +57,12 @@ def main(arguments: Sequence[str]) -> int:
         if not alone or held(os.path.join(folder, records.SUPERVISOR_LOCK)) is not None:
             raise OSError(17, "this attempt was launched before")
         lock = create_held(os.path.join(folder, records.GUARDIAN_LOCK), replace=True)
+        records.set_aside(folder)
         processes.become_subreaper()
         told, tracked = os.pipe()
         supervisor = os.fork()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
-        os.write(1 if "answer" not in locals() else answer, reason.encode())
+        _refuse(1 if "answer" not in locals() else answer, error)
         raise
     if supervisor == 0:
         os.close(lock)
@@ -71,6 +72,11 @@ def main(arguments: Sequence[str]) -> int:
     os.close(told)
     os.close(answer)
     return guard(folder, spec, supervisor, tracked)
+
+
+def _refuse(answer: int, error: OSError | ValueError) -> None:
+    reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
+    os.write(answer, reason.encode())
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -91,7 +97,7 @@ def supervise(
     """Be the supervisor of a node: `told` is the tracker's pipe, `answer` gets `ok`."""
     folder = node.records(spec["run_dir"])
 
-    def launched() -> None:
+    def launch() -> None:
         pid = os.getpid()
         identity = {
             "v": 1,
@@ -101,6 +107,7 @@ def supervise(
             "start_time": processes.start_time(pid),
             "guardian": os.getppid(),
             "token": spec["token"],
+            "cgroup": cgroup,
             "launched_at": records.stamp(),
         }
         # Held by the open descriptor until this process ends; a second launch fails here.
@@ -112,11 +119,18 @@ def supervise(
         except OSError:
             os.unlink(lock)  # nothing was launched, and nothing has to be told as lost
             raise
-        os.write(answer, b"ok")
-        os.close(answer)
 
-    processes.become_subreaper()
-    Supervisor(spec, secrets, told, node).run(launched)
+    try:
+        processes.become_subreaper()
+        cgroup = rank_cgroup(f"{spec['token']}-{node.number}")
+        supervisor = Supervisor(spec, secrets, told, node, cgroup)
+        launch()
+    except OSError as error:
+        _refuse(answer, error)
+        raise
+    os.write(answer, b"ok")
+    os.close(answer)
+    supervisor.run()
 
 
 def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
@@ -136,11 +150,13 @@ def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> i
         gone = found is not None and found.si_pid == supervisor
         if found is not None:
             os.waitpid(found.si_pid, 0)
-    if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
-        return 1  # never launched: the reason was told
     marker = f"SGPU_TRACKER={spec['token']}".encode()
     if not os.path.exists(os.path.join(folder, records.OUTCOME)):
         _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
+        identity = records.read_json(folder, records.IDENTITY) or {}
+        kill_cgroup(identity.get("cgroup") or "")
+        if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
+            return 1  # never launched, and the reason was told; or somebody deleted the folder
         summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"
         outcome = lost_outcome(
             records.read_json(folder, records.STATUS), "supervisor_lost", summary, "guardian"

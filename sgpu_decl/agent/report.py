@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from sgpu_decl.agent import records
@@ -31,14 +32,17 @@ class Report:
     def __init__(self, folder: str, ranks: int, state: str, nodes: int = 1) -> None:
         self._folder = folder
         self._log = records.EventLog(folder)
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._wall = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._dirty = True
+        self._unwritten = False
         each = ranks // nodes
         self.ranks = [rank_entry(rank, rank // each) for rank in range(ranks)]
         self.snapshot: dict[str, Any] = {
             "state": state,
             "waiting_for": None,
-            "queued_at": records.stamp(),
-            "started_at": records.stamp() if state == "starting" else None,
+            "queued_at": self._now(),
+            "started_at": self._now() if state == "starting" else None,
             "ended_at": None,
             "exit_code": None,
             "class": None,
@@ -48,6 +52,13 @@ class Report:
         }
         self.event("state", state=state)
         self.flush()
+
+    def _now(self) -> str:
+        """Return the time by the wall clock as it was at the start, whatever it was set to since.
+
+        So an attempt never ends before it started.
+        """
+        return records.stamp(self._wall + time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def event(self, name: str, /, *, durable: bool = False, **data: object) -> None:
         self._log.append(name, durable=durable, **data)
@@ -61,7 +72,7 @@ class Report:
         if self.snapshot["state"] == state:
             return
         if state == "starting" and self.snapshot["started_at"] is None:
-            self.snapshot["started_at"] = records.stamp()
+            self.snapshot["started_at"] = self._now()
         self.update(state=state)
         self.event("state", durable=True, state=state, **data)
 
@@ -96,8 +107,11 @@ class Report:
         self._dirty = False
         try:
             records.write_atomic(self._folder, records.STATUS, records.encode(self.snapshot))
+            self._unwritten = False
         except OSError as error:
-            self.event("status_not_written", reason=str(error))
+            if not self._unwritten:
+                self.event("status_not_written", reason=str(error))
+            self._unwritten = True
 
     def conclude(self, **fields: object) -> bool:
         """Write the outcome; say whether it is this one that counts.
@@ -105,7 +119,8 @@ class Report:
         Raises:
             OSError: it cannot be written; whoever stands above then writes what it knows.
         """
-        self.update(ended_at=records.stamp(), waiting_for=None, **fields)
+        os.close(self._spare)  # the outcome needs one descriptor at a time, and now there is one
+        self.update(ended_at=self._now(), waiting_for=None, **fields)
         outcome = {
             "v": 1,
             **self.snapshot,

@@ -9,12 +9,14 @@ Everything happens in callbacks of one loop; nothing here blocks for longer than
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
 from binascii import crc32
 
 from sgpu_decl.agent import processes, records
+from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup
 from sgpu_decl.agent.group import RankGroup
 from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.nodes import FIRST, Node, join_team
@@ -38,6 +40,7 @@ _SETTLE = 0.2
 _SHORT_GRACE = 3.0
 _SWEEP_GRACE = 5.0
 _TRACKER_WAIT = 10.0
+_SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
 _EXIT_OF = {"cancelled": 130, "timeout": 124, "hung": 124}
 
 
@@ -51,8 +54,10 @@ class Supervisor:
         secrets: dict[str, str],
         tracker_pipe: int,
         node: Node = FIRST,
+        cgroup: str = "",
     ) -> None:
         self._spec = spec
+        self._cgroup = cgroup
         self._node = node
         self._folder = node.records(spec["run_dir"])
         self._tracker_pipe = tracker_pipe
@@ -90,17 +95,36 @@ class Supervisor:
                 self._hung,
             )
 
-    def run(self, launched: Callable[[], None]) -> None:
-        """Supervise until the outcome is written; `launched` is called once the lock is held."""
-        launched()
+    def run(self) -> None:
+        """Supervise until the outcome is written.
+
+        Raises:
+            OSError: it cannot be written; the guardian then says what it knows.
+        """
+        step = self._enter
+        while not self._done:
+            try:
+                step()
+            except OSError as error:
+                self._refused(error)
+            self._report.flush()
+            step = self._loop.turn
+
+    def _enter(self) -> None:
         if self._cancel_requested():
             self._conclude_stopped("cancelled")
         else:
             self._queue()
-        self._report.flush()
-        while not self._done:
-            self._loop.turn()
-            self._report.flush()
+
+    def _refused(self, error: OSError) -> None:
+        """The machine had no descriptor or process left for something: end what was begun.
+
+        Raises:
+            OSError: it is of another kind, or the attempt is ending already.
+        """
+        if error.errno not in _SCARCE or self._stop is not None or self._done:
+            raise error
+        self.rank_not_started(None, "launch_failed", str(error))
 
     # ── the queue ────────────────────────────────────────────────────────────────────────────
 
@@ -235,6 +259,8 @@ class Supervisor:
         error = self._group.start(restart, port, self._devices, extra)
         if error is not None:
             self.rank_not_started(self._group.failed_to_start, error.failure, str(error))
+        elif self._cgroup:
+            fill_cgroup(self._cgroup, self._remains)
 
     def rank_not_started(self, rank: int | None, failure: str, summary: str) -> None:
         """A rank of this node or of another could not be started."""
@@ -315,6 +341,7 @@ class Supervisor:
         self._loop.cancel("kill")
         self._team.kill()
         self._group.kill_all()
+        kill_cgroup(self._cgroup)
         if self._sweeping:
             self._sweep_force = True
             self._sweep_step()
@@ -334,11 +361,14 @@ class Supervisor:
     def _sweep_step(self) -> None:
         if not self._sweeping:
             return
-        apart = {self._tracker_pid}
-        apart.update(processes.descendants(self._tracker_pid) if self._tracker_pid > 0 else ())
-        left = [pid for pid in processes.descendants(os.getpid()) if pid not in apart]
+        try:
+            left = self._remains()
+        except OSError:
+            self._loop.after("sweep", 0.1, self._sweep_step)  # out of descriptors: cannot see
+            return
         if not left:
             self._sweeping = False
+            kill_cgroup(self._cgroup)
             self._loop.cancel("kill")
             self._loop.cancel("sweep")
             self._swept_all = True
@@ -355,7 +385,14 @@ class Supervisor:
         # ends unseen, so look again soon.
         self._loop.after("sweep", 0.01, self._sweep_step)
 
+    def _remains(self) -> list[int]:
+        """Return the living processes below this one, but for the tracker's."""
+        apart = {self._tracker_pid}
+        apart.update(processes.descendants(self._tracker_pid) if self._tracker_pid > 0 else ())
+        return [pid for pid in processes.descendants(os.getpid()) if pid not in apart]
+
     def judge(self) -> None:
+        """All ranks have ended, here and on the other nodes: say how."""
         self._loop.cancel("settle")
         endings = [*self._group.endings(), *self._team.others()]
         verdict = Verdict(endings)
@@ -422,6 +459,9 @@ class Supervisor:
     def _conclude_stopped(self, reason: str) -> None:
         if reason == "cancelled":
             self._conclude("cancelled", _EXIT_OF["cancelled"], None)
+        elif reason == "launch":
+            rank, failure, summary = self._not_started
+            self._fail(failure, summary, rank=rank)
         elif reason == "startup":
             limit = self._spec["startup_timeout"]
             self._fail("timeout", f"ranks were not up after the startup_timeout of {limit:g} s")

@@ -1,6 +1,7 @@
 """Attempt folders for the tests of the agent: real processes, short graces."""
 
 import hashlib
+import json
 import os
 import select
 import signal
@@ -53,6 +54,29 @@ class Attempt:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [event for event in read_events(self.folder)[0] if event["event"] == name]
+
+    @property
+    def supervisor(self) -> int:
+        return int(json.loads(self.text("identity.json"))["pid"])
+
+    @property
+    def guardian(self) -> int:
+        return int(json.loads(self.text("identity.json"))["guardian"])
+
+    def up(self, rank: int) -> bool:
+        """Whether the rank has left its `up` file."""
+        return (self.folder / "output" / f"up{rank}").exists()
+
+    def rank_pid(self, rank: int) -> int:
+        return int(self.events("rank_started")[rank]["pid"])
+
+    def seen_signal(self, count: int) -> None:
+        """Wait until the supervisor has seen that many signals, or is done."""
+        self.until(lambda: self.read()["state"] in ENDED or len(self.events("signal")) >= count)
+
+    def mark(self) -> None:
+        """Note the moment of a fault, as ranks do that bring it with them."""
+        (self.folder / "output" / "moment").write_text(str(time.monotonic_ns()))
 
     def left(self) -> list[int]:
         return [pid for pid, _ in carriers(self.token)]
