@@ -65,6 +65,8 @@ class Supervisor:
         self._report = Report(self._folder, count, "queued" if must_wait else "starting")
         self._group = RankGroup(spec, secrets, self._loop, self._report)
         self._group.on_ready = self._all_ready
+        self._group.on_started = self._all_started
+        self._group.on_refused = self._launch_refused
         self._group.on_failure = self._rank_failed
         self._group.on_empty = self._sweep
         self._progress: Progress | None = None
@@ -106,8 +108,7 @@ class Supervisor:
         """
         if error.errno not in _SCARCE or self._stop is not None or self._done:
             raise error
-        self._launch_error = LaunchError("launch_failed", str(error))
-        self._stop_ranks("launch")
+        self._launch_refused(LaunchError("launch_failed", str(error)))
 
     # ── the queue ────────────────────────────────────────────────────────────────────────────
 
@@ -208,12 +209,15 @@ class Supervisor:
                 "startup", self._spec["startup_timeout"], lambda: self._stop_ranks("startup")
             )
         extra = {str(k): str(v) for k, v in tracked.items()} if isinstance(tracked, dict) else {}
-        error = self._group.start(self._restart, self._port, self._devices, extra)
-        if error is not None:
-            self._launch_error = error
-            self._stop_ranks("launch")
-        elif self._spec["cgroup"]:
+        self._group.start(self._restart, self._port, self._devices, extra)
+
+    def _all_started(self) -> None:
+        if self._spec["cgroup"]:
             fill_cgroup(self._spec["cgroup"], self._remains)
+
+    def _launch_refused(self, error: LaunchError) -> None:
+        self._launch_error = error
+        self._stop_ranks("launch")
 
     def _all_ready(self) -> None:
         self._loop.cancel("startup")
@@ -286,6 +290,8 @@ class Supervisor:
         """All ranks have ended: stop what they left behind, then judge."""
         for name in ("kill", "startup", "settle", "progress"):
             self._loop.cancel(name)
+        if self._restart >= self._spec["retry"]["max"] or not self._group.endings():
+            self._group.retire_parent(wait=False)
         self._sweeping, self._sweep_force = True, False
         self._swept: set[int] = set()
         self._sweep_watched: set[int] = set()
@@ -319,8 +325,8 @@ class Supervisor:
         self._loop.after("sweep", 0.01, self._sweep_step)
 
     def _remains(self) -> list[int]:
-        """Return the living processes below this one, but for the tracker's."""
-        apart = {self._tracker_pid}
+        """Return the living processes below this one, but for the tracker's and the warm parent."""
+        apart = {self._tracker_pid, self._group.parent}
         apart.update(processes.descendants(self._tracker_pid) if self._tracker_pid > 0 else ())
         return [pid for pid in processes.descendants(os.getpid()) if pid not in apart]
 
@@ -331,11 +337,16 @@ class Supervisor:
         if self._stop == "launch":
             error = self._launch_error
             if not self._again(error.failure):
-                self._fail(error.failure, str(error), rank=self._group.failed_to_start)
+                self._fail(
+                    error.failure,
+                    str(error),
+                    rank=self._group.failed_to_start,
+                    traceback=error.traceback,
+                )
         elif verdict.cause and verdict.first and self._stop in (None, "failure"):
             if not self._again(verdict.cause["class"]):
                 self._conclude("failed", verdict.first.code, verdict.cause)
-        elif self._stop is not None and any(ending.failed for ending in endings):
+        elif self._stop is not None and (not endings or any(ending.failed for ending in endings)):
             self._conclude_stopped(self._stop)
         else:
             self._conclude("succeeded", 0, None)
@@ -380,12 +391,18 @@ class Supervisor:
             limit = self._spec["timeout"]
             self._fail("timeout", f"ran longer than the timeout of {limit:g} s")
 
-    def _fail(self, failure: str, summary: str, rank: int | None = None) -> None:
+    def _fail(
+        self,
+        failure: str,
+        summary: str,
+        rank: int | None = None,
+        traceback: str | None = None,
+    ) -> None:
         cause: dict[str, Any] = {
             "rank": rank,
             "class": failure,
             "summary": summary,
-            "traceback": None,
+            "traceback": traceback,
             "simultaneous": [],
         }
         self._conclude("failed", _EXIT_OF.get(failure, 1), cause)
@@ -393,6 +410,7 @@ class Supervisor:
     def _conclude(self, state: str, exit_code: int, cause: dict[str, Any] | None) -> None:
         self._done = True
         self._waiters.stop()
+        self._group.retire_parent(wait=True)
         failure = cause["class"] if cause else None
         self._report.conclude(
             state=state, exit_code=exit_code, first_cause=cause, **{"class": failure}
