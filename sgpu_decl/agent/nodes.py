@@ -5,7 +5,7 @@ and how it ended. The other agents (`Follower`) tell it what their ranks do and 
 says; one that loses it stops its ranks. Agent 0 takes what it hears as happening when it hears it,
 so causes are ordered by one clock; how far the other clocks are apart is noted in its events.
 
-    follower ─▶ agent 0   ended {rank, ...} · ready · idle · swept · signal
+    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept · signal
     agent 0 ─▶ follower   start {restart, port, env} · tracked · stop · kill · finish {outcome}
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         """What a team asks of the supervisor of its node."""
 
         def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None: ...
-        def rank_not_started(self, rank: int | None, failure: str, summary: str) -> None: ...
+        def rank_refused(self, cause: dict[str, Any]) -> None: ...
         def all_ready(self) -> None: ...
         def rank_failed(self, *, collateral: bool) -> None: ...
         def node_lost(self, node: int, why: str) -> None: ...
@@ -116,7 +116,7 @@ class Team:
     def ended(self, ending: Ending) -> None:
         """A rank of this node has ended."""
 
-    def not_started(self, rank: int | None, failure: str, summary: str) -> None:
+    def refused(self, cause: dict[str, Any]) -> None:
         """A rank of this node could not be started: tell whoever decides."""
 
     def signalled(self, name: str) -> None:
@@ -224,9 +224,8 @@ class Leader(Team):
             self._is_idle(node)
         elif "swept" in message:
             self._is_swept(node)
-        elif "not_started" in message:
-            told = message["not_started"]
-            self.actions.rank_not_started(told["rank"], told["class"], told["summary"])
+        elif "refused" in message:
+            self.actions.rank_refused(message["refused"])
         elif "signal" in message:
             self._report.event("signal", name=message["signal"], node=node)
             self.actions.stop_ranks("cancelled")
@@ -303,8 +302,8 @@ class Follower(Team):
     def ended(self, ending: Ending) -> None:
         self._link.send({"ended": ending.tell(time.monotonic_ns())})
 
-    def not_started(self, rank: int | None, failure: str, summary: str) -> None:
-        self._link.send({"not_started": {"rank": rank, "class": failure, "summary": summary}})
+    def refused(self, cause: dict[str, Any]) -> None:
+        self._link.send({"refused": cause})
 
     def signalled(self, name: str) -> None:
         self._link.send({"signal": name})

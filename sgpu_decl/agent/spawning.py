@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.nodes import Node
 
-__all__ = ["LaunchError", "argv_of", "rank_environment", "rank_folder", "spawn"]
+__all__ = [
+    "LaunchError",
+    "argv_of",
+    "exec_error",
+    "rank_environment",
+    "rank_folder",
+    "refusal",
+    "shared_environment",
+    "spawn",
+]
 
 _OOM_SCORE = b"500"
 _OF_THE_USER = frozenset(
@@ -27,9 +36,10 @@ _OF_THE_USER = frozenset(
 class LaunchError(Exception):
     """A rank could not be started; `failure` is its class, the text its summary."""
 
-    def __init__(self, failure: str, summary: str) -> None:
+    def __init__(self, failure: str, summary: str, traceback: str | None = None) -> None:
         super().__init__(summary)
         self.failure = failure
+        self.traceback = traceback
 
 
 def rank_folder(run_dir: str, rank: int, restart: int) -> str:
@@ -122,6 +132,25 @@ def rank_environment(
     return environment
 
 
+# What makes one rank differ from another.
+_OF_ONE_RANK = frozenset({"RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE"})
+
+
+def shared_environment(
+    environment: Mapping[str, str], secrets: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what a rank's environment shares with those of its peers, secrets left out.
+
+    A secret is known by its name and, under whatever name it was inherited, by its value.
+    """
+    hidden = {value for value in secrets.values() if value}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _OF_ONE_RANK and name not in secrets and value not in hidden
+    }
+
+
 def spawn(
     argv: Sequence[str],
     environment: Mapping[str, str],
@@ -204,6 +233,10 @@ def exec_error(told: int, what: str) -> LaunchError | None:
     os.close(told)
     if not text:
         return None
-    code = int(text)
+    return refusal(int(text), what)
+
+
+def refusal(code: int, what: str) -> LaunchError:
+    """Return the failure of a start that ended with this errno."""
     failure = "launch_failed_user" if code in _OF_THE_USER else "launch_failed"
     return LaunchError(failure, f"cannot start `{what}`: {os.strerror(code)}")

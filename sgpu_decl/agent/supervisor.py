@@ -81,6 +81,8 @@ class Supervisor:
         )
         self._team = join_team(node, self, loop=self._loop, report=self._report, spec=spec)
         self._group = RankGroup(spec, secrets, self._loop, self._report, node)
+        self._group.on_started = self._all_started
+        self._group.on_refused = self._launch_refused
         self._group.on_ready = self._team.ready
         self._group.on_ended = self._team.ended
         self._group.on_failure = self.rank_failed
@@ -124,7 +126,7 @@ class Supervisor:
         """
         if error.errno not in _SCARCE or self._stop is not None or self._done:
             raise error
-        self.rank_not_started(None, "launch_failed", str(error))
+        self._launch_refused(LaunchError("launch_failed", str(error)))
 
     # ── the queue ────────────────────────────────────────────────────────────────────────────
 
@@ -256,18 +258,25 @@ class Supervisor:
         """Start the ranks of this node."""
         if restart != self._restart:
             self._begin_again(restart)
-        error = self._group.start(restart, port, self._devices, extra)
-        if error is not None:
-            self.rank_not_started(self._group.failed_to_start, error.failure, str(error))
-        elif self._cgroup:
+        self._group.start(restart, port, self._devices, extra)
+
+    def _all_started(self) -> None:
+        if self._cgroup:
             fill_cgroup(self._cgroup, self._remains)
 
-    def rank_not_started(self, rank: int | None, failure: str, summary: str) -> None:
-        """A rank of this node or of another could not be started."""
-        if not self._team.decides:
-            self._team.not_started(rank, failure, summary)
-            return
-        self._not_started = (rank, failure, summary)
+    def _launch_refused(self, error: LaunchError) -> None:
+        refused = _cause(
+            error.failure, str(error), rank=self._group.failed_to_start, traceback=error.traceback
+        )
+        if self._team.decides:
+            self.rank_refused(refused)
+        else:
+            self._team.refused(refused)
+
+    def rank_refused(self, cause: dict[str, Any]) -> None:
+        """A rank, of this node or of another, could not be started."""
+        if self._stop is None:
+            self._refused_cause = cause
         self.stop_ranks("launch")
 
     def all_ready(self) -> None:
@@ -352,6 +361,8 @@ class Supervisor:
         """All ranks have ended: stop what they left behind, then judge."""
         for name in ("kill", "startup", "settle", "progress"):
             self._loop.cancel(name)
+        if self._restart >= self._spec["retry"]["max"] or not self._group.endings():
+            self._group.retire_parent(wait=False)
         self._sweeping, self._sweep_force = True, False
         self._swept: set[int] = set()
         self._sweep_watched: set[int] = set()
@@ -386,8 +397,8 @@ class Supervisor:
         self._loop.after("sweep", 0.01, self._sweep_step)
 
     def _remains(self) -> list[int]:
-        """Return the living processes below this one, but for the tracker's."""
-        apart = {self._tracker_pid}
+        """Return the living processes below this one, but for the tracker's and the warm parent."""
+        apart = {self._tracker_pid, self._group.parent}
         apart.update(processes.descendants(self._tracker_pid) if self._tracker_pid > 0 else ())
         return [pid for pid in processes.descendants(os.getpid()) if pid not in apart]
 
@@ -400,13 +411,12 @@ class Supervisor:
         if self._lost_node and not _failed_before(verdict, self._lost_node[1]):
             self._fail("node_lost", self._lost_node[0])
         elif self._stop == "launch":
-            rank, failure, summary = self._not_started
-            if not self._again(failure):
-                self._fail(failure, summary, rank=rank)
+            if not self._again(self._refused_cause["class"]):
+                self._conclude_stopped("launch")
         elif verdict.cause and verdict.first and self._stop in (None, "failure", "node"):
             if not self._again(verdict.cause["class"]):
                 self._conclude("failed", verdict.first.code, verdict.cause)
-        elif self._stop is not None and any(ending.failed for ending in endings):
+        elif self._stop is not None and (not endings or any(ending.failed for ending in endings)):
             self._conclude_stopped(self._stop)
         else:
             self._conclude("succeeded", 0, None)
@@ -460,8 +470,7 @@ class Supervisor:
         if reason == "cancelled":
             self._conclude("cancelled", _EXIT_OF["cancelled"], None)
         elif reason == "launch":
-            rank, failure, summary = self._not_started
-            self._fail(failure, summary, rank=rank)
+            self._conclude("failed", 1, self._refused_cause)
         elif reason == "startup":
             limit = self._spec["startup_timeout"]
             self._fail("timeout", f"ranks were not up after the startup_timeout of {limit:g} s")
@@ -472,20 +481,14 @@ class Supervisor:
             limit = self._spec["timeout"]
             self._fail("timeout", f"ran longer than the timeout of {limit:g} s")
 
-    def _fail(self, failure: str, summary: str, rank: int | None = None) -> None:
-        cause: dict[str, Any] = {
-            "rank": rank,
-            "class": failure,
-            "summary": summary,
-            "traceback": None,
-            "simultaneous": [],
-        }
-        self._conclude("failed", _EXIT_OF.get(failure, 1), cause)
+    def _fail(self, failure: str, summary: str) -> None:
+        self._conclude("failed", _EXIT_OF.get(failure, 1), _cause(failure, summary))
 
     def _conclude(self, state: str, exit_code: int, cause: dict[str, Any] | None) -> None:
         self._done = True
         self._waiters.stop()
         self._team.finish({"state": state, "exit_code": exit_code, "cause": cause})
+        self._group.retire_parent(wait=True)
         failure = cause["class"] if cause else None
         self._report.conclude(
             state=state, exit_code=exit_code, first_cause=cause, **{"class": failure}
@@ -498,3 +501,15 @@ def _failed_before(verdict: Verdict, lost_ns: int) -> bool:
     """Whether a rank failed by itself before its node, or another, was lost."""
     first = verdict.first
     return first is not None and not first.collateral and first.time_ns < lost_ns
+
+
+def _cause(
+    failure: str, summary: str, rank: int | None = None, traceback: str | None = None
+) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "class": failure,
+        "summary": summary,
+        "traceback": traceback,
+        "simultaneous": [],
+    }
