@@ -198,7 +198,7 @@ class LocalBackend:
     def _stage(self, launching: Launching, config: RunConfig, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
         from sgpu_decl.backends.local.tracking import prepare_tracker
-        from sgpu_decl.rendering.entrypoint import render_air
+        from sgpu_decl.rendering.entrypoint import render_air, render_warm
         from sgpu_decl.rendering.spec import render_spec
 
         if folder.exists():
@@ -237,6 +237,8 @@ class LocalBackend:
         )
         raw = render_spec(spec)
         _write(folder / "_air.py", render_air(hashlib.sha256(raw).hexdigest()).encode())
+        if spec.warm is not None and spec.warm.refused is None:
+            _write(folder / "_warm.py", render_warm().encode())
         _write(folder / "spec.json", raw)
 
     def _interpreter(self, launching: Launching, config: RunConfig) -> str:
