@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.base import LogLine
     from sgpu_decl.model.jsonable import Json
 
-__all__ = ["Left", "attach", "outcome_error", "show_endings"]
+__all__ = ["Left", "attach", "await_stops", "outcome_error", "show_endings"]
 
 
 class Left(StrEnum):
@@ -96,6 +96,22 @@ def attach(
                 case Decision.GO_ON:
                     pass
     return Left.CANCELLED if interrupts.cancelling else Left.ENDED
+
+
+def await_stops(session: "Session", stopping: Sequence[AttemptRef], signals: Signals) -> None:
+    """Wait for runs that were asked to stop: they end within their grace.
+
+    Raises:
+        Interrupted: a signal came; they go on stopping.
+    """
+
+    def look() -> None:
+        if signals.any:
+            raise Interrupted(
+                "left while runs are being stopped", hint="they go on stopping: see `sgpu status`"
+            )
+
+    session.runs.wait(stopping, tick=look)
 
 
 def show_endings(runs: "Sequence[Mapping[str, Json]]", say: Callable[[str], None] = note) -> None:

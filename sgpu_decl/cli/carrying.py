@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from sgpu_decl.cli.approving import approve
-from sgpu_decl.cli.attaching import Left, attach, outcome_error, show_endings
+from sgpu_decl.cli.attaching import Left, attach, await_stops, outcome_error, show_endings
 from sgpu_decl.cli.failing import show_error
 from sgpu_decl.cli.interrupting import Signals
 from sgpu_decl.cli.planned import left_failed, refusal
 from sgpu_decl.cli.showing import answer, interactive, note, plan_text
-from sgpu_decl.cli.telling import DONE, Telling
 from sgpu_decl.errors import Interrupted, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.event import ApplyEvent
+from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Action
+from sgpu_decl.views.apply_text import event_line
 from sgpu_decl.views.status_text import tally
 
 if TYPE_CHECKING:
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from sgpu_decl.model.plan import Plan
 
 __all__ = ["Manner", "carry_out"]
+
+
+# a change is done, and nothing of it half done: a signal may stop the walk there
+_DONE = frozenset(
+    {Step.LAUNCHED, Step.ADOPTED, Step.UPDATED, Step.FORGOTTEN, Step.DESTROYED, Step.FAILED}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +71,16 @@ def _applied(
 ) -> int:
     pending = sum(change.action is not Action.NO_OP for change in plan.changes)
 
-    telling = Telling({change.address: change.waits_for for change in plan.changes}, note)
+    waits_for = {change.address: change.waits_for for change in plan.changes}
 
     def sink(event: ApplyEvent) -> None:
         nonlocal pending
-        telling.hear(event)
-        pending -= event.step in DONE
+        line = event_line(event, waits_for=waits_for.get(event.address, ()))
+        if line is not None:
+            note(line)
+        pending -= event.step in _DONE
         # with nothing left to do, what a signal means is a matter of following
-        if signals.any and event.step in DONE and pending > 0:
-            telling.release()
+        if signals.any and event.step in _DONE and pending > 0:
             raise Interrupted(
                 "interrupted while the plan was being carried out",
                 hint="what was launched goes on; `sgpu apply` again does the rest",
@@ -87,7 +94,7 @@ def _applied(
             stream = sys.stderr if manner.json else out
             left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
         if left is Left.ENDED:
-            _await_stops(session, applied.stopping, signals)
+            await_stops(session, applied.stopping, signals)
         session.record_ended()
     runs = session.runs.describe(refs) if refs else []
     error = applied.failed[0][1] if applied.failed else None
@@ -96,18 +103,6 @@ def _applied(
     error = error or left_failed(plan)
     _answer(plan, manner=manner, refs=refs, runs=runs, left=left, error=error)
     return error.exit_code if error else 0
-
-
-def _await_stops(session: "Session", stopping: tuple[AttemptRef, ...], signals: Signals) -> None:
-    """What was destroyed ends within its grace; a signal leaves it to that."""
-
-    def look() -> None:
-        if signals.any:
-            raise Interrupted(
-                "left while runs are being stopped", hint="they go on stopping: see `sgpu status`"
-            )
-
-    session.runs.wait(stopping, tick=look)
 
 
 def _answer(

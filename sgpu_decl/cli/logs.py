@@ -31,7 +31,7 @@ def command(*, where: Where, name: str, follow: bool, rank: str, output: str) ->
     ranks = read_ranks(rank)
     if follow and output == "json":
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
-    session = where.session()
+    session = where.recorded()
     refs = session.runs.find(name)
     _check_ranks(session.runs.describe(refs), ranks)
     if output == "json":

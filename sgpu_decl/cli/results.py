@@ -18,7 +18,7 @@ def command(*, where: Where, name: str, output: str) -> int:
     """Show what each rank of a run returned, in rank order. NAME is `train` or `train#8`."""
     from sgpu_decl.errors import NotFound
 
-    session = where.session()
+    session = where.recorded()
     refs = session.runs.find(name)
     if len(refs) > 1:
         raise NotFound(

@@ -22,7 +22,7 @@ def command(*, where: Where, name: str, output: str) -> int:
 
     if is_saved_plan(Path(name)):
         return _show_plan(Path(name), output)
-    session = where.session()
+    session = where.recorded()
     refs = session.runs.find(name)
     if len(refs) > 1:
         raise NotFound(
@@ -34,11 +34,14 @@ def command(*, where: Where, name: str, output: str) -> int:
     if output == "json":
         answer(run)
         return 0
-    from sgpu_decl.views.status_text import run_details
+    if output == "markdown":
+        from sgpu_decl.views.run_markdown import render
 
-    colour = output == "text" and takes_colour(sys.stdout)
-    text = run_details(run, now=now(), colour=colour)
-    click.echo(f"```text\n{text}\n```" if output == "markdown" else text)
+        click.echo(render(run, now=now()), nl=False)
+    else:
+        from sgpu_decl.views.status_text import run_details
+
+        click.echo(run_details(run, now=now(), colour=takes_colour(sys.stdout)))
     return 0
 
 

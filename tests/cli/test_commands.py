@@ -99,6 +99,7 @@ def test_a_run_from_plan_to_gc(hello) -> None:
     assert shown["spec"]["args"] == {"n": 3}
     assert len(shown["history"]) == 1
     assert "history:" in hello("show", "hello").out
+    assert hello("show", "hello", "-o", "markdown").out.startswith("### `hello#1` succeeded after ")
 
     assert hello("state", "list").out == "run.hello\n"
     assert json.loads(hello("state", "show", "hello").out)["attempt"] == 1
