@@ -16,6 +16,7 @@ import time
 from binascii import crc32
 
 from sgpu_decl.agent import processes, records
+from sgpu_decl.agent.bounding import LogBound
 from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup
 from sgpu_decl.agent.group import RankGroup
 from sgpu_decl.agent.loop import Loop
@@ -67,6 +68,11 @@ class Supervisor:
         self._group.on_ready = self._all_ready
         self._group.on_failure = self._rank_failed
         self._group.on_empty = self._sweep
+        self._logs: LogBound | None = None
+        if spec["log_limit"] is not None:
+            self._logs = LogBound(
+                self._loop, self._group, self._report, self._folder, spec["log_limit"]
+            )
         self._progress: Progress | None = None
         if spec["progress_timeout"] is not None:
             self._progress = Progress(
@@ -212,7 +218,10 @@ class Supervisor:
         if error is not None:
             self._launch_error = error
             self._stop_ranks("launch")
-        elif self._spec["cgroup"]:
+            return
+        if self._logs is not None:
+            self._logs.begin(self._restart)
+        if self._spec["cgroup"]:
             fill_cgroup(self._spec["cgroup"], self._remains)
 
     def _all_ready(self) -> None:
@@ -284,7 +293,7 @@ class Supervisor:
 
     def _sweep(self) -> None:
         """All ranks have ended: stop what they left behind, then judge."""
-        for name in ("kill", "startup", "settle", "progress"):
+        for name in ("kill", "startup", "settle", "progress", "logs"):
             self._loop.cancel(name)
         self._sweeping, self._sweep_force = True, False
         self._swept: set[int] = set()

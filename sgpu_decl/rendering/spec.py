@@ -69,7 +69,10 @@ class Tracker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
-    """Times in seconds, folders absolute; secrets are names, their values travel by pipe."""
+    """Times in seconds, folders absolute; `log_limit` in bytes for each stream of a rank.
+
+    Secrets are name to reference; their values travel by pipe.
+    """
 
     token: str
     address: str
@@ -87,7 +90,7 @@ class LaunchSpec:
     port_lock_dir: str
     per: Literal["rank", "node"] = "rank"
     env: Mapping[str, str] = field(default_factory=dict)
-    secrets: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
     grace: float = 30.0
     startup_timeout: float | None = None
@@ -97,7 +100,7 @@ class LaunchSpec:
     wait_for: tuple[str, ...] = ()
     master_port: int | None = None
     tracker: Tracker | None = None
-    log_limit: int | None = None
+    log_limit: int | None = 1 << 30
 
 
 def render_spec(spec: LaunchSpec) -> bytes:

@@ -68,6 +68,7 @@ def test_one_that_hides_from_its_cookie_too_is_killed_by_its_cgroup(make_faulty:
     identity = json.loads(attempt.text("identity.json"))
     if not identity["cgroup"]:
         pytest.skip("this machine lets us make no cgroup v2")
+    attempt.until((attempt.folder / "output" / "hidden").exists)
     hidden = int(attempt.text("output/hidden"))
     procs = Path(identity["cgroup"], "cgroup.procs")
     attempt.until(lambda: str(hidden) in procs.read_text().split())

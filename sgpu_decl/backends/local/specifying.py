@@ -23,7 +23,7 @@ def specify(
     devices: Sequence[str],
     tracker: Tracker | None,
 ) -> LaunchSpec:
-    """Return the spec of one attempt. Secrets are names only; durations are seconds.
+    """Return the spec of one attempt. Secrets are references only; durations are seconds.
 
     Args:
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
@@ -45,7 +45,7 @@ def specify(
         entry=_entry(config, root=(project / launching.owner).parent / (config.code.root or ".")),
         python=sys.executable,
         env=dict(config.env.variables),
-        secrets=tuple(sorted(config.env.secrets)),
+        secrets=dict(config.env.secrets),
         timeout=config.timeout.seconds if config.timeout else None,
         grace=config.grace.seconds,
         startup_timeout=config.startup_timeout.seconds if config.startup_timeout else None,
