@@ -83,20 +83,23 @@ class Supervisor:
                 lambda: self._stop_ranks("hung"),
             )
 
-    def run(self) -> None:
-        """Supervise until the outcome is written.
+    def run(self, begun: Callable[[], None]) -> None:
+        """Supervise until the outcome is written; `begun` is called once ranks start, or wait.
 
         Raises:
             OSError: it cannot be written; the guardian then says what it knows.
         """
-        step = self._enter
+        self._do(self._enter)
+        begun()
         while not self._done:
-            try:
-                step()
-            except OSError as error:
-                self._refused(error)
-            self._report.flush()
-            step = self._loop.turn
+            self._do(self._loop.turn)
+
+    def _do(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except OSError as error:
+            self._refused(error)
+        self._report.flush()
 
     def _enter(self) -> None:
         if self._cancel_requested():
