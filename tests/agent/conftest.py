@@ -148,12 +148,28 @@ class Attempt:
         os.kill(supervisor, signal.SIGKILL)
         os.kill(guardian, signal.SIGKILL)
 
+    def facts(self) -> dict[str, object]:
+        """What the table of faults shows: times in ms from the fault's moment, now it is over."""
+        moment = int(self.text("output/moment") or self.events("rank_started")[0]["mono_ns"])
+        told = ("rank_ended", "signal", "state")
+        after = [event for event in read_events(self.folder)[0] if event["mono_ns"] > moment]
+        noticed = [event["mono_ns"] for event in after if event["event"] in told]
+        return {
+            "verdict": self.read(),
+            "noticed": (noticed[0] - moment) / 1e6 if noticed else None,
+            "over": (time.monotonic_ns() - moment) / 1e6,
+            "left": len(self.left()),
+        }
+
     def until_up(self) -> "Attempt":
         self.until(lambda: self.up(0) and self.up(1))
         return self
 
+    def carriers(self) -> list[tuple[int, int]]:
+        return carriers(self.token)
+
     def left(self) -> list[int]:
-        return [pid for pid, _ in carriers(self.token)]
+        return [pid for pid, _ in self.carriers()]
 
     def until_gone(self) -> None:
         self.until(lambda: not self.left())

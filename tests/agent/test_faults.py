@@ -51,6 +51,10 @@ class Fault:
     torchrun: bool = True  # it means the same under torchrun
 
     @property
+    def acts(self) -> bool:
+        return self.act is not nothing
+
+    @property
     def source(self) -> str:
         return f"if rank == 1:\n{_indented(self.culprit)}else:\n{_indented(self.peer)}"
 
@@ -283,7 +287,13 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault(make_faulty: Make, make_queued: Make, tmp_path: Path, fault: Fault) -> None:
+def test_a_fault(
+    make_faulty: Make,
+    make_queued: Make,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+    fault: Fault,
+) -> None:
     fields = {**fault.fields, **fault.arrange(tmp_path)}
     if fault.queued:
         attempt, turn = make_queued(fault.source, **fields)
@@ -292,7 +302,7 @@ def test_a_fault(make_faulty: Make, make_queued: Make, tmp_path: Path, fault: Fa
         os.close(turn)
     else:
         attempt = make_faulty(fault.source, **fields).launch()
-    if fault.act is not nothing and not fault.queued:
+    if fault.acts and not fault.queued:
         attempt.until_up()
         attempt.mark()
         fault.act(attempt)
@@ -302,4 +312,6 @@ def test_a_fault(make_faulty: Make, make_queued: Make, tmp_path: Path, fault: Fa
     if fault.exit_code is not None:
         assert status["exit_code"] == fault.exit_code
     attempt.until_gone()
+    for name, value in attempt.facts().items():
+        record_property(name, value)
     attempt.check(crash=fault.crash)

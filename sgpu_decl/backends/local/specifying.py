@@ -24,7 +24,9 @@ def specify(
     devices: Sequence[str],
     tracker: Tracker | None,
 ) -> LaunchSpec:
-    """Return the spec of one attempt, whose code is staged. Secrets are names, durations seconds.
+    """Return the spec of one attempt, whose code is staged.
+
+    Secrets are references only; durations are seconds.
 
     Args:
         python: the interpreter of the ranks.
@@ -48,7 +50,7 @@ def specify(
         entry=entry,
         python=python,
         env=dict(config.env.variables),
-        secrets=tuple(sorted(config.env.secrets)),
+        secrets=dict(config.env.secrets),
         timeout=config.timeout.seconds if config.timeout else None,
         grace=config.grace.seconds,
         startup_timeout=config.startup_timeout.seconds if config.startup_timeout else None,
