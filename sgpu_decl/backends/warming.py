@@ -32,8 +32,8 @@ KNOWN: Mapping[str, str] = MappingProxyType(
         "transformers": "imports what is named, and starts nothing",
     }
 )
-"""Packages that `warm: auto` imports ahead, with why that is harmless. Whether it was is looked at in
-the process itself each time before it forks."""
+"""Packages that `warm: auto` imports ahead, with why that is harmless. Whether it was is looked at
+in the process itself, each time before it forks."""
 
 _QUIET = (ast.Constant, ast.Name, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.BinOp)
 
@@ -41,7 +41,7 @@ _QUIET = (ast.Constant, ast.Name, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, as
 def warm_start(
     entry: Entry, code: Path, *, setting: str | tuple[str, ...], ranks: int
 ) -> Warm | None:
-    """Return what to import ahead for a run, or why that cannot be; None where nothing speaks for it.
+    """Return what to import ahead for a run, or why that cannot be; None where nothing asks for it.
 
     Args:
         entry: what ranks run.

@@ -143,6 +143,7 @@ def _crossing(data: Mapping[str, Any]) -> Crossing:
         command="command" in data,
         args="args" in data,
         per_node=isinstance(launch, dict) and launch.get("per") == "node",
+        warm_modules=isinstance(launch, dict) and isinstance(launch.get("warm"), list),
         variables=variables if isinstance(variables, dict) else (),
         secrets=secrets if isinstance(secrets, dict) else (),
     )

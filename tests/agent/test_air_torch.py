@@ -1,4 +1,4 @@
-"""torch in ranks: the rendezvous is quick and on loopback alone, and a fork breaks nothing of it."""
+"""torch in ranks: the rendezvous is quick and on loopback alone, and a fork breaks nothing."""
 
 import ctypes
 import json

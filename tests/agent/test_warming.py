@@ -360,13 +360,18 @@ def test_a_stop_while_it_imports_leaves_nothing(warm_attempt: Make, how: str) ->
 
 UNSAFE = {
     "a Python thread": (
-        "import threading\n"
-        "threading.Thread(target=threading.Event().wait, daemon=True, name='ticker').start()",
+        """
+        import threading
+        threading.Thread(target=threading.Event().wait, daemon=True, name="ticker").start()
+        """,
         "an import started a Python thread, `ticker`",
     ),
     "a native thread": (
-        "import ctypes\nlibc = ctypes.CDLL(None)\n"
-        "libc.pthread_create(ctypes.byref(ctypes.c_ulong()), None, libc.pause, None)",
+        """
+        import ctypes
+        libc = ctypes.CDLL(None)
+        libc.pthread_create(ctypes.byref(ctypes.c_ulong()), None, libc.pause, None)
+        """,
         "an import started the native thread",
     ),
     "a process": ("import subprocess\nkept = subprocess.Popen(['sleep', '60'])", "a process"),
