@@ -136,6 +136,7 @@ class RunConfig(Block):
                 command=self.command is not None,
                 args=self.args is not None,
                 per_node=self.launch.per == "node",
+                warm_modules=isinstance(self.launch.warm, tuple),
                 variables=self.env.variables,
                 secrets=self.env.secrets,
             )
