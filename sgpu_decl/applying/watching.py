@@ -55,6 +55,21 @@ class Runs:
             found.append(AttemptRef(address, number) if number is not None else last.ref)
         return tuple(found)
 
+    def find_one(self, text: str) -> AttemptRef:
+        """As `find`, for calls that are about one run.
+
+        Raises:
+            NotFound: it matches nothing, or several runs.
+        """
+        found = self.find(text)
+        if len(found) > 1:
+            raise NotFound(
+                f"`{text}` names {len(found)} runs",
+                hint=f"name one of them, such as `{found[0]}`",
+                code="ambiguous",
+            )
+        return found[0]
+
     def find_active(self, *texts: str) -> tuple[AttemptRef, ...]:
         """As `find`, with every other attempt of the named runs that is active: `on_active:
         parallel` and `queue` leave several.

@@ -18,19 +18,12 @@ __all__ = ["command"]
 def command(*, where: Where, name: str, output: str) -> int:
     """Show one run whole, with its history; or a plan that was saved with `plan --out`."""
     from sgpu_decl.applying.saving import is_saved_plan
-    from sgpu_decl.errors import NotFound
 
     if is_saved_plan(Path(name)):
         return _show_plan(Path(name), output)
     session = where.recorded()
-    refs = session.runs.find(name)
-    if len(refs) > 1:
-        raise NotFound(
-            f"`{name}` names {len(refs)} runs",
-            hint=f"name one of them, such as `{refs[0]}`",
-            code="ambiguous",
-        )
-    run = session.runs.show(refs[0])
+    ref = session.runs.find_one(name)
+    run = session.runs.show(ref)
     if output == "json":
         answer(run)
         return 0
