@@ -5,7 +5,7 @@ Everything heavy is imported inside the calls, so that importing this module cos
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from sgpu_decl.model.state import Resource, State
 
 if TYPE_CHECKING:
     from sgpu_decl.applying.executor import Applied
+    from sgpu_decl.applying.gathering import Gathered
     from sgpu_decl.applying.watching import Runs
     from sgpu_decl.config.reading import Loaded
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
@@ -105,17 +106,13 @@ class Session:
 
     def plan(self, options: PlanOptions = PlanOptions()) -> Plan:
         """Say what apply would do. Writes nothing but the hash cache."""
-        from sgpu_decl.applying.gathering import Gathered, gather
         from sgpu_decl.applying.observing import observe
         from sgpu_decl.planning import planner
 
         site = self._site
-        validated = None if options.destroy and site.opened.file is None else self.validate()
         state = site.state()
-        gathered = Gathered(desired=(), findings=(), snapshots={})
-        if validated is not None and not options.destroy:
-            gathered = gather(validated.loaded, opened=site.opened, state=state, store=site.store)
-            self._snapshots = gathered.snapshots
+        gathered = self._gather(options, state)
+        self._snapshots = gathered.snapshots
         state = site.believed(state)
         wanted = {desired.address for desired in gathered.desired}
         known = wanted | {address for address, it in state.resources.items() if not it.gone}
@@ -130,15 +127,32 @@ class Session:
                 select=_selection(options, known),
                 retry_failed=options.retry_failed,
                 on_active=options.on_active,
-                whole_project=validated is None or validated.loaded.kind == "project",
+                whole_project=gathered.whole_project,
                 destroy=options.destroy,
             ),
-            owner=site.opened.owner if validated else None,
+            owner=site.opened.owner,
             now=now(),
             tool_version=__version__,
-            config_digest=validated.loaded.config_digest if validated else "",
-            findings=(*(validated.findings if validated else ()), *gathered.findings),
+            config_digest=gathered.config_digest,
+            findings=gathered.findings,
         )
+
+    def _gather(self, options: PlanOptions, state: State) -> "Gathered":
+        """What the file asks for. What it was read from, ten thousand configs maybe, is let go
+        before as many changes are made."""
+        from sgpu_decl.applying.gathering import Gathered, gather
+
+        site = self._site
+        if options.destroy and site.opened.file is None:
+            return Gathered()
+        validated = self.validate()
+        if options.destroy:
+            loaded = validated.loaded
+            return Gathered(
+                whole_project=loaded.kind == "project", config_digest=loaded.config_digest
+            )
+        found = gather(validated.loaded, opened=site.opened, state=state, store=site.store)
+        return replace(found, findings=(*validated.findings, *found.findings))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write a plan and pin the code behind it in the local store.

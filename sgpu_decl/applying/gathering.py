@@ -5,13 +5,14 @@ Everything here reads and nothing writes, but for the hash cache.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sgpu_decl.applying.opening import Location, Opened
 from sgpu_decl.applying.owning import Owners
 from sgpu_decl.backends.local.checking import check_machine
 from sgpu_decl.backends.local.interpreting import has_package, interpreter_of
+from sgpu_decl.config.code import Code
 from sgpu_decl.config.reading import Loaded, LoadedRun, read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
@@ -31,11 +32,14 @@ __all__ = ["Gathered", "gather", "read_bytes", "read_file"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """`snapshots` maps a code digest to the files behind it, for whoever pins them."""
+    """What a file asks for. `whole_project` is false for a run file; `config_digest` is that of the
+    file; `snapshots` maps a code digest to the files behind it, for whoever pins them."""
 
-    desired: tuple[Desired, ...]
-    findings: tuple[Diagnostic, ...]
-    snapshots: Mapping[str, Snapshot]
+    desired: tuple[Desired, ...] = ()
+    findings: tuple[Diagnostic, ...] = ()
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    whole_project: bool = True
+    config_digest: str = ""
 
 
 def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnostic, ...], str]:
@@ -81,6 +85,8 @@ def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gat
         desired=desired,
         findings=in_order(gathering.findings),
         snapshots=gathering.by_digest,
+        whole_project=loaded.kind == "project",
+        config_digest=loaded.config_digest,
     )
 
 
@@ -89,8 +95,9 @@ class _Gathering:
         self._opened = opened
         self._state = state
         self._store = store
-        self._snapshots: dict[tuple[object, ...], Snapshot | None] = {}
-        self._changed: dict[tuple[str | None, str], tuple[str, ...]] = {}
+        self._roots: dict[Code, Path] = {}
+        self._snapshots: dict[Code, Snapshot | None] = {}
+        self._facts: dict[tuple[str, str | None], CodeFacts] = {}
         self._interpreters: dict[str | None, Interpreter | None] = {}
         self._looked: set[tuple[object, ...]] = set()
         self.cache = HashCache.open()
@@ -137,43 +144,49 @@ class _Gathering:
         return self._interpreters[env.python]
 
     def _code(self, run: LoadedRun) -> CodeFacts | None:
-        config = run.config.code
-        root = (self._folder / (config.root or ".")).resolve()
-        key = (root, tuple(config.include), tuple(config.exclude), tuple(config.link))
-        if key not in self._snapshots:
+        taken = self._snapshot(run)
+        if taken is None:
+            return None
+        resource = self._state.resources.get(run.address)
+        before = resource.last.code_digest if resource and resource.last else None
+        key = (taken.digest, before)
+        if key not in self._facts:
+            self._facts[key] = CodeFacts(
+                digest=taken.digest,
+                files=len(taken.entries),
+                bytes=sum(entry.size for entry in taken.entries),
+                left_out=taken.left_out,
+                changed=self._changed(before, taken),
+            )
+        return self._facts[key]
+
+    def _changed(self, before: str | None, taken: Snapshot) -> tuple[str, ...]:
+        if before is None or before == taken.digest:
+            return ()
+        return changed(self._store.manifest(before), taken)
+
+    def _snapshot(self, run: LoadedRun) -> Snapshot | None:
+        code = run.config.code
+        if code not in self._snapshots:
             taken, findings = snapshot(
-                root,
-                include=tuple(config.include),
-                exclude=tuple(config.exclude),
-                link=tuple(config.link),
+                self._root(code),
+                include=tuple(code.include),
+                exclude=tuple(code.exclude),
+                link=tuple(code.link),
                 owners=(self._folder / Path(self._opened.shown).name,),
                 cache=self.cache,
             )
-            self._snapshots[key] = taken
+            self._snapshots[code] = taken
             self.findings.extend(_placed(findings, run.places, "code"))
             if taken is not None:
                 self.by_digest[taken.digest] = taken
                 self.findings.extend(_left_out(taken))
-        taken = self._snapshots[key]
-        if taken is None:
-            return None
-        return CodeFacts(
-            digest=taken.digest,
-            files=len(taken.entries),
-            bytes=sum(entry.size for entry in taken.entries),
-            left_out=taken.left_out,
-            changed=self._difference(run, taken),
-        )
+        return self._snapshots[code]
 
-    def _difference(self, run: LoadedRun, taken: Snapshot) -> tuple[str, ...]:
-        resource = self._state.resources.get(run.address)
-        before = resource.last.code_digest if resource and resource.last else None
-        if before is None or before == taken.digest:
-            return ()
-        key = (before, taken.digest)
-        if key not in self._changed:
-            self._changed[key] = changed(self._store.manifest(before), taken)
-        return self._changed[key]
+    def _root(self, code: Code) -> Path:
+        if code not in self._roots:
+            self._roots[code] = (self._folder / (code.root or ".")).resolve()
+        return self._roots[code]
 
     def _look(self, run: LoadedRun, taken: Snapshot | None) -> None:
         """Entrypoint, arguments, secrets and machine: once for all cells that are alike."""
@@ -184,7 +197,7 @@ class _Gathering:
         if key in self._looked:
             return
         self._looked.add(key)
-        root = (self._folder / (config.code.root or ".")).resolve()
+        root = self._root(config.code)
         interpreter = self._interpreter(config)
         self.findings.extend(_check_taken(root, run, taken))
         looked = check_entrypoint(
@@ -232,10 +245,10 @@ def _left_out(taken: Snapshot) -> list[Diagnostic]:
 def _check_taken(root: Path, run: LoadedRun, taken: Snapshot | None) -> list[Diagnostic]:
     """An entrypoint that lies in the tree and is no part of the snapshot would be missing later."""
     target = (run.config.entrypoint or "").partition(":")[0]
-    whole = (root / target).resolve()
-    if taken is None or not target.endswith(".py") or not whole.is_file():
+    if taken is None or not target.endswith(".py"):
         return []
-    if not whole.is_relative_to(root):
+    whole = (root / target).resolve()
+    if not whole.is_file() or not whole.is_relative_to(root):
         return []
     inside = whole.relative_to(root).as_posix()
     if any(entry.path in (inside, target) for entry in taken.entries):

@@ -13,8 +13,9 @@ from sgpu_decl.config.explaining import Explained, misspelt
 from sgpu_decl.config.gpu_type import NAMES, GpuType
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.placing import Places
-from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.shaping import Conversion, run_shape
+from sgpu_decl.config.varying import Common, dumped
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import canonical
@@ -58,7 +59,7 @@ def spec_of(config: RunConfig) -> str:
     Raises:
         ValueError: an argument is not a finite number.
     """
-    return canonical(_dumped(config))
+    return canonical(dumped(config))
 
 
 def read_run(
@@ -264,31 +265,53 @@ def _cell_by_cell(
     axes: Axes,
     given: tuple[str, ...],
 ) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
-    """Cells whose values stand elsewhere than in `args`: each is validated by itself. The first
-    that is wrong is told; the others would repeat it."""
-    runs: list[Declared] = []
-    for cell in cells(axes):
-        scope = around.scope(cell.values)
-        filled = interpolate(_but(node, "matrix"), scope)
-        if scope.found or not isinstance(filled, nodes.Mapping):
-            return (), tuple(scope.found)
-        if given:
-            filled = _with_args(filled, cell, given)
-        config, found = _validated(replace(explained, node=filled), filled, name)
-        if config is None or found:
-            return (), found
-        if not runs:
-            # The matrix itself is validated once, with the first cell.
-            kept = nodes.Mapping(
-                {**filled.entries, "matrix": node.entries["matrix"]},
-                node.keys, node.line, node.column, node.file,
-            )  # fmt: skip
-            checked, found = _validated(replace(explained, node=kept), kept, name)
-            if checked is None or found:
-                return (), found
-        places = Places(filled, _places(cell, given))
-        runs.append(Declared(config=config, key=cell.key, places=places, spec=spec_of(config)))
+    """Cells whose values stand elsewhere than in `args`. The first is read whole, of the others
+    the fields that a value stands in. The first cell that is wrong is told; the others would repeat
+    it."""
+    each = cells(axes)
+    first = next(each)
+    bare = _but(node, "matrix")
+    filled, found = _filled(bare, first, around, given)
+    if found:
+        return (), found
+    config, found = _validated(replace(explained, node=filled), filled, name)
+    if config is None or found:
+        return (), found
+    # The matrix itself is validated once, with the first cell.
+    kept = replace(filled, entries={**filled.entries, "matrix": node.entries["matrix"]})
+    checked, found = _validated(replace(explained, node=kept), kept, name)
+    if checked is None or found:
+        return (), found
+    varying = frozenset(key for key, value in bare.entries.items() if axes_in(value))
+    varying |= {"args"} if given else frozenset()
+    common, part = Common(config, varying), _only(bare, varying & bare.entries.keys())
+    # Every value is where the first cell's is, but for those that the matrix gives itself.
+    places = Places(filled)
+    runs = [Declared(config=config, key=first.key, places=places, spec=spec_of(config))]
+    for cell in each:
+        own, found = _filled(part, cell, around, given)
+        conversion = Conversion()
+        values = conversion.plain(own, explained.shape)
+        if found or conversion.found:
+            return (), (*found, *conversion.found)
+        try:
+            config, spec = common.cell(values)
+        except ValidationError:
+            whole, _ = _filled(bare, cell, around, given)
+            return (), _validated(replace(explained, node=whole), whole, name)[1]
+        where = Places(filled, _places(cell, given)) if given else places
+        runs.append(Declared(config=config, key=cell.key, places=where, spec=spec))
     return tuple(runs), ()
+
+
+def _filled(
+    node: nodes.Mapping, cell: Cell, around: Surroundings, given: tuple[str, ...]
+) -> tuple[nodes.Mapping, tuple[Diagnostic, ...]]:
+    """A run, or some fields of it, with the values of one cell in their places."""
+    scope = around.scope(cell.values)
+    filled = interpolate(node, scope)
+    assert isinstance(filled, nodes.Mapping)  # noqa: S101 - references stand in scalars
+    return (_with_args(filled, cell, given) if given else filled), tuple(scope.found)
 
 
 def _with_args(node: nodes.Mapping, cell: Cell, given: tuple[str, ...]) -> nodes.Mapping:
@@ -308,10 +331,8 @@ def _places(cell: Cell, given: tuple[str, ...]) -> dict[str, Place]:
 
 
 def _but(node: nodes.Mapping, *names: str) -> nodes.Mapping:
-    return replace(
-        node, entries={key: value for key, value in node.entries.items() if key not in names}
-    )
+    return _only(node, (key for key in node.entries if key not in names))
 
 
-def _dumped(config: RunConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_IN_SPEC))
+def _only(node: nodes.Mapping, names: Iterable[str]) -> nodes.Mapping:
+    return replace(node, entries={key: node.entries[key] for key in names})

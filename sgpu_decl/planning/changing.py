@@ -20,6 +20,7 @@ from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.deciding import Decision, Situation, Verdict, decide
 from sgpu_decl.planning.differing import Difference, compare, leaves, parse
 from sgpu_decl.planning.fingerprinting import fingerprint, token
+from sgpu_decl.planning.introducing import NewFields
 from sgpu_decl.planning.linting import place_of
 from sgpu_decl.planning.losing import work_lost
 from sgpu_decl.planning.policy import FieldClass, class_of, effect_of
@@ -55,12 +56,14 @@ class _Start:
     refused: bool = False
 
 
-def change_of(wanted: Desired, standing: Standing, options: Options) -> Changed:
+def change_of(
+    wanted: Desired, standing: Standing, options: Options, new_fields: NewFields
+) -> Changed:
     """Return the change of one wanted run and what must be said about it."""
     same_as = _same_as(wanted, standing)
     decision = _decision(wanted, standing, same_as, options)
     if not standing.known:
-        fields = _first_fields(wanted)
+        fields = new_fields.of(wanted)
     else:
         fields = _changed_fields(wanted, standing, same_as or standing.current, options)
     if decision.verdict in (Verdict.KEEP, Verdict.ADOPT):
@@ -98,19 +101,6 @@ def _same_as(wanted: Desired, standing: Standing) -> Attempt | None:
         ):
             return attempt
     return None
-
-
-def _first_fields(wanted: Desired) -> tuple[FieldChange, ...]:
-    return tuple(
-        FieldChange(
-            path=path,
-            before=None,
-            after=value,
-            effect=Effect.NEW_ATTEMPT,
-            origin=place_of(wanted.places, path),
-        )
-        for path, value in leaves(parse(wanted.spec))
-    )
 
 
 def _changed_fields(

@@ -17,7 +17,8 @@ from sgpu_decl.model.plan import Action, Change, Check, Plan, Summary
 from sgpu_decl.model.state import State
 from sgpu_decl.planning.capabilities import TODAY, Capabilities
 from sgpu_decl.planning.changing import Options, change_of
-from sgpu_decl.planning.estimating import estimate
+from sgpu_decl.planning.estimating import Spending
+from sgpu_decl.planning.introducing import NewFields
 from sgpu_decl.planning.linting import check_of, interpreters, lint
 from sgpu_decl.planning.removing import destroyed, removed
 from sgpu_decl.planning.standing import NOWHERE, Standing, standings
@@ -79,6 +80,7 @@ def plan(
     owned = _owned(known, wanted, request, owner)
     results: list[tuple[Change, tuple[Check, ...]]] = []
     checks: list[Check] = []
+    spending = Spending()
     if request.destroy:
         results += [
             destroyed(standing.resource, standing, now)
@@ -88,9 +90,12 @@ def plan(
         considered = set(owned)
     else:
         chosen = [item for address, item in wanted.items() if request.selects(address)]
+        new_fields = NewFields()
         for item in chosen:
             options = _options(item, request, state, now, capabilities)
-            results.append(change_of(item, known.get(item.address, NOWHERE), options))
+            standing = known.get(item.address, NOWHERE)
+            results.append(change_of(item, standing, options, new_fields))
+            spending.add(results[-1][0])
         results += [
             removed(standing.resource, standing, now)
             for address, standing in owned.items()
@@ -115,7 +120,7 @@ def plan(
         applyable=_applyable(changes, checks),
         changes=changes,
         checks=_in_order(checks),
-        estimate=estimate(changes),
+        estimate=spending.estimate(),
         summary=_summary(changes),
     )
 

@@ -127,12 +127,14 @@ def holder_of(connection: sqlite3.Connection) -> tuple[LockHolder, ProcessMark] 
 def _resource(row: tuple[str | int | None, ...]) -> Resource:
     text, backend, owner, spec, gone, numbered = row[:6]
     address = Address.parse(str(text))
+    last = None if row[6] is None else attempt_of(row[6:], address)
     return Resource(
         address=address,
         backend=str(backend),
         owner=str(owner),
-        spec=str(spec),
-        last=None if row[6] is None else attempt_of(row[6:], address),
+        # One text for both, as they are equal but for launch and meta fields that were updated.
+        spec=last.spec if last and last.spec == spec else str(spec),
+        last=last,
         gone=bool(gone),
         numbered=int(numbered or 0),
     )

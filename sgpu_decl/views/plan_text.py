@@ -1,5 +1,6 @@
 """A plan for people: the summary first and last, each change with its reason and place."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
@@ -55,15 +56,15 @@ def render(plan: Plan, *, now: datetime, colour: bool = False, width: int = 100)
     ]
     unchanged = [change for change in plan.changes if change.action is Action.NO_OP]
     lost = [check for check in plan.checks if check.id == "work_lost"]
-    blocks = [
-        [paper.bold(summary_line(plan))],
-        *(list(paper.change(change, ())) for change in others),
-        list(paper.unchanged(unchanged)),
-        list(paper.stopping(stopping, lost)),
-        list(paper.checks([check for check in plan.checks if check.id != "work_lost"])),
-        list(paper.closing()),
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    checks = [check for check in plan.checks if check.id != "work_lost"]
+    blocks = itertools.chain(
+        [[paper.bold(summary_line(plan))]],
+        (paper.change(change, ()) for change in others),
+        [paper.unchanged(unchanged), paper.stopping(stopping, lost), paper.checks(checks)],
+        [paper.closing()],
+    )
+    # Ten thousand changes are text at once, not lines of all of them first.
+    return "\n\n".join(filter(None, map("\n".join, blocks))) + "\n"
 
 
 class _Paper:
