@@ -98,7 +98,7 @@ def main():
         "main": [sys.modules["__main__"].__file__, __name__],
         "leads": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
         "held": held,
-        "umask": [line for line in status.splitlines() if line.startswith(("Umask", "Sig"))],
+        "umask": [line for line in status.splitlines() if line.startswith(("Umask", "SigBlk", "SigIgn", "SigCgt"))],
         "handlers": [str(signal.getsignal(n)).partition(" at ")[0] for n in range(1, 32)],
         "oom": open("/proc/self/oom_score_adj").read(),
         "cookie": b"SGPU_COOKIE" in open("/proc/self/environ", "rb").read(),
