@@ -88,7 +88,7 @@ def main():
     getenv.restype = ctypes.c_char_p
     names = [name for name in os.environ if name not in ("MASTER_PORT",)]
     held = [os.readlink("/proc/self/fd/" + n) for n in "012"]
-    status = open("/proc/self/status").read()
+    status = open("/proc/self/status").read().splitlines()
     return {
         "environment": {name: os.environ[name] for name in names},
         "in C": {name: (getenv(name.encode()) or b"").decode() for name in names},
@@ -98,7 +98,7 @@ def main():
         "main": [sys.modules["__main__"].__file__, __name__],
         "leads": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
         "held": held,
-        "umask": [line for line in status.splitlines() if line.startswith(("Umask", "SigBlk", "SigIgn", "SigCgt"))],
+        "signals": [line for line in status if line.startswith(("SigB", "SigI", "SigC", "Uma"))],
         "handlers": [str(signal.getsignal(n)).partition(" at ")[0] for n in range(1, 32)],
         "oom": open("/proc/self/oom_score_adj").read(),
         "cookie": b"SGPU_COOKIE" in open("/proc/self/environ", "rb").read(),
