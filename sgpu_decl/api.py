@@ -302,22 +302,38 @@ class Session:
         return self._backend_of(ref).results(ref)
 
     def logs(
-        self, ref: AttemptRef, *, ranks: tuple[int, ...] | None, follow: bool
+        self,
+        ref: AttemptRef,
+        *,
+        ranks: tuple[int, ...] | None,
+        follow: bool,
+        restart: int | None = None,
     ) -> "Iterator[LogLine | None]":
-        """Lines of the ranks (`None`: all). While following, `None` marks a quiet moment."""
-        for line in self._backend_of(ref).logs(ref, ranks=ranks, follow=follow):
+        """Lines of the ranks and the restart (`None`: all), in the order of time where it is known.
+
+        While following, `None` marks a quiet moment.
+        """
+        backend = self._backend_of(ref)
+        for line in backend.logs(ref, ranks=ranks, follow=follow, restart=restart):
             if line is None:
                 time.sleep(QUIET)
             yield line
 
     def follow(
-        self, refs: Sequence[AttemptRef], *, ranks: tuple[int, ...] | None
+        self,
+        refs: Sequence[AttemptRef],
+        *,
+        ranks: tuple[int, ...] | None,
+        restart: int | None = None,
     ) -> "Iterator[LogLine | AttemptStatus | None]":
         """Log lines and changes of state of several attempts until all have ended.
 
         Yields `None` at quiet moments, several times a second, so that the caller can look around.
         """
-        streams = {ref: self._backend_of(ref).logs(ref, ranks=ranks, follow=True) for ref in refs}
+        streams = {
+            ref: self._backend_of(ref).logs(ref, ranks=ranks, follow=True, restart=restart)
+            for ref in refs
+        }
         known: dict[AttemptRef, AttemptStatus] = {}
         while streams:
             quiet = True

@@ -8,6 +8,7 @@ import time
 
 from sgpu_decl.agent.errorfile import read_error
 from sgpu_decl.agent.oom import killed_for_memory, oom_kills
+from sgpu_decl.agent.redacting import Redactor
 from sgpu_decl.agent.spawning import (
     LaunchError,
     argv_of,
@@ -46,6 +47,7 @@ class RankGroup:
     ) -> None:
         self._spec = spec
         self._secrets = secrets
+        self._redact = Redactor(secrets.values())
         self._loop = loop
         self._report = report
         self._ready_pipe = -1
@@ -242,7 +244,7 @@ class RankGroup:
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
             started_ns=self._started_ns[rank],
-            error=read_error(folder) if code else None,
+            error=self._error(folder) if code else None,
             told_ns=self._told_ns,
             killed_ns=self._killed_ns,
             oom=code == -signal.SIGKILL and killed_for_memory(pid, self._oom_kills),
@@ -259,6 +261,14 @@ class RankGroup:
             self.on_empty()
         elif ending.failed and not ending.by_us:
             self.on_failure(collateral=ending.collateral)
+
+    def _error(self, folder: str) -> dict[str, Any] | None:
+        """Return what the rank left about its failure, without the secrets that it was given."""
+        error = read_error(folder)
+        if error is not None:
+            for name in ("summary", "traceback"):
+                error[name] = error[name] and self._redact(error[name])
+        return error
 
     def _all_started(self) -> bool:
         return len(self._endings) == len(self._report.ranks) or self._told_ns is not None

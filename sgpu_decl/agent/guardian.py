@@ -106,10 +106,14 @@ def _supervise(
         create_held(lock)
         try:
             records.write_atomic(folder, records.IDENTITY, records.encode(identity))
-            records.sync_folder(folder)  # from here on a power cut leaves an attempt that was lost
         except OSError:
             os.unlink(lock)  # nothing was launched, and nothing has to be told as lost
             raise
+
+    def begun() -> None:
+        records.sync_folder(folder)  # once this is told a power cut leaves a launch that was lost
+        os.write(answer, b"ok")
+        os.close(answer)
 
     try:
         processes.become_subreaper()
@@ -119,9 +123,7 @@ def _supervise(
     except OSError as error:
         _refuse(answer, error)
         raise
-    os.write(answer, b"ok")
-    os.close(answer)
-    supervisor.run()
+    supervisor.run(begun)
 
 
 def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:

@@ -16,6 +16,7 @@ import time
 from binascii import crc32
 
 from sgpu_decl.agent import processes, records
+from sgpu_decl.agent.bounding import LogBound
 from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup
 from sgpu_decl.agent.group import RankGroup
 from sgpu_decl.agent.loop import Loop
@@ -69,6 +70,11 @@ class Supervisor:
         self._group.on_refused = self._launch_refused
         self._group.on_failure = self._rank_failed
         self._group.on_empty = self._sweep
+        self._logs: LogBound | None = None
+        if spec["log_limit"] is not None:
+            self._logs = LogBound(
+                self._loop, self._group, self._report, self._folder, spec["log_limit"]
+            )
         self._progress: Progress | None = None
         if spec["progress_timeout"] is not None:
             self._progress = Progress(
@@ -79,20 +85,23 @@ class Supervisor:
                 lambda: self._stop_ranks("hung"),
             )
 
-    def run(self) -> None:
-        """Supervise until the outcome is written.
+    def run(self, begun: Callable[[], None]) -> None:
+        """Supervise until the outcome is written; `begun` is called once ranks start, or wait.
 
         Raises:
             OSError: it cannot be written; the guardian then says what it knows.
         """
-        step = self._enter
+        self._do(self._enter)
+        begun()
         while not self._done:
-            try:
-                step()
-            except OSError as error:
-                self._refused(error)
-            self._report.flush()
-            step = self._loop.turn
+            self._do(self._loop.turn)
+
+    def _do(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except OSError as error:
+            self._refused(error)
+        self._report.flush()
 
     def _enter(self) -> None:
         if self._cancel_requested():
@@ -212,6 +221,8 @@ class Supervisor:
         self._group.start(self._restart, self._port, self._devices, extra)
 
     def _all_started(self) -> None:
+        if self._logs is not None:
+            self._logs.begin(self._restart)
         if self._spec["cgroup"]:
             fill_cgroup(self._spec["cgroup"], self._remains)
 
@@ -288,7 +299,7 @@ class Supervisor:
 
     def _sweep(self) -> None:
         """All ranks have ended: stop what they left behind, then judge."""
-        for name in ("kill", "startup", "settle", "progress"):
+        for name in ("kill", "startup", "settle", "progress", "logs"):
             self._loop.cancel(name)
         if self._restart >= self._spec["retry"]["max"] or not self._group.endings():
             self._group.retire_parent(wait=False)

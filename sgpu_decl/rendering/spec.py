@@ -84,7 +84,10 @@ class Warm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
-    """Times in seconds, folders absolute; secrets are names, their values travel by pipe."""
+    """Times in seconds, folders absolute; `log_limit` in bytes for each stream of a rank.
+
+    Secrets are name to reference; their values travel by pipe.
+    """
 
     token: str
     address: str
@@ -102,7 +105,7 @@ class LaunchSpec:
     port_lock_dir: str
     per: Literal["rank", "node"] = "rank"
     env: Mapping[str, str] = field(default_factory=dict)
-    secrets: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
     grace: float = 30.0
     startup_timeout: float | None = None
@@ -113,7 +116,7 @@ class LaunchSpec:
     master_port: int | None = None
     tracker: Tracker | None = None
     warm: Warm | None = None
-    log_limit: int | None = None
+    log_limit: int | None = 1 << 30
 
 
 def render_spec(spec: LaunchSpec) -> bytes:

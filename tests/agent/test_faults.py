@@ -4,16 +4,9 @@ Rank 1 is the culprit and rank 0 its peer, unless the fault says otherwise. A fa
 privilege which this machine does not give is skipped, with the reason.
 """
 
-import errno
-import json
 import os
-import pty
 import resource
-import shutil
 import signal
-import subprocess
-import sys
-import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,52 +15,14 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.launching import launch
-from sgpu_decl.agent.locks import create_held, held
 from sgpu_decl.agent.processes import start_time
-from sgpu_decl.agent.reading import clear_remains, request_cancel
-from sgpu_decl.agent.records import parse_events
-from sgpu_decl.rendering.spec import Entry, Gpus, Parallel, Retry
+from sgpu_decl.rendering.spec import Entry
 
 Make = Callable[..., Any]
 
-PRELUDE = """
-import atexit, os, signal, sys, time
-rank = int(os.environ["RANK"])
-out = os.environ["SGPU_OUTPUT_DIR"]
-errors = os.environ["TORCHELASTIC_ERROR_FILE"]
-def leave(name, text=""):
-    with open(out + "/" + name + ".tmp", "w") as file:
-        file.write(text)
-    os.rename(out + "/" + name + ".tmp", out + "/" + name)
-def mark():
-    leave("moment", str(time.monotonic_ns()))
-def up():
-    leave("up%d" % rank, str(os.getpid()))
-def await_file(path):
-    while not os.path.exists(path):
-        time.sleep(0.001)
-def block():
-    up()
-    while True:
-        signal.pause()
-def stubborn():
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    block()
-def daemon(then, *, new_session=True):
-    if os.fork() == 0:
-        if new_session:
-            os.setsid()
-            if os.fork():
-                os._exit(0)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        leave("daemon")
-        then()
-        os._exit(0)
-    await_file(out + "/daemon")
-"""
 PEER = "block()"
 STUBBORN = "stubborn()"
+EITHER = -1
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -85,20 +40,24 @@ class Fault:
     the attempt from outside; `arrange` prepares the machine and returns fields of the spec."""
 
     name: str
-    expect: tuple[str, str | None, int | None]  # state, class, rank of the first cause
+    expect: tuple[str, str | None, int | None]  # state, class, rank of the first cause, or EITHER
     culprit: str = PEER
     peer: str = PEER
     fields: Mapping[str, Any] = field(default_factory=dict)
     arrange: Callable[[Path], Mapping[str, Any]] = no_fields
     act: Callable[[Any], None] = nothing
     exit_code: int | None = None
+    queued: bool = False  # `act` comes while it waits for its turn, before any rank
     crash: bool = False  # the supervisor died in the middle of its writing
     torchrun: bool = True  # it means the same under torchrun
 
     @property
+    def acts(self) -> bool:
+        return self.act is not nothing
+
+    @property
     def source(self) -> str:
-        body = f"if rank == 1:\n{_indented(self.culprit)}else:\n{_indented(self.peer)}"
-        return PRELUDE + body
+        return f"if rank == 1:\n{_indented(self.culprit)}else:\n{_indented(self.peer)}"
 
 
 def _indented(text: str) -> str:
@@ -129,13 +88,6 @@ def kill_guardian_then_rank(attempt: Any) -> None:
     os.kill(attempt.rank_pid(1), signal.SIGKILL)
 
 
-def kill_both(attempt: Any) -> None:
-    guardian, supervisor = attempt.guardian, attempt.supervisor
-    os.kill(guardian, signal.SIGSTOP)  # so that neither sees the other go
-    os.kill(supervisor, signal.SIGKILL)
-    os.kill(guardian, signal.SIGKILL)
-
-
 def hang_up(attempt: Any) -> None:
     os.kill(attempt.supervisor, signal.SIGHUP)
     os.kill(attempt.rank_pid(1), signal.SIGKILL)
@@ -155,11 +107,35 @@ def take_descriptors(attempt: Any) -> None:
     os.kill(attempt.rank_pid(1), signal.SIGKILL)
 
 
+def take_descriptors_before_the_ranks(attempt: Any) -> None:
+    used = len(os.listdir(f"/proc/{attempt.supervisor}/fd"))
+    resource.prlimit(attempt.supervisor, resource.RLIMIT_NOFILE, (used, used))
+
+
+def take_processes(attempt: Any) -> None:
+    """Let the supervisor fork no more: by a cgroup where we are root, whom no rlimit binds."""
+    if os.getuid():
+        resource.prlimit(attempt.supervisor, resource.RLIMIT_NPROC, (0, 0))
+        return
+    folder = cgroup("pids", attempt.folder.parent)
+    (folder / "pids.max").write_text("1")
+    (folder / "cgroup.procs").write_text(str(attempt.supervisor))
+
+
+def not_executable(place: Path) -> Mapping[str, Any]:
+    program = place / "program"
+    program.write_bytes(b"\x7fELF, but not really")
+    program.chmod(0o755)
+    return {"entry": Entry(kind="command", command=(str(program),))}
+
+
 def memory_limit(place: Path) -> Mapping[str, Any]:
     """A memory cgroup of 48 MiB, which the culprit joins."""
     folder = cgroup("memory", place)
     limit = folder / "memory.limit_in_bytes"
     (limit if limit.exists() else folder / "memory.max").write_text(str(48 << 20))
+    if (folder / "memory.swap.max").exists():
+        (folder / "memory.swap.max").write_text("0")
     return {"env": {"CGROUP": str(folder)}}
 
 
@@ -253,6 +229,9 @@ FAULTS = [
                'raise ConnectionResetError("peer")',
           culprit='up()\nawait_file(out + "/victim")\ntime.sleep(0.004)\nmark()\n'
                   "os.kill(os.getpid(), signal.SIGKILL)"),
+    Fault(name="two die together", expect=("failed", "exit_code", EITHER), exit_code=9,
+          peer='up()\nawait_file(out + "/moment")\nos._exit(9)',
+          culprit=dies("os._exit(9)")),
     Fault(name="failure across a second boundary", expect=("failed", "exception", 1),
           culprit=ACROSS_A_SECOND, peer=AFTER_THE_SECOND, fields={"grace": 5.0}, torchrun=False),
     Fault(name="error file truncated", expect=("failed", "exit_code", 1),
@@ -281,6 +260,16 @@ FAULTS = [
           culprit="daemon(block, new_session=False)\nmark()", peer="pass"),
     Fault(name="1,000 quick orphans", expect=("succeeded", None, None),
           culprit=ORPHANS, peer=ORPHANS),
+    Fault(name="missing interpreter", expect=("failed", "launch_failed_user", 0),
+          fields={"python": "/gone/python"}, torchrun=False),
+    Fault(name="program that cannot be executed", expect=("failed", "launch_failed_user", 0),
+          arrange=not_executable, torchrun=False),
+    Fault(name="missing script", expect=("failed", "launch_failed_user", 0),
+          fields={"world_size": 1, "entry": Entry(kind="script", path="gone.py")}, torchrun=False),
+    Fault(name="no process left at spawn", expect=("failed", "launch_failed", 0), queued=True,
+          act=take_processes, torchrun=False),
+    Fault(name="no descriptor left at spawn", expect=("failed", "launch_failed", None),
+          queued=True, act=take_descriptors_before_the_ranks, torchrun=False),
     Fault(name="TERM once", expect=("cancelled", None, None), exit_code=130,
           act=on_supervisor(signal.SIGTERM)),
     Fault(name="three signals, stubborn ranks", expect=("cancelled", None, None),
@@ -294,7 +283,8 @@ FAULTS = [
     Fault(name="guardian killed, then a rank with a daemon", expect=("failed", "killed", 1),
           culprit="daemon(block)\nblock()", act=kill_guardian_then_rank, torchrun=False),
     Fault(name="supervisor and guardian killed", expect=("lost", "supervisor_lost", None),
-          culprit=STUBBORN, peer=STUBBORN, crash=True, act=kill_both, torchrun=False),
+          culprit=STUBBORN, peer=STUBBORN, crash=True,
+          act=lambda attempt: attempt.kill_both(), torchrun=False),
     Fault(name="supervisor stopped while a rank dies", expect=("failed", "killed", 1),
           act=stop_for_a_while),
     Fault(name="supervisor out of descriptors while a rank dies", expect=("failed", "killed", 1),
@@ -303,39 +293,32 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault(make_attempt: Make, tmp_path: Path, fault: Fault) -> None:
-    attempt = make_attempt(fault.source, **{**fault.fields, **fault.arrange(tmp_path)}).launch()
-    if fault.act is not nothing:
-        attempt.until(lambda: attempt.up(0) and attempt.up(1))
+def test_a_fault(
+    make_faulty: Make,
+    make_queued: Make,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+    fault: Fault,
+) -> None:
+    fields = {**fault.fields, **fault.arrange(tmp_path)}
+    if fault.queued:
+        attempt, turn = make_queued(fault.source, **fields)
+        attempt.mark()
+        fault.act(attempt)
+        os.close(turn)
+    else:
+        attempt = make_faulty(fault.source, **fields).launch()
+    if fault.acts and not fault.queued:
+        attempt.until_up()
         attempt.mark()
         fault.act(attempt)
     status = attempt.wait()
     cause = status["first_cause"] or {"class": None, "rank": None}
-    assert (status["state"], cause["class"], cause["rank"]) == fault.expect, status
+    rank = EITHER if fault.expect[2] == EITHER and cause["rank"] in (0, 1) else cause["rank"]
+    assert (status["state"], cause["class"], rank) == fault.expect, status
     if fault.exit_code is not None:
         assert status["exit_code"] == fault.exit_code
     attempt.until_gone()
-    check_folder(attempt, crash=fault.crash)
-
-
-def check_folder(attempt: Any, *, crash: bool = False, dropped: bool = False) -> None:
-    """The folder of an ended attempt tells one story, and nobody holds on to it."""
-    locks = [attempt.folder / name for name in ("supervisor.lock", "guardian.lock")]
-    attempt.until(lambda: not any(held(str(path)) for path in locks))
-    status = attempt.read()
-    data = (attempt.folder / "events.log").read_bytes()
-    events, taken = parse_events(data)
-    assert taken == len(data)
-    if not dropped:
-        assert len(events) == data.count(b"\n")
-    assert [event["mono_ns"] for event in events] == sorted(event["mono_ns"] for event in events)
-    assert (status["started_at"] or "") <= (status["ended_at"] or "9")
-    if crash:
-        return
-    outcome = json.loads(attempt.text("outcome.json"))
-    assert outcome["state"] == status["state"] == json.loads(attempt.text("status.json"))["state"]
-    left = {path.name for path in attempt.folder.iterdir()}
-    assert not {name for name in left if name.endswith(".tmp") or name == "reserve"}
-    assert "Traceback" not in attempt.text("agent.log"), attempt.text("agent.log")
-    for name in ("outcome.json", "status.json", "events.log", "identity.json"):
-        assert (attempt.folder / name).stat().st_mode & 0o777 == 0o600
+    for name, value in attempt.facts().items():
+        record_property(name, value)
+    attempt.check(crash=fault.crash)

@@ -281,3 +281,21 @@ def test_a_rank_that_is_not_there_is_an_error(sgpu) -> None:
     refused = sgpu("logs", "few", "--rank", "9")
     assert refused.code == 1
     assert "the ranks are 0 to 0" in refused.err
+
+
+def test_logs_show_one_restart_and_no_secret(sgpu) -> None:
+    value = "s3cr-tlJ9/x"
+    sgpu.environ["SECRET_SOURCE"] = value
+    script = 'echo "try $TORCHELASTIC_RESTART_COUNT $TOKEN"; [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]'
+    sgpu.write(
+        "run.yaml",
+        "name: again\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\n"
+        f"command: |\n  {script}\n"
+        "env: {secrets: {TOKEN: 'env:SECRET_SOURCE'}}\n"
+        "retry: {max: 1, on: [error], backoff: 0s}\n",
+    )
+    applied = sgpu("apply", "-y")
+    assert applied.code == 0, applied.err
+    assert sgpu("logs", "again").out == "try 0 ***\ntry 1 ***\n"
+    assert sgpu("logs", "again", "--restart", "1").out == "try 1 ***\n"
+    assert value not in applied.out + applied.err + sgpu("logs", "again", "-o", "json").out

@@ -24,7 +24,8 @@ def specify(
     devices: Sequence[str],
     tracker: Tracker | None,
 ) -> LaunchSpec:
-    """Return the spec of one attempt, whose code is staged. Secrets are names, durations seconds.
+    """Return the spec of one attempt, whose code is staged. Secrets are references only; durations
+    are seconds.
 
     Args:
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
@@ -47,7 +48,7 @@ def specify(
         entry=entry,
         python=sys.executable,
         env=dict(config.env.variables),
-        secrets=tuple(sorted(config.env.secrets)),
+        secrets=dict(config.env.secrets),
         timeout=config.timeout.seconds if config.timeout else None,
         grace=config.grace.seconds,
         startup_timeout=config.startup_timeout.seconds if config.startup_timeout else None,
