@@ -16,7 +16,6 @@ __all__ = [
     "being_launched",
     "believe_intents",
     "lost",
-    "newer",
     "observe",
     "refresh",
     "settle_intents",
@@ -105,7 +104,7 @@ def refresh(writer: StateWriter, backends: Backends) -> None:
     state = writer.state
     observed = observe(state, backends)
     ended = [
-        newer(attempt, observed[attempt.ref])
+        attempt.seen_as(observed[attempt.ref])
         for attempt in state.active
         if not observed[attempt.ref].state.active
     ]
@@ -117,17 +116,6 @@ def refresh(writer: StateWriter, backends: Backends) -> None:
             backends(attempt.backend).unstage(attempt.ref)
     if ended:
         writer.record_attempts(ended)
-
-
-def newer(attempt: Attempt, status: AttemptStatus) -> Attempt:
-    return replace(
-        attempt,
-        state=status.state,
-        started_at=status.started_at or attempt.started_at,
-        ended_at=status.ended_at or attempt.ended_at,
-        exit_code=status.exit_code,
-        failure=status.failure,
-    )
 
 
 def _again(state: State, intent: Intent, attempt: Attempt) -> Launching:

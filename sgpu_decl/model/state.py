@@ -1,11 +1,11 @@
 """What was applied: the recorded side of every comparison."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 
 __all__ = ["Attempt", "Intent", "LockHolder", "Resource", "State"]
 
@@ -28,6 +28,17 @@ class Attempt:
     exit_code: int | None = None
     failure: FailureClass | None = None
     plan_id: str | None = None
+
+    def seen_as(self, status: AttemptStatus) -> "Attempt":
+        """The same attempt as its backend sees it now."""
+        return replace(
+            self,
+            state=status.state,
+            started_at=status.started_at or self.started_at,
+            ended_at=status.ended_at or self.ended_at,
+            exit_code=status.exit_code,
+            failure=status.failure,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Where a run stands: its recorded attempts, corrected by what the backends say now."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
@@ -87,13 +87,4 @@ def _standing(
 
 
 def _corrected(attempt: Attempt, status: AttemptStatus | None) -> Attempt:
-    if status is None:
-        return attempt
-    return replace(
-        attempt,
-        state=status.state,
-        started_at=status.started_at or attempt.started_at,
-        ended_at=status.ended_at or attempt.ended_at,
-        exit_code=status.exit_code,
-        failure=status.failure,
-    )
+    return attempt if status is None else attempt.seen_as(status)

@@ -88,7 +88,7 @@ def main():
     getenv.restype = ctypes.c_char_p
     names = [name for name in os.environ if name not in ("MASTER_PORT",)]
     held = [os.readlink("/proc/self/fd/" + n) for n in "012"]
-    status = open("/proc/self/status").read()
+    status = open("/proc/self/status").read().splitlines()
     return {
         "environment": {name: os.environ[name] for name in names},
         "in C": {name: (getenv(name.encode()) or b"").decode() for name in names},
@@ -98,7 +98,7 @@ def main():
         "main": [sys.modules["__main__"].__file__, __name__],
         "leads": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
         "held": held,
-        "umask": [line for line in status.splitlines() if line.startswith(("Umask", "Sig"))],
+        "signals": [line for line in status if line.startswith(("SigB", "SigI", "SigC", "Uma"))],
         "handlers": [str(signal.getsignal(n)).partition(" at ")[0] for n in range(1, 32)],
         "oom": open("/proc/self/oom_score_adj").read(),
         "cookie": b"SGPU_COOKIE" in open("/proc/self/environ", "rb").read(),
@@ -108,8 +108,10 @@ def main():
 
 
 def test_a_warm_rank_sees_what_a_cold_one_sees(warm_attempt: Make) -> None:
-    warm = warm_attempt(SELF_PORTRAIT, secrets=("TOKEN",)).launch({"TOKEN": "x" * 9})
-    cold = warm_attempt(SELF_PORTRAIT, secrets=("TOKEN",), warm=None).launch({"TOKEN": "x" * 9})
+    warm = warm_attempt(SELF_PORTRAIT, secrets={"TOKEN": "env:TOKEN"}).launch({"TOKEN": "x" * 9})
+    cold = warm_attempt(SELF_PORTRAIT, secrets={"TOKEN": "env:TOKEN"}, warm=None).launch(
+        {"TOKEN": "x" * 9}
+    )
     for own, other in zip(values(warm), values(cold), strict=True):
         for name in ("SGPU_COOKIE", "TORCHELASTIC_RUN_ID", "SGPU_ATTEMPT"):
             for part in ("environment", "in C"):
@@ -186,7 +188,7 @@ def test_a_pool_of_openblas_is_no_hindrance_and_works_in_ranks(warm_attempt: Mak
 def test_secrets_are_not_in_the_parent(warm_attempt: Make) -> None:
     secret = "s3cr-" + os.urandom(8).hex()
     source = BLOCK + "    return os.environ['TOKEN']\n"
-    attempt = warm_attempt(source, secrets=("TOKEN",)).launch({"TOKEN": secret})
+    attempt = warm_attempt(source, secrets={"TOKEN": "env:TOKEN"}).launch({"TOKEN": secret})
     said(attempt, "up0")
     parent = parent_of(attempt)
     assert secret.encode() not in Path(f"/proc/{parent}/environ").read_bytes()
