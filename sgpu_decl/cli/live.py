@@ -2,14 +2,14 @@
 
 import time
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
-from sgpu_decl.cli.showing import now, write_line
+from sgpu_decl.cli.showing import now
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.views.progress import progress
 
@@ -32,8 +32,7 @@ class _Raw:
 class LiveScreen:
     """A `cli.screens.Screen`. Without a thread: it draws when it is told something."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    def __init__(self) -> None:
         self._known: dict[AttemptRef, AttemptStatus] = {}
         self._lines: list[str] = []
         self._drawn = 0.0
@@ -60,9 +59,6 @@ class LiveScreen:
         self._live.stop()
 
     def line(self, text: str) -> None:
-        if not self._out.isatty():
-            write_line(self._out, text)
-            return
         self._lines.append(text)
         if time.monotonic() - self._drawn >= _GATHERED:
             self._draw()

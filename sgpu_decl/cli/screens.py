@@ -49,11 +49,16 @@ class _Lines:
 
 @contextmanager
 def open_screen(out: TextIO) -> Iterator[Screen]:
-    """The screen for as long as runs are followed; what it drew of their progress is gone after."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
+    """The screen for as long as runs are followed; what it drew of their progress is gone after.
+
+    Lines that go elsewhere (`| tee log`) may come back to the same terminal and would tear a live
+    region apart: it takes a terminal for both.
+    """
+    both = out.isatty() and sys.stderr.isatty()
+    if not both or os.environ.get("TERM") in ("dumb", "unknown"):
         yield _Lines(out)
         return
     from sgpu_decl.cli.live import LiveScreen
 
-    with LiveScreen(out) as screen:
+    with LiveScreen() as screen:
         yield screen

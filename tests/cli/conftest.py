@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -164,7 +164,10 @@ def at_terminal(sgpu: Shell) -> Callable[..., AbstractContextManager[Terminal]]:
 
     @contextmanager
     def opened(
-        *arguments: str, width: int = 80, environ: Mapping[str, str] | None = None
+        *arguments: str,
+        width: int = 80,
+        environ: Mapping[str, str] | None = None,
+        stdout: IO[str] | None = None,
     ) -> Iterator[Terminal]:
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
@@ -175,7 +178,7 @@ def at_terminal(sgpu: Shell) -> Callable[..., AbstractContextManager[Terminal]]:
             cwd=sgpu.folder,
             env={**inherited, "TERM": "xterm-256color", **(environ or {})},
             stdin=slave,
-            stdout=slave,
+            stdout=stdout or slave,
             stderr=slave,
             start_new_session=True,
             preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),

@@ -1,5 +1,7 @@
 """What a person sees at a terminal while runs are followed."""
 
+from pathlib import Path
+
 import pytest
 
 PROJECT = """\
@@ -67,6 +69,18 @@ def test_a_dumb_terminal_gets_plain_lines(three, at_terminal) -> None:
         terminal.ended()
     assert "\x1b[2K" not in terminal.all
     assert terminal.all.count("first#1 succeeded") == 1
+
+
+def test_lines_that_go_to_a_file_leave_no_region(three, at_terminal, tmp_path: Path) -> None:
+    three.write("go", "")
+    with (
+        (tmp_path / "log").open("w") as log,
+        at_terminal("apply", "-y", stdout=log) as terminal,
+    ):
+        terminal.ended()
+    assert "\x1b[2K" not in terminal.all
+    assert terminal.all.count("first#1 succeeded") == 1
+    assert "\x1b[35mup\x1b[0m first" in (tmp_path / "log").read_text()
 
 
 def test_a_single_run_has_one_line_under_what_it_writes(three, at_terminal) -> None:
