@@ -25,7 +25,7 @@ from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.progress import Progress
 from sgpu_decl.agent.report import Report
 from sgpu_decl.agent.spawning import LaunchError, spawn
-from sgpu_decl.agent.verdict import Verdict, blames_the_user
+from sgpu_decl.agent.verdict import Ending, Verdict, blames_the_user
 from sgpu_decl.agent.waiting import Slots, Waiters, wait_for_ends
 
 TYPE_CHECKING = False
@@ -427,7 +427,7 @@ class Supervisor:
         elif verdict.cause and verdict.first and self._stop in (None, "failure", "node"):
             if not self._again(verdict.cause["class"]):
                 self._conclude("failed", verdict.first.code, verdict.cause)
-        elif self._stop is not None and (not endings or any(ending.failed for ending in endings)):
+        elif self._stop is not None and (not endings or any(map(_cut_short, endings))):
             self._conclude_stopped(self._stop)
         else:
             self._conclude("succeeded", 0, None)
@@ -506,6 +506,11 @@ class Supervisor:
         )
         for slots in self._slots:
             slots.release()
+
+
+def _cut_short(ending: Ending) -> bool:
+    """Whether a rank did not come to its own end: one that tidies up when told to exits with 0."""
+    return ending.failed or ending.told_ns is not None
 
 
 def _failed_before(verdict: Verdict, lost_ns: int) -> bool:

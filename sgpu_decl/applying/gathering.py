@@ -23,7 +23,7 @@ from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter
 from sgpu_decl.model.state import State
 from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.signatures import check_entrypoint
-from sgpu_decl.staging.snapshot import Snapshot, changed, snapshot
+from sgpu_decl.staging.snapshot import Snapshot, changed, own_outputs, snapshot
 from sgpu_decl.staging.store import Store
 from sgpu_decl.text.limits import PROJECT_FILE
 
@@ -174,6 +174,7 @@ class _Gathering:
                 exclude=tuple(code.exclude),
                 link=tuple(code.link),
                 owners=(self._folder / Path(self._opened.shown).name,),
+                outputs=own_outputs(),
                 cache=self.cache,
             )
             self._snapshots[code] = taken

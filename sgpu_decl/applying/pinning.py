@@ -9,7 +9,7 @@ from sgpu_decl.errors import StalePlan
 from sgpu_decl.model.plan import Launch, Plan
 from sgpu_decl.planning.differing import parse
 from sgpu_decl.staging.hashing import HashCache
-from sgpu_decl.staging.snapshot import Snapshot, snapshot
+from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
 
 __all__ = ["launched_code", "pin", "refer"]
 
@@ -63,6 +63,7 @@ def _again(root: Path, launch: Launch) -> Snapshot | None:
         exclude=tuple(code.exclude),
         link=tuple(code.link),
         owners=(owner,),
+        outputs=own_outputs(),
         cache=cache,
     )
     cache.save()

@@ -38,8 +38,8 @@ _NEVER_NAMES = frozenset(
         "node_modules",
     }
 )
-_NEVER_FILES = ("*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", ".DS_Store", ".gitignore",
-                ".sgpuignore")  # fmt: skip
+_NEVER_FILES = ("*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", "nohup.out", ".DS_Store",
+                ".gitignore", ".sgpuignore")  # fmt: skip
 _SECRET_FILES = (
     ".env*",
     "*.pem",

@@ -20,7 +20,7 @@ from sgpu_decl.staging.ignoring import (
     never_counts,
 )
 
-__all__ = ["Entry", "Snapshot", "changed", "snapshot"]
+__all__ = ["Entry", "Snapshot", "changed", "own_outputs", "snapshot"]
 
 # A root such as a home folder is a mistake that would take hours to read.
 MOST_FILES = 200_000
@@ -80,6 +80,7 @@ def snapshot(
     exclude: Sequence[str] = (),
     link: Sequence[str] = (),
     owners: Collection[Path] = (),
+    outputs: Collection[tuple[int, int]] = (),
     cache: HashCache | None = None,
 ) -> tuple[Snapshot | None, tuple[Diagnostic, ...]]:
     """Look at a code tree without changing it.
@@ -89,6 +90,7 @@ def snapshot(
         include, exclude: git patterns that win over what ignore files say.
         link: relative paths of large local data: linked into each attempt, never read here.
         owners: sgpu's own files in the tree, which are config and not code.
+        outputs: device and inode of files that this very command writes to.
         cache: remembers digests of unchanged files.
 
     Returns:
@@ -102,12 +104,25 @@ def snapshot(
                 hint="set `code.root` to the folder of your code",
             ),
         )
-    walk = _Walk(root, include, exclude, link, owners, cache or HashCache(None))
+    walk = _Walk(root, include, exclude, link, owners, outputs, cache or HashCache(None))
     walk.run()
     if has_errors(walk.findings):
         return None, tuple(walk.findings)
     taken = Snapshot.of(root, walk.entries, walk.left_out)
     return taken, (*walk.findings, *_dangling(taken), *_large(taken))
+
+
+def own_outputs() -> frozenset[tuple[int, int]]:
+    """Device and inode of what this process writes its output to, where that is a file."""
+    found = set()
+    for descriptor in (1, 2):
+        try:
+            facts = os.fstat(descriptor)
+        except OSError:
+            continue  # closed
+        if stat.S_ISREG(facts.st_mode):
+            found.add((facts.st_dev, facts.st_ino))
+    return frozenset(found)
 
 
 def _dangling(taken: Snapshot) -> tuple[Diagnostic, ...]:
@@ -159,6 +174,7 @@ class _Walk:
         exclude: Sequence[str],
         link: Sequence[str],
         owners: Collection[Path],
+        outputs: Collection[tuple[int, int]],
         cache: HashCache,
     ) -> None:
         self._root = os.fspath(root)
@@ -169,6 +185,7 @@ class _Walk:
         self._ignoring = Ignoring(include=include, exclude=exclude, above=_rules_above(root))
         self._linked = {os.path.normpath(path) for path in link}
         self._owners = {os.path.realpath(path) for path in owners}
+        self._outputs = outputs
         self._cache = cache
         self.entries: list[Entry] = []
         self.left_out: list[str] = []
@@ -271,6 +288,9 @@ class _Walk:
             facts = entry.stat(follow_symlinks=False)
             if not stat.S_ISREG(facts.st_mode) or self._is_ours(entry):
                 return
+            if (facts.st_dev, facts.st_ino) in self._outputs:
+                self._say_output(path)
+                return
             content = self._cache.digest(entry.path, facts)
         except OSError as error:
             self._unreadable(path, error)
@@ -301,6 +321,17 @@ class _Walk:
             return False
         with open(entry.path, "rb") as file:
             return is_sgpu_file(entry.name, file.read(LOOK))
+
+    def _say_output(self, path: str) -> None:
+        self.findings.append(
+            Diagnostic(
+                code="own_output",
+                severity=Severity.WARNING,
+                summary=f"`{path}` is written by this command and is not part of the code; "
+                "the next plan would take it for code",
+                hint=f"name it `*.log`, list `{path}` in `.sgpuignore`, or write it elsewhere",
+            )
+        )
 
     def _unreadable(self, path: str, error: OSError) -> None:
         self.findings.append(

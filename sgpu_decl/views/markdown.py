@@ -5,7 +5,7 @@ import re
 
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["code", "fenced", "link", "prose"]
+__all__ = ["cell", "code", "fenced", "link", "prose"]
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@-])")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
@@ -17,6 +17,11 @@ def code(text: str) -> str:
     fence = "`" * (_longest_run(safe) + 1)
     space = " " if safe.startswith("`") or safe.endswith("`") else ""
     return f"{fence}{space}{safe}{space}{fence}"
+
+
+def cell(markdown: str) -> str:
+    """The same inside a table, where a bar would end the cell even in a code span."""
+    return re.sub(r"(?<!\\)\|", r"\\|", markdown)
 
 
 def prose(text: str) -> str:

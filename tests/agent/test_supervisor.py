@@ -551,3 +551,20 @@ def test_the_tracker_lives_from_before_the_ranks_until_the_outcome(make_attempt:
     os.kill(supervisor_of(lost), signal.SIGKILL)
     lost.until((lost.folder / "seen").exists)
     assert lost.text("seen") == "lost"
+
+
+@pytest.mark.parametrize("asked", ["cancel", "timeout"])
+def test_ranks_that_tidy_up_when_told_to_stop_have_not_succeeded(
+    make_attempt: Make, asked: str
+) -> None:
+    source = BLOCK.replace("while True", "signal.signal(15, lambda *_: os._exit(0))\nwhile True")
+    attempt = make_attempt(source, timeout=1.0 if asked == "timeout" else None).launch()
+    if asked == "cancel":
+        attempt.until(up(attempt, 0))
+        attempt.until(up(attempt, 1))
+        attempt.until(lambda: attempt.read()["state"] == "running")
+        request_cancel(attempt.folder)
+    status = attempt.wait()
+    ends = {"cancel": ("cancelled", None), "timeout": ("failed", "timeout")}
+    assert (status["state"], status["class"]) == ends[asked]
+    assert [rank["exit_code"] for rank in status["ranks"]] in ([0, 0], [None, None], [0, None])

@@ -46,7 +46,7 @@ class Shell:
             cwd=options.pop("cwd", self.folder),
             env=self.environ,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=options.pop("stdout", subprocess.PIPE),
             stderr=subprocess.PIPE,
             text=True,
             **options,

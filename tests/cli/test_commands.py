@@ -326,3 +326,15 @@ def test_logs_show_one_restart_and_no_secret(sgpu) -> None:
     assert sgpu("logs", "again").out == "try 0 ***\ntry 1 ***\n"
     assert sgpu("logs", "again", "--restart", "1").out == "try 1 ***\n"
     assert value not in applied.out + applied.err + sgpu("logs", "again", "-o", "json").out
+
+
+def test_a_file_that_the_command_itself_writes_to_is_no_code(sgpu) -> None:
+    sgpu.write("run.yaml", "name: few\ngpus: 1\ntype: CPU\ncommand: [ls]\n")
+    with (sgpu.folder / "out.txt").open("w") as out:
+        process = sgpu.start("apply", "-y", stdout=out)
+        err = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, err
+    shown = (sgpu.folder / "out.txt").read_text()
+    assert "warning[own_output]: `out.txt` is written by this command" in shown
+    assert "list `out.txt` in `.sgpuignore`" in shown
+    assert "out.txt" not in sgpu("logs", "few").out
