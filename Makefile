@@ -4,13 +4,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench soak clean
+.PHONY: help demo test bench faults soak clean
 
 # torch for the demo and the tests: any words that `pip install` takes.
 TORCH ?= torch==2.13.0
 # The interpreter that .venv is made with; found where it is not given.
 PYTHON ?=
 COUNT ?= 20
+KILLS ?= 2000
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install
@@ -19,7 +20,8 @@ help:
 	@echo 'make demo    install, then plan and apply the FSDP training of examples/fsdp'
 	@echo 'make test    install, then lint, types, import law and tests'
 	@echo 'make bench   the benchmark table, as ratios'
-	@echo 'make soak    the fault tests, COUNT=$(COUNT) times over'
+	@echo 'make faults  the fault tests beside torchrun, written to docs/faults.md'
+	@echo 'make soak    the fault tests, COUNT=$(COUNT) times over, and KILLS=$(KILLS) random kills'
 	@echo 'make clean   remove .venv, caches and what the examples left'
 
 .venv/.made:
@@ -53,8 +55,12 @@ test: .venv/.test
 bench: .venv/.test
 	env -u PYTHONDONTWRITEBYTECODE -u PYTHONUNBUFFERED $(BIN)/python tests/benchmarks/run.py
 
+faults: .venv/.test
+	$(BIN)/python scripts/fault_table.py
+
 soak: .venv/.test
 	for round in $$(seq $(COUNT)); do echo "round $$round of $(COUNT)"; $(BIN)/python -m pytest -q -x -n 2 tests/agent; done
+	SGPU_KILLS=$(KILLS) $(BIN)/python -m pytest -q -n 2 tests/agent/test_random_kills.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -72,6 +72,18 @@ class Session:
         """
         return cls(open_project(location, here=Path.cwd()), location)
 
+    def check_target(self) -> None:
+        """For calls that look at the state and read no file: planning finds it out by itself.
+
+        Raises:
+            SgpuError: neither the state nor a file of the project knows the target.
+        """
+        if self.target is None or self.state_dir.is_dir():
+            return
+        from sgpu_decl.applying.targets import refuse_unknown
+
+        refuse_unknown(self._site.opened, self.target)
+
     @cached_property
     def runs(self) -> "Runs":
         """The attempts: finding them, looking at them, waiting for them, cancelling them."""

@@ -16,7 +16,9 @@ import os
 import signal
 
 from sgpu_decl.agent import processes, records
+from sgpu_decl.agent.cgroup import kill_cgroup, rank_cgroup
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
+from sgpu_decl.agent.nodes import FIRST, Node
 from sgpu_decl.agent.report import lost_outcome
 from sgpu_decl.agent.supervisor import Supervisor
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["main"]
+__all__ = ["guard", "main", "supervise"]
 
 _TRACKER_WAIT = 30.0
 
@@ -55,21 +57,26 @@ def main(arguments: Sequence[str]) -> int:
         if not alone or held(os.path.join(folder, records.SUPERVISOR_LOCK)) is not None:
             raise OSError(17, "this attempt was launched before")
         lock = create_held(os.path.join(folder, records.GUARDIAN_LOCK), replace=True)
+        records.set_aside(folder)
         processes.become_subreaper()
         told, tracked = os.pipe()
         supervisor = os.fork()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
-        os.write(1 if "answer" not in locals() else answer, reason.encode())
+        _refuse(1 if "answer" not in locals() else answer, error)
         raise
     if supervisor == 0:
         os.close(lock)
-        _supervise(folder, spec, secrets, told, answer)
+        supervise({**spec, "run_dir": folder}, secrets, told=told, answer=answer)
         return 0
     secrets.clear()
     os.close(told)
     os.close(answer)
-    return _guard(folder, spec, supervisor, tracked)
+    return guard(folder, spec, supervisor, tracked)
+
+
+def _refuse(answer: int, error: OSError | ValueError) -> None:
+    reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
+    os.write(answer, reason.encode())
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -79,10 +86,18 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def _supervise(
-    folder: str, spec: dict[str, Any], secrets: dict[str, str], told: int, answer: int
+def supervise(
+    spec: dict[str, Any],
+    secrets: dict[str, str],
+    *,
+    told: int,
+    answer: int,
+    node: Node = FIRST,
 ) -> None:
-    def launched() -> None:
+    """Be the supervisor of a node: `told` is the tracker's pipe, `answer` gets `ok`."""
+    folder = node.records(spec["run_dir"])
+
+    def launch() -> None:
         pid = os.getpid()
         identity = {
             "v": 1,
@@ -92,6 +107,7 @@ def _supervise(
             "start_time": processes.start_time(pid),
             "guardian": os.getppid(),
             "token": spec["token"],
+            "cgroup": cgroup,
             "launched_at": records.stamp(),
         }
         # Held by the open descriptor until this process ends; a second launch fails here.
@@ -102,14 +118,26 @@ def _supervise(
         except OSError:
             os.unlink(lock)  # nothing was launched, and nothing has to be told as lost
             raise
+
+    def begun() -> None:
+        records.sync_folder(folder)  # once this is told a power cut leaves a launch that was lost
         os.write(answer, b"ok")
         os.close(answer)
 
-    processes.become_subreaper()
-    Supervisor({**spec, "run_dir": folder}, secrets, told).run(launched)
+    try:
+        processes.become_subreaper()
+        cgroup = rank_cgroup(f"{spec['token']}-{node.number}")
+        supervisor = Supervisor(spec, secrets, told, node, cgroup)
+        launch()
+    except OSError as error:
+        _refuse(answer, error)
+        raise
+    supervisor.run(begun)
 
 
-def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
+def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
+    """Wait for the supervisor and clean up behind it; 0, or 1 where it never began."""
+
     def forward(number: int, _frame: object) -> None:
         # Not reaped until the loop below is over, so the pid is still the supervisor's.
         if not gone:
@@ -124,11 +152,13 @@ def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> 
         gone = found is not None and found.si_pid == supervisor
         if found is not None:
             os.waitpid(found.si_pid, 0)
-    if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
-        return 1  # never launched: the reason was told
     marker = f"SGPU_TRACKER={spec['token']}".encode()
     if not os.path.exists(os.path.join(folder, records.OUTCOME)):
         _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
+        identity = records.read_json(folder, records.IDENTITY) or {}
+        kill_cgroup(identity.get("cgroup") or "")
+        if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
+            return 1  # never launched, and the reason was told; or somebody deleted the folder
         summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"
         outcome = lost_outcome(
             records.read_json(folder, records.STATUS), "supervisor_lost", summary, "guardian"

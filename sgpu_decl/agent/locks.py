@@ -55,10 +55,14 @@ def create_held(path: str, *, replace: bool = False) -> int:
 
 
 def held(path: str) -> bool | None:
-    """Say whether a living process holds the lock; None where the file is missing."""
+    """Say whether a living process holds the lock; None where the file is missing.
+
+    Raises:
+        OSError: it cannot be told: the file may not be opened, or descriptors have run out.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except FileNotFoundError:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -70,10 +74,14 @@ def held(path: str) -> bool | None:
 
 
 def wait_until_free(path: str) -> None:
-    """Block until nobody holds the lock; returns at once where the file is missing."""
+    """Block until nobody holds the lock; returns at once where the file is missing.
+
+    Raises:
+        OSError: it cannot be told.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except FileNotFoundError:
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)

@@ -48,7 +48,8 @@ def die_with_parent(parent: int) -> None:
 def _read(path: str, limit: int = 1 << 20) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _refuse_to_guess(error)
         return b""
     try:
         return os.read(descriptor, limit)
@@ -56,6 +57,12 @@ def _read(path: str, limit: int = 1 << 20) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def _refuse_to_guess(error: OSError) -> None:
+    """Out of descriptors nothing can be seen, which must not look like nothing being there."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        raise error
 
 
 def boot_id() -> str:
@@ -106,7 +113,8 @@ def descendants(root: int) -> list[int]:
 def _children(pid: int) -> list[int]:
     try:
         threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
+    except OSError as error:
+        _refuse_to_guess(error)
         return []
     listed = b" ".join(_read(f"/proc/{pid}/task/{thread}/children") for thread in threads)
     return [int(child) for child in listed.split()]

@@ -42,7 +42,7 @@ class Progress:
     def begin(self, restart: int) -> None:
         """Start looking, from now on, at the ranks of that restart."""
         self._restart = restart
-        self._ticks, self._bytes = self._measure()
+        self._seen = self._measure()
         self._moved = time.monotonic()
         self._again()
 
@@ -50,11 +50,15 @@ class Progress:
         self._loop.after("progress", self._seconds / _LOOKS, self._look)
 
     def _look(self) -> None:
-        ticks, written = self._measure()
+        before, self._seen = self._seen, self._measure()
         idle = _IDLE_SHARE * self._seconds / _LOOKS * os.sysconf("SC_CLK_TCK")
-        if written != self._bytes or abs(ticks - self._ticks) > max(1.0, idle):
+        if (
+            before is None
+            or self._seen is None
+            or before[1] != self._seen[1]
+            or abs(before[0] - self._seen[0]) > max(1.0, idle)
+        ):
             self._moved = time.monotonic()
-        self._ticks, self._bytes = ticks, written
         if time.monotonic() - self._moved < self._seconds:
             self._again()
             return
@@ -63,8 +67,17 @@ class Progress:
                 os.kill(pid, STACKS)
         self._loop.after("progress", _DUMP_TIME, self._hung)
 
-    def _measure(self) -> tuple[int, int]:
-        """Return the CPU ticks that the ranks' process trees used and the bytes of their logs."""
+    def _measure(self) -> tuple[int, int] | None:
+        """Return the CPU ticks that the ranks' process trees used and the bytes of their logs.
+
+        None where that cannot be seen (logs deleted, no descriptor left), which is no hang.
+        """
+        try:
+            return self._sums()
+        except OSError:
+            return None
+
+    def _sums(self) -> tuple[int, int]:
         ticks = written = 0
         for rank, pid in self._group.living.items():
             ticks += sum(map(processes.cpu_ticks, [pid, *processes.descendants(pid)]))

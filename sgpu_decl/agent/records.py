@@ -5,6 +5,7 @@ identity.json  who supervises: machine, boot, pid and start time
 status.json    the latest snapshot, replaced by rename
 events.log     append-only, `crc32hex json` per line; a torn last line is ignored
 outcome.json   the verdict, linked into place: the first writer wins
+reserve        disk space that becomes the outcome, so that a full disk cannot prevent it
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ __all__ = [
     "IDENTITY",
     "LAUNCH_LOCK",
     "OUTCOME",
+    "RESERVE",
     "SPEC",
     "STATUS",
     "SUPERVISOR_LOCK",
     "EventLog",
     "parse_events",
     "read_json",
+    "set_aside",
     "stamp",
+    "sync_folder",
     "write_atomic",
     "write_once",
 ]
@@ -42,9 +46,12 @@ STATUS = "status.json"
 EVENTS = "events.log"
 OUTCOME = "outcome.json"
 CANCEL = "cancel"
+RESERVE = "reserve"
 LAUNCH_LOCK = "launch.lock"
 SUPERVISOR_LOCK = "supervisor.lock"
 GUARDIAN_LOCK = "guardian.lock"
+
+_RESERVED = 256 << 10  # a traceback of 64 KiB, and 1,000 ranks
 
 
 def stamp(seconds: float | None = None) -> str:
@@ -96,12 +103,31 @@ def write_atomic(folder: str, name: str, data: bytes, *, durable: bool = False) 
         sync_folder(folder)
 
 
+def set_aside(folder: str) -> None:
+    """Take the disk space that `write_once` will use.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    path = os.path.join(folder, RESERVE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, _RESERVED)
+    finally:
+        os.close(descriptor)
+
+
 def write_once(folder: str, name: str, data: bytes) -> bool:
     """Link a file into place and say whether this call did; the first writer wins for good.
 
+    The bytes go into what `set_aside` took, so nobody can take that room in between.
+
     Raises:
-        OSError: the disk is full, or the folder is gone.
+        OSError: the disk is full and nothing was set aside, or the folder is gone.
     """
+    reserve = os.path.join(folder, RESERVE)
+    if os.path.exists(reserve):
+        os.rename(reserve, _temporary_path(folder, name))
     temporary = _temporary(folder, name, data, durable=True)
     try:
         os.link(temporary, os.path.join(folder, name))
@@ -114,12 +140,13 @@ def write_once(folder: str, name: str, data: bytes) -> bool:
 
 
 def _temporary(folder: str, name: str, data: bytes, *, durable: bool) -> str:
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    temporary = _temporary_path(folder, name)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
+        os.ftruncate(descriptor, len(data))
         if durable:
             os.fsync(descriptor)
     except OSError:
@@ -128,6 +155,10 @@ def _temporary(folder: str, name: str, data: bytes, *, durable: bool) -> str:
     finally:
         os.close(descriptor)
     return temporary
+
+
+def _temporary_path(folder: str, name: str) -> str:
+    return os.path.join(folder, f".{name}.{os.getpid()}.tmp")
 
 
 def sync_folder(folder: str) -> None:
@@ -149,6 +180,7 @@ class EventLog:
             0o600,
         )
         self._sequence = 0
+        self._torn = False
         self._unsynced = False
         self.dropped = 0
 
@@ -169,12 +201,15 @@ class EventLog:
             }
         )
         line = b"%08x %s\n" % (crc32(body), body)
+        if self._torn:
+            line = b"\n" + line  # ends the torn line, so that this one counts
         try:
-            if os.write(self._descriptor, line) != len(line):
-                os.write(self._descriptor, b"\n")  # ends the torn line, so that the next one counts
-                self.dropped += 1
+            written = os.write(self._descriptor, line)
         except OSError:
             self.dropped += 1
+            return
+        self._torn = written != len(line)
+        self.dropped += self._torn
 
     def sync(self) -> None:
         """Wait until the disk has all durable events."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from sgpu_decl.agent import records
+from sgpu_decl.agent.verdict import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
+
+    from sgpu_decl.agent.verdict import Ending
 
 __all__ = ["Report", "lost_outcome", "rank_entry"]
 
 
-def rank_entry(rank: int) -> dict[str, Any]:
+def rank_entry(rank: int, node: int) -> dict[str, Any]:
     """Return a rank that has not started: the form of the status contract."""
-    return {"rank": rank, "node_rank": 0, "state": "queued", "exit_code": None, "signal": None}
+    return {"rank": rank, "node_rank": node, "state": "queued", "exit_code": None, "signal": None}
 
 
 class Report:
@@ -24,16 +29,20 @@ class Report:
     A snapshot that cannot be written (a full disk, a folder that was deleted) never stops a run.
     """
 
-    def __init__(self, folder: str, ranks: int, state: str) -> None:
+    def __init__(self, folder: str, ranks: int, state: str, nodes: int = 1) -> None:
         self._folder = folder
         self._log = records.EventLog(folder)
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._wall = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._dirty = True
-        self.ranks = [rank_entry(rank) for rank in range(ranks)]
+        self._unwritten = False
+        each = ranks // nodes
+        self.ranks = [rank_entry(rank, rank // each) for rank in range(ranks)]
         self.snapshot: dict[str, Any] = {
             "state": state,
             "waiting_for": None,
-            "queued_at": records.stamp(),
-            "started_at": records.stamp() if state == "starting" else None,
+            "queued_at": self._now(),
+            "started_at": self._now() if state == "starting" else None,
             "ended_at": None,
             "exit_code": None,
             "class": None,
@@ -43,6 +52,13 @@ class Report:
         }
         self.event("state", state=state)
         self.flush()
+
+    def _now(self) -> str:
+        """Return the time by the wall clock as it was at the start, whatever it was set to since.
+
+        So an attempt never ends before it started.
+        """
+        return records.stamp(self._wall + time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def event(self, name: str, /, *, durable: bool = False, **data: object) -> None:
         self._log.append(name, durable=durable, **data)
@@ -56,13 +72,29 @@ class Report:
         if self.snapshot["state"] == state:
             return
         if state == "starting" and self.snapshot["started_at"] is None:
-            self.snapshot["started_at"] = records.stamp()
+            self.snapshot["started_at"] = self._now()
         self.update(state=state)
         self.event("state", durable=True, state=state, **data)
 
     def rank(self, rank: int, **fields: object) -> None:
         self.ranks[rank].update(fields)
         self._dirty = True
+
+    def ended(self, ending: Ending, restart: int) -> None:
+        """Take down how a rank ended; who failed by itself is only known when all have."""
+        name = None if ending.signal is None else signal_name(ending.signal)
+        state = "failed" if ending.failed else "succeeded"
+        self.rank(ending.rank, state=state, exit_code=ending.exit_code, signal=name)
+        self.event(
+            "rank_ended", rank=ending.rank, exit_code=ending.exit_code, signal=name, restart=restart
+        )
+
+    def settle(self, endings: Sequence[Ending], failed: frozenset[int]) -> None:
+        """Give each rank its last state: those in `failed` failed by themselves."""
+        for ending in endings:
+            ended = "stopped" if ending.failed else "succeeded"
+            self.rank(ending.rank, state="failed" if ending.rank in failed else ended)
+            self.ranks[ending.rank].pop("pid", None)
 
     def flush(self) -> None:
         """Write the snapshot if it changed since the last time, and let the disk have the events.
@@ -75,8 +107,11 @@ class Report:
         self._dirty = False
         try:
             records.write_atomic(self._folder, records.STATUS, records.encode(self.snapshot))
+            self._unwritten = False
         except OSError as error:
-            self.event("status_not_written", reason=str(error))
+            if not self._unwritten:
+                self.event("status_not_written", reason=str(error))
+            self._unwritten = True
 
     def conclude(self, **fields: object) -> bool:
         """Write the outcome; say whether it is this one that counts.
@@ -84,7 +119,8 @@ class Report:
         Raises:
             OSError: it cannot be written; whoever stands above then writes what it knows.
         """
-        self.update(ended_at=records.stamp(), waiting_for=None, **fields)
+        os.close(self._spare)  # the outcome needs one descriptor at a time, and now there is one
+        self.update(ended_at=self._now(), waiting_for=None, **fields)
         outcome = {
             "v": 1,
             **self.snapshot,

@@ -6,10 +6,10 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["SIMULTANEOUS_NS", "Ending", "blames_the_user", "first_cause", "signal_name"]
+__all__ = ["SIMULTANEOUS_NS", "Ending", "Verdict", "blames_the_user", "signal_name"]
 
 SIMULTANEOUS_NS = 5_000_000
 _OWN_FAULT = frozenset(
@@ -37,17 +37,28 @@ class Ending:
     """How one rank ended; times are CLOCK_MONOTONIC in nanoseconds.
 
     `told_ns` and `killed_ns` say when this agent sent it TERM and KILL, if it did; `error` is the
-    record that the rank left, already judged for size and form; `oom` says that the kernel counted
-    an out-of-memory kill while it ran.
+    record that the rank left, already judged for size and form; `oom` says that the kernel killed
+    it for memory.
     """
 
-    __slots__ = ("ended_ns", "error", "exit_code", "killed_ns", "oom", "rank", "signal", "told_ns")
+    __slots__ = (
+        "ended_ns",
+        "error",
+        "exit_code",
+        "killed_ns",
+        "oom",
+        "rank",
+        "signal",
+        "started_ns",
+        "told_ns",
+    )
 
     def __init__(
         self,
         *,
         rank: int,
         ended_ns: int,
+        started_ns: int = 0,
         exit_code: int | None = None,
         signal: int | None = None,
         error: dict[str, Any] | None = None,
@@ -56,6 +67,7 @@ class Ending:
         oom: bool = False,
     ) -> None:
         self.rank = rank
+        self.started_ns = started_ns
         self.ended_ns = ended_ns
         self.exit_code = exit_code
         self.signal = signal
@@ -64,30 +76,57 @@ class Ending:
         self.killed_ns = killed_ns
         self.oom = oom
 
+    def tell(self, now_ns: int) -> dict[str, Any]:
+        """Return it as a message to another node; `now_ns` is the time of this node's clock."""
+        return {"now_ns": now_ns, **{name: getattr(self, name) for name in self.__slots__}}
+
+    @classmethod
+    def told(cls, message: Mapping[str, Any], heard_ns: int) -> Ending:
+        """Return what another node told, in the time of this node's clock.
+
+        It counts as sent when it was heard: clocks of nodes are never compared.
+        """
+        fields = dict(message)
+        ahead = fields.pop("now_ns") - heard_ns
+        for name in ("started_ns", "ended_ns", "told_ns", "killed_ns"):
+            if fields[name] is not None:
+                fields[name] -= ahead
+        error = fields["error"]
+        if error is not None and isinstance(error.get("time_ns"), int):
+            fields["error"] = {**error, "time_ns": error["time_ns"] - ahead}
+        return cls(**fields)
+
     @property
     def failed(self) -> bool:
         return self.exit_code != 0
 
     @property
-    def time_ns(self) -> int:
-        """When it failed: the rank's own record where that is credible, else its death."""
+    def recorded_ns(self) -> int | None:
+        """When it failed by its own record; None without one that could be true."""
         recorded = self.error.get("time_ns") if self.error else None
-        if isinstance(recorded, int) and 0 < recorded <= self.ended_ns:
+        if isinstance(recorded, int) and self.started_ns < recorded <= self.ended_ns:
             return recorded
-        return self.ended_ns
+        return None
+
+    @property
+    def time_ns(self) -> int:
+        """When it failed: by its own record where that is credible, else when it died."""
+        return self.recorded_ns or self.ended_ns
 
     @property
     def by_us(self) -> bool:
         """Whether it only ended because it was told to."""
         if self.told_ns is None or not self.failed:
             return False
+        if self.recorded_ns is not None:
+            return self.recorded_ns > self.told_ns
         if self.signal == signal.SIGKILL:
             return self.killed_ns is not None
         if self.signal is not None:
             return self.signal == signal.SIGTERM or self.ended_ns > self.told_ns + SIMULTANEOUS_NS
         if self.exit_code == 128 + signal.SIGTERM:
             return True
-        return self.time_ns > self.told_ns + (0 if self.error else SIMULTANEOUS_NS)
+        return self.ended_ns > self.told_ns + SIMULTANEOUS_NS
 
     @property
     def collateral(self) -> bool:
@@ -95,45 +134,57 @@ class Ending:
 
     @property
     def code(self) -> int:
-        """The exit code as a shell would show it."""
+        """The exit code as a shell would show it; an exception's, where that was the failure."""
         if self.signal is not None:
-            return 128 + self.signal
+            return 1 if self.recorded_ns is not None else 128 + self.signal
         return self.exit_code if self.exit_code is not None else 1
 
 
-def first_cause(endings: Sequence[Ending]) -> tuple[dict[str, Any], Ending] | None:
-    """Return the first cause and its rank's ending, or None where no rank failed by itself.
+class Verdict:
+    """Which rank failed first, and why.
 
     Primary failures come before collateral ones, then the earliest; ranks of the same tier that
-    failed within 5 ms of it are named as simultaneous.
+    failed within 5 ms of it are named as simultaneous. `cause` is the first cause as `status`
+    shows it, `first` its rank's ending; both are None where no rank failed by itself. `failed`
+    holds the ranks that did.
     """
-    failed = [ending for ending in endings if ending.failed and not ending.by_us]
-    if not failed:
-        return None
-    failed.sort(key=lambda ending: (ending.collateral, ending.time_ns, ending.rank))
-    first = failed[0]
-    failure, summary = _describe(first)
-    simultaneous = [
-        ending.rank
-        for ending in failed[1:]
-        if ending.collateral == first.collateral
-        and ending.time_ns - first.time_ns <= SIMULTANEOUS_NS
-    ]
-    traceback = first.error.get("traceback") if first.error else None
-    cause = {
-        "rank": first.rank,
-        "class": failure,
-        "summary": summary,
-        "traceback": traceback,
-        "simultaneous": sorted(simultaneous),
-    }
-    return cause, first
+
+    __slots__ = ("cause", "failed", "first")
+
+    def __init__(self, endings: Sequence[Ending]) -> None:
+        alone = [ending for ending in endings if ending.failed and not ending.by_us]
+        alone.sort(key=lambda ending: (ending.collateral, ending.time_ns, ending.rank))
+        self.failed: frozenset[int] = frozenset()
+        self.first: Ending | None = None
+        self.cause: dict[str, Any] | None = None
+        if not alone:
+            return
+        first = self.first = alone[0]
+        # One that was failing when it was told to stop says so in its own record.
+        together = [
+            ending
+            for ending in endings
+            if ending is not first
+            and (ending in alone or (ending.failed and ending.recorded_ns is not None))
+            and abs(ending.time_ns - first.time_ns) <= SIMULTANEOUS_NS
+        ]
+        self.failed = frozenset(ending.rank for ending in (*alone, *together))
+        failure, summary = _describe(first)
+        self.cause = {
+            "rank": first.rank,
+            "class": failure,
+            "summary": summary,
+            "traceback": first.error.get("traceback") if first.error else None,
+            "simultaneous": sorted(
+                ending.rank for ending in together if ending.collateral == first.collateral
+            ),
+        }
 
 
 def _describe(ending: Ending) -> tuple[str, str]:
     """Return the failure class and one line that says what happened."""
     rank = f"rank {ending.rank}"
-    if ending.signal is not None:
+    if ending.signal is not None and ending.recorded_ns is None:
         name = signal_name(ending.signal)
         if ending.signal == signal.SIGKILL and ending.oom:
             return (

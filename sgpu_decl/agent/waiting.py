@@ -53,7 +53,12 @@ class Waiters:
     ) -> None:
         parent = os.getpid()
         signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            self._later(f"waiter of {id(then)}", block, then, keep)
+            return
         if pid == 0:
             try:
                 self._loop.close()
@@ -65,7 +70,6 @@ class Waiters:
                 os._exit(1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self._pids.add(pid)
-        name = f"waiter {pid}"
 
         def ended(status: int, _now: int) -> None:
             stopped = pid not in self._pids
@@ -73,14 +77,26 @@ class Waiters:
             if status == 0:
                 then()
             elif not stopped:
-                self._delayed.add(name)
-                self._loop.after(name, delay, again)
+                self._later(f"waiter {pid}", block, then, keep, delay)
+
+        self._loop.watch(pid, ended)
+
+    def _later(
+        self,
+        name: str,
+        block: Callable[[], None],
+        then: Callable[[], None],
+        keep: Sequence[int],
+        delay: float = _AGAIN,
+    ) -> None:
+        """Start a waiter once more that died, or that the machine had no process for."""
 
         def again() -> None:
             self._delayed.discard(name)
             self._start(block, then, keep, _AGAIN)
 
-        self._loop.watch(pid, ended)
+        self._delayed.add(name)
+        self._loop.after(name, delay, again)
 
     def stop(self) -> None:
         """End all that still wait."""

@@ -4,7 +4,6 @@ Everything here reads and nothing writes, but for the hash cache.
 """
 
 import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from sgpu_decl.staging.snapshot import Snapshot, changed, snapshot
 from sgpu_decl.staging.store import Store
 from sgpu_decl.text.limits import PROJECT_FILE
 
-__all__ = ["Gathered", "gather", "read_file"]
+__all__ = ["Gathered", "gather", "read_bytes", "read_file"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,7 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
             "there is no `sgpu.yml` or `run.yaml` here",
             hint="name a file, or write one with `sgpu init`",
         )
-    raw = _bytes(opened.file)
+    raw = read_bytes(opened.file)
     loaded, findings = read(
         raw,
         opened.shown,
@@ -309,8 +308,13 @@ def _check_secrets(config: RunConfig, places: Mapping[str, Place]) -> list[Diagn
     return missing
 
 
-def _bytes(file: Path) -> bytes:
-    """The file, or as much of one that is too large as shows that it is."""
+def read_bytes(file: Path) -> bytes:
+    """A run or project file, or as much of one that is too large as shows that it is.
+
+    Raises:
+        NotFound: it is not there.
+        SgpuError: it cannot be read.
+    """
     try:
         with file.open("rb") as opened:
             return opened.read(PROJECT_FILE.size + 1)
@@ -332,6 +336,8 @@ def _bytes(file: Path) -> bytes:
 
 def _git_facts(root: Path) -> Mapping[str, str]:
     """`commit`, `branch` and `dirty` of the checkout, for `${git.…}`; empty outside of one."""
+
+    import subprocess
 
     def ask(*words: str) -> str | None:
         try:

@@ -20,7 +20,7 @@ def launching_of(plan: Plan, change: Change) -> Launching:
         spec=launch.spec,
         owner=launch.owner,
         code_digest=launch.code_digest,
-        wait_for=tuple(sorted({*launch.wait_for, *launch.stop})),
+        wait_for=tuple(ref.number for ref in change.waits_for),
     )
 
 

@@ -55,6 +55,21 @@ class Runs:
             found.append(AttemptRef(address, number) if number is not None else last.ref)
         return tuple(found)
 
+    def find_one(self, text: str) -> AttemptRef:
+        """As `find`, for calls that are about one run.
+
+        Raises:
+            NotFound: it matches nothing, or several runs.
+        """
+        found = self.find(text)
+        if len(found) > 1:
+            raise NotFound(
+                f"`{text}` names {len(found)} runs",
+                hint=f"name one of them, such as `{found[0]}`",
+                code="ambiguous",
+            )
+        return found[0]
+
     def find_active(self, *texts: str) -> tuple[AttemptRef, ...]:
         """As `find`, with every other attempt of the named runs that is active: `on_active:
         parallel` and `queue` leave several.
@@ -119,27 +134,42 @@ class Runs:
         return self._backend_of(ref).results(ref)
 
     def logs(
-        self, ref: AttemptRef, *, ranks: tuple[int, ...] | None, follow: bool
+        self,
+        ref: AttemptRef,
+        *,
+        ranks: tuple[int, ...] | None,
+        follow: bool,
+        restart: int | None = None,
     ) -> "Iterator[LogLine | None]":
-        """Lines of the ranks (`None`: all). While following, `None` marks a quiet moment.
+        """Lines of the ranks and the restart (`None`: all), in the order of time where it is known.
+
+        While following, `None` marks a quiet moment.
 
         Raises:
             NotFound: what the attempt left was deleted.
         """
         self._must_be_kept(ref)
-        for line in self._backend_of(ref).logs(ref, ranks=ranks, follow=follow):
+        backend = self._backend_of(ref)
+        for line in backend.logs(ref, ranks=ranks, follow=follow, restart=restart):
             if line is None:
                 time.sleep(QUIET)
             yield line
 
     def follow(
-        self, refs: Sequence[AttemptRef], *, ranks: tuple[int, ...] | None
+        self,
+        refs: Sequence[AttemptRef],
+        *,
+        ranks: tuple[int, ...] | None,
+        restart: int | None = None,
     ) -> "Iterator[LogLine | AttemptStatus | None]":
         """Log lines and changes of state of several attempts until all have ended.
 
         Yields `None` at quiet moments, several times a second, so that the caller can look around.
         """
-        streams = {ref: self._backend_of(ref).logs(ref, ranks=ranks, follow=True) for ref in refs}
+        streams = {
+            ref: self._backend_of(ref).logs(ref, ranks=ranks, follow=True, restart=restart)
+            for ref in refs
+        }
         known: dict[AttemptRef, AttemptState] = {}
         while streams:
             quiet = True

@@ -79,9 +79,18 @@ class Backend(Protocol):
         """What each rank returned, in rank order."""
 
     def logs(
-        self, ref: AttemptRef, *, ranks: Sequence[int] | None, follow: bool
+        self,
+        ref: AttemptRef,
+        *,
+        ranks: Sequence[int] | None,
+        follow: bool,
+        restart: int | None = None,
     ) -> Iterator[LogLine | None]:
-        """Lines of the ranks (`None`: all); while following, `None` marks a quiet moment."""
+        """Lines of the ranks (`None`: all) in the order of time, as far as that is known.
+
+        `restart` shows that one only. While following, `None` marks a quiet moment. Values of
+        secrets that can be resolved here are hidden.
+        """
 
     def unstage(self, ref: AttemptRef) -> None:
         """Delete the copy of the code of an attempt that has ended; harmless otherwise."""

@@ -1,5 +1,6 @@
 """From a plan to its end: show, approve, apply, follow, answer."""
 
+import shlex
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from sgpu_decl.cli.approving import approve
-from sgpu_decl.cli.attaching import Left, attach, outcome_error, show_endings
+from sgpu_decl.cli.attaching import Left, attach, await_stops, outcome_error, show_endings
 from sgpu_decl.cli.failing import show_error
 from sgpu_decl.cli.interrupting import Signals
 from sgpu_decl.cli.planned import left_failed, refusal
@@ -17,6 +18,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Action
 from sgpu_decl.views.apply_text import event_line
+from sgpu_decl.views.status_text import tally
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.plan import Plan
 
 __all__ = ["Manner", "carry_out"]
+
 
 # a change is done, and nothing of it half done: a signal may stop the walk there
 _DONE = frozenset(
@@ -68,9 +71,11 @@ def _applied(
 ) -> int:
     pending = sum(change.action is not Action.NO_OP for change in plan.changes)
 
+    waits_for = {change.address: change.waits_for for change in plan.changes}
+
     def sink(event: ApplyEvent) -> None:
         nonlocal pending
-        line = event_line(event)
+        line = event_line(event, waits_for=waits_for.get(event.address, ()))
         if line is not None:
             note(line)
         pending -= event.step in _DONE
@@ -89,7 +94,7 @@ def _applied(
             stream = sys.stderr if manner.json else out
             left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
         if left is Left.ENDED:
-            _await_stops(session, applied.stopping, signals)
+            await_stops(session, applied.stopping, signals)
         session.record_ended()
     runs = session.runs.describe(refs) if refs else []
     error = applied.failed[0][1] if applied.failed else None
@@ -98,18 +103,6 @@ def _applied(
     error = error or left_failed(plan)
     _answer(plan, manner=manner, refs=refs, runs=runs, left=left, error=error)
     return error.exit_code if error else 0
-
-
-def _await_stops(session: "Session", stopping: tuple[AttemptRef, ...], signals: Signals) -> None:
-    """What was destroyed ends within its grace; a signal leaves it to that."""
-
-    def look() -> None:
-        if signals.any:
-            raise Interrupted(
-                "left while runs are being stopped", hint="they go on stopping: see `sgpu status`"
-            )
-
-    session.runs.wait(stopping, tick=look)
 
 
 def _answer(
@@ -132,9 +125,11 @@ def _answer(
         }
         answer(data, error=error)
         return
-    if not manner.detach and left is not Left.DETACHED:
+    if len(runs) > 1:
+        note(tally([str(run["state"]) for run in runs]))
+    elif not manner.detach and left is not Left.DETACHED:
         show_endings(runs)
-    elif refs and manner.detach:
-        note(f"follow it with `sgpu logs -f {refs[0].address.label}`")
+    if refs and manner.detach:
+        note(f"follow with `sgpu logs -f {shlex.quote(refs[0].address.label)}`")
     if error is not None and left is not Left.DETACHED:
         show_error(error)

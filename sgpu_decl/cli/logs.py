@@ -21,33 +21,43 @@ __all__ = ["command"]
 @where_options
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @click.option("--rank", default="0", metavar="N|all", help="The rank to show; 0 by default.")
+@click.option(
+    "--restart", type=click.IntRange(0), metavar="N", help="Only what restart N wrote; 0 is first."
+)
 @output_option()
-def command(*, where: Where, name: str, follow: bool, rank: str, output: str) -> int:
+def command(
+    *, where: Where, name: str, follow: bool, rank: str, restart: int | None, output: str
+) -> int:
     """Show what the ranks of a run wrote. NAME is `train`, `run.train` or `train#8`; a glob shows
-    several runs. Colours pass, other control characters are escaped."""
+    several runs. Python ranks are merged in the order of time. Colours pass, other control
+    characters are escaped; values of the run's secrets are hidden if they can be resolved here."""
     from sgpu_decl.backends.base import LogLine
     from sgpu_decl.views.logs_text import clean, prefix
 
     ranks = read_ranks(rank)
     if follow and output == "json":
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
-    session = where.session()
+    session = where.recorded()
     refs = session.runs.find(name)
     _check_ranks(session.runs.describe(refs), ranks)
     if output == "json":
         lines: list[Json] = [
             {"run": str(it.ref), "rank": it.rank, "stream": it.stream, "text": it.text}
             for ref in refs
-            for it in session.runs.logs(ref, ranks=ranks, follow=False)
+            for it in session.runs.logs(ref, ranks=ranks, follow=False, restart=restart)
             if it is not None
         ]
         answer({"lines": lines})
         return 0
     several = len(refs) > 1 or ranks is None
     if follow:
-        shown: Iterator[object] = (it for it in session.runs.follow(refs, ranks=ranks))
+        shown: Iterator[object] = session.runs.follow(refs, ranks=ranks, restart=restart)
     else:
-        shown = (it for ref in refs for it in session.runs.logs(ref, ranks=ranks, follow=False))
+        shown = (
+            it
+            for ref in refs
+            for it in session.runs.logs(ref, ranks=ranks, follow=False, restart=restart)
+        )
     for it in shown:
         if isinstance(it, LogLine):
             before = prefix(it.ref.address.label, it.rank) if several else ""

@@ -18,27 +18,23 @@ __all__ = ["command"]
 def command(*, where: Where, name: str, output: str) -> int:
     """Show one run whole, with its history; or a plan that was saved with `plan --out`."""
     from sgpu_decl.applying.saving import is_saved_plan
-    from sgpu_decl.errors import NotFound
 
     if is_saved_plan(Path(name)):
         return _show_plan(Path(name), output)
-    session = where.session()
-    refs = session.runs.find(name)
-    if len(refs) > 1:
-        raise NotFound(
-            f"`{name}` names {len(refs)} runs",
-            hint=f"name one of them, such as `{refs[0]}`",
-            code="ambiguous",
-        )
-    run = session.runs.show(refs[0])
+    session = where.recorded()
+    ref = session.runs.find_one(name)
+    run = session.runs.show(ref)
     if output == "json":
         answer(run)
         return 0
-    from sgpu_decl.views.status_text import run_details
+    if output == "markdown":
+        from sgpu_decl.views.run_markdown import render
 
-    colour = output == "text" and takes_colour(sys.stdout)
-    text = run_details(run, now=now(), colour=colour)
-    click.echo(f"```text\n{text}\n```" if output == "markdown" else text)
+        click.echo(render(run, now=now()), nl=False)
+    else:
+        from sgpu_decl.views.status_text import run_details
+
+        click.echo(run_details(run, now=now(), colour=takes_colour(sys.stdout)))
     return 0
 
 

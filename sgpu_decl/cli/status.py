@@ -22,7 +22,7 @@ __all__ = ["command"]
 @output_option()
 def command(*, where: Where, names: tuple[str, ...], output: str) -> int:
     """Show the latest attempt of every run, or of those named (addresses, names, globs)."""
-    session = where.session()
+    session = where.recorded()
     refs = session.runs.find(*names) if names else session.runs.current()
     runs = session.runs.describe(refs)
     if output == "json":

@@ -24,6 +24,7 @@ class Block(BaseModel):
         protected_namespaces=(),
         hide_input_in_errors=True,
         allow_inf_nan=False,
+        defer_build=True,  # blocks inside of others need no validator of their own
     )
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:

@@ -146,6 +146,7 @@ def _crossing(data: Mapping[str, Any], written: Container[str]) -> Crossing:
         command="command" in written,
         args="args" in written,
         per_node=isinstance(launch, dict) and launch.get("per") == "node",
+        warm_modules=isinstance(launch, dict) and isinstance(launch.get("warm"), list),
         variables=variables if isinstance(variables, dict) else (),
         secrets=secrets if isinstance(secrets, dict) else (),
     )

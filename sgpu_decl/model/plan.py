@@ -8,7 +8,7 @@ from enum import StrEnum
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
 
 __all__ = [
@@ -149,6 +149,14 @@ class Change:
     code: CodeChange | None = None
     environment: EnvironmentChange | None = None
     launch: Launch | None = None
+
+    @property
+    def waits_for(self) -> tuple[AttemptRef, ...]:
+        """The older attempts that must end before the ranks of the new one start."""
+        if self.launch is None or self.launch.token is None:
+            return ()
+        numbers = sorted({*self.launch.wait_for, *self.launch.stop})
+        return tuple(AttemptRef(self.address, number) for number in numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,14 @@ Where the source cannot tell (decorators, `*args`, re-exports), nothing is said.
 
 import ast
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.staging.parsing import parse_source
 
 __all__ = ["check_entrypoint"]
 
@@ -234,20 +233,11 @@ def _module_file(root: Path, module: str) -> Path | Diagnostic | None:
     )
 
 
-@lru_cache(maxsize=64)
-def _tree(path: str, _mtime: int, _size: int) -> ast.Module:
-    """Thousands of runs may share one entrypoint: it is parsed once."""
-    with open(path, "rb") as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an odd escape in the user's file is not ours to report
-        return ast.parse(file.read(), filename=path)
-
-
 def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic, ...]]:
     real = os.path.realpath(root)
     shown = str(path.relative_to(real)) if path.is_relative_to(real) else str(path)
     try:
-        facts = path.stat()
-        return _tree(str(path), facts.st_mtime_ns, facts.st_size), ()
+        return parse_source(path), ()
     except SyntaxError as error:
         at = Place(shown, error.lineno or 1, error.offset or 1)
         summary = f"`{shown}` is not valid Python: {error.msg}"

@@ -1,6 +1,7 @@
 """Attempt folders for the tests of the agent: real processes, short graces."""
 
 import hashlib
+import json
 import os
 import select
 import signal
@@ -14,12 +15,51 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.launching import launch
+from sgpu_decl.agent.locks import create_held, held
 from sgpu_decl.agent.processes import carriers, tell
 from sgpu_decl.agent.reading import read_attempt, read_events
-from sgpu_decl.rendering.entrypoint import render_air
-from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, render_spec
+from sgpu_decl.agent.records import parse_events
+from sgpu_decl.rendering.entrypoint import render_air, render_warm
+from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, render_spec
 
 ENDED = {"succeeded", "failed", "cancelled", "lost"}
+# What the scripts of faults begin with.
+PRELUDE = """
+import atexit, os, signal, sys, time
+rank = int(os.environ["RANK"])
+out = os.environ["SGPU_OUTPUT_DIR"]
+errors = os.environ["TORCHELASTIC_ERROR_FILE"]
+def leave(name, text=""):
+    temporary = "%s/%s.%d" % (out, name, os.getpid())
+    with open(temporary, "w") as file:
+        file.write(text)
+    os.rename(temporary, out + "/" + name)
+def mark():
+    leave("moment", str(time.monotonic_ns()))
+def up():
+    leave("up%d" % rank, str(os.getpid()))
+def await_file(path):
+    while not os.path.exists(path):
+        time.sleep(0.001)
+def block():
+    up()
+    while True:
+        signal.pause()
+def stubborn():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    block()
+def daemon(then, *, new_session=True):
+    if os.fork() == 0:
+        if new_session:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        leave("daemon")
+        then()
+        os._exit(0)
+    await_file(out + "/daemon")
+"""
 
 
 @dataclass(frozen=True)
@@ -54,11 +94,108 @@ class Attempt:
     def events(self, name: str) -> list[dict[str, Any]]:
         return [event for event in read_events(self.folder)[0] if event["event"] == name]
 
+    @property
+    def supervisor(self) -> int:
+        return int(json.loads(self.text("identity.json"))["pid"])
+
+    @property
+    def guardian(self) -> int:
+        return int(json.loads(self.text("identity.json"))["guardian"])
+
+    def up(self, rank: int) -> bool:
+        """Whether the rank has left its `up` file."""
+        return (self.folder / "output" / f"up{rank}").exists()
+
+    def rank_pid(self, rank: int) -> int:
+        return int(self.events("rank_started")[rank]["pid"])
+
+    def seen_signal(self, count: int) -> None:
+        """Wait until the supervisor has seen that many signals, or is done."""
+        self.until(lambda: self.read()["state"] in ENDED or len(self.events("signal")) >= count)
+
+    def mark(self) -> None:
+        """Note the moment of a fault, as ranks do that bring it with them."""
+        (self.folder / "output" / "moment").write_text(str(time.monotonic_ns()))
+
+    def check(self, *, crash: bool = False, dropped: bool = False) -> None:
+        """The folder of an ended attempt tells one story, and nobody holds on to it."""
+        locks = [self.folder / name for name in ("supervisor.lock", "guardian.lock")]
+        self.until(lambda: not any(held(str(path)) for path in locks))
+        status = self.read()
+        data = (self.folder / "events.log").read_bytes()
+        events, taken = parse_events(data)
+        assert taken == len(data)
+        if not dropped:
+            assert len(events) == data.count(b"\n")
+        assert [event["mono_ns"] for event in events] == sorted(
+            event["mono_ns"] for event in events
+        )
+        assert (status["started_at"] or "") <= (status["ended_at"] or "9")
+        if crash:
+            return
+        outcome = json.loads(self.text("outcome.json"))
+        assert outcome["state"] == status["state"] == json.loads(self.text("status.json"))["state"]
+        left = {path.name for path in self.folder.iterdir()}
+        assert not {name for name in left if name.endswith(".tmp") or name == "reserve"}
+        assert "Traceback" not in self.text("agent.log"), self.text("agent.log")
+        for name in ("outcome.json", "status.json", "events.log", "identity.json"):
+            assert (self.folder / name).stat().st_mode & 0o777 == 0o600
+
+    def kill_both(self) -> None:
+        """Kill supervisor and guardian so that neither sees the other go."""
+        guardian, supervisor = self.guardian, self.supervisor
+        os.kill(guardian, signal.SIGSTOP)
+        os.kill(supervisor, signal.SIGKILL)
+        os.kill(guardian, signal.SIGKILL)
+
+    def facts(self) -> dict[str, object]:
+        """What the table of faults shows: times in ms from the fault's moment, now it is over."""
+        moment = int(self.text("output/moment") or self.events("rank_started")[0]["mono_ns"])
+        told = ("rank_ended", "signal", "state")
+        after = [event for event in read_events(self.folder)[0] if event["mono_ns"] > moment]
+        noticed = [event["mono_ns"] for event in after if event["event"] in told]
+        return {
+            "verdict": self.read(),
+            "noticed": (noticed[0] - moment) / 1e6 if noticed else None,
+            "over": (time.monotonic_ns() - moment) / 1e6,
+            "left": len(self.left()),
+        }
+
+    def until_up(self) -> "Attempt":
+        self.until(lambda: self.up(0) and self.up(1))
+        return self
+
+    def carriers(self) -> list[tuple[int, int]]:
+        return carriers(self.token)
+
     def left(self) -> list[int]:
-        return [pid for pid, _ in carriers(self.token)]
+        return [pid for pid, _ in self.carriers()]
 
     def until_gone(self) -> None:
         self.until(lambda: not self.left())
+
+
+@pytest.fixture
+def make_faulty(make_attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
+    """Make an attempt whose source can say what it does in the words of the prelude."""
+    return lambda source, **fields: make_attempt(PRELUDE + source, **fields)
+
+
+@pytest.fixture
+def make_queued(
+    make_faulty: Callable[..., Attempt], tmp_path: Path
+) -> Callable[..., tuple[Attempt, int]]:
+    """Launch an attempt that waits for its turn, which comes when the descriptor is closed."""
+
+    def make(source: str, **fields: Any) -> tuple[Attempt, int]:
+        parallel = Parallel(lock_dir=str(tmp_path / "slots"), limit=1)
+        (tmp_path / "slots").mkdir()
+        turn = create_held(str(tmp_path / "slots" / "slot-0"))
+        attempt = make_faulty(source, parallel=parallel, **fields).launch()
+        attempt.until(lambda: attempt.read().get("waiting_for") == "max_parallel")
+        return attempt, turn
+
+    return make
 
 
 @pytest.fixture
@@ -93,6 +230,8 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
         data = render_spec(replace(spec, **fields))
         (folder / "spec.json").write_bytes(data)
         (folder / "_air.py").write_text(render_air(hashlib.sha256(data).hexdigest()))
+        if fields.get("warm") is not None:
+            (folder / "_warm.py").write_text(render_warm())
         attempt = Attempt(folder, token)
         made.append(attempt)
         return attempt

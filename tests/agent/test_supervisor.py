@@ -417,11 +417,35 @@ def test_more_devices_than_there_are_is_a_lack_of_capacity(
 
 def test_secrets_reach_the_ranks_and_never_the_disk(make_attempt: Make) -> None:
     source = "import os, sys\nsys.exit(0 if os.environ['TOKEN'].startswith('s3cr') else 1)"
-    attempt = make_attempt(source, secrets=("TOKEN",)).launch({"TOKEN": "s3cr-tlJ9"})
+    attempt = make_attempt(source, secrets={"TOKEN": "env:TOKEN"}).launch({"TOKEN": "s3cr-tlJ9"})
     assert attempt.wait()["state"] == "succeeded"
     files = [path for path in attempt.folder.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if b"s3cr-tlJ9" in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("failing", "files"),
+    [
+        ("raise ValueError(text)", ("outcome.json", "status.json", "ranks/0/0/error.json")),
+        (
+            (
+                "with open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w') as file: "
+                "json.dump({'message': text}, file)\n"
+                "os._exit(1)"
+            ),
+            ("outcome.json", "status.json"),
+        ),
+    ],
+    ids=["our record", "torch's record"],
+)
+def test_a_secret_in_an_exception_is_not_reported(
+    make_attempt: Make, failing: str, files: tuple[str, ...]
+) -> None:
+    source = f"import json, os\ntext = 'refused: ' + os.environ['TOKEN']\n{failing}"
+    attempt = make_attempt(source, secrets={"TOKEN": "env:TOKEN"}, world_size=1)
+    assert "***" in attempt.launch({"TOKEN": "s3cr-tlJ9"}).wait()["first_cause"]["summary"]
+    assert not [name for name in files if "s3cr-tlJ9" in attempt.text(name)]
 
 
 def test_a_damaged_error_file_does_not_hide_the_exit(make_attempt: Make) -> None:

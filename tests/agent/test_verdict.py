@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.errorfile import read_error
-from sgpu_decl.agent.verdict import Ending, blames_the_user, first_cause
+from sgpu_decl.agent.verdict import Ending, Verdict, blames_the_user
 from sgpu_decl.model.attempt import Blame, FailureClass, blame_of
 
 MS = 1_000_000
@@ -21,10 +21,8 @@ def raised(rank: int, at: int, *, collateral: bool = False, **more: Any) -> Endi
 
 
 def named(*endings: Ending) -> tuple[int, str, list[int]] | None:
-    found = first_cause(endings)
-    return (
-        None if found is None else (found[0]["rank"], found[0]["class"], found[0]["simultaneous"])
-    )
+    cause = Verdict(endings).cause
+    return None if cause is None else (cause["rank"], cause["class"], cause["simultaneous"])
 
 
 def test_no_failure_has_no_cause() -> None:
@@ -77,6 +75,30 @@ def test_what_we_stopped_is_never_the_cause(ending: Ending) -> None:
 )
 def test_what_died_by_itself_while_we_stopped_still_counts(ending: Ending) -> None:
     assert named(ending) is not None
+
+
+def test_one_that_was_failing_when_it_was_told_to_stop_is_named_too() -> None:
+    first = raised(0, 10 * MS)
+    second = raised(1, 14 * MS, told_ns=12 * MS)
+    later = raised(2, 16 * MS, told_ns=12 * MS)
+    assert named(first, second, later) == (0, "exception", [1])
+    assert Verdict([first, second, later]).failed == {0, 1}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_record_from_before_the_stop_outlives_our_signal(number: int) -> None:
+    culprit = raised(0, 10 * MS, told_ns=40 * MS, killed_ns=50 * MS)
+    culprit.exit_code, culprit.signal, culprit.ended_ns = None, number, 60 * MS
+    victim = raised(1, 30 * MS)
+    verdict = Verdict([victim, culprit])
+    assert verdict.cause is not None
+    assert (verdict.cause["rank"], verdict.cause["class"]) == (0, "exception")
+    assert (verdict.first and verdict.first.code, verdict.failed) == (1, {0, 1})
+
+
+def test_a_record_older_than_its_rank_is_not_used() -> None:
+    stale = raised(0, 10 * MS, started_ns=11 * MS)
+    assert stale.recorded_ns is None
 
 
 def test_an_incredible_time_in_a_record_is_not_used() -> None:

@@ -203,3 +203,39 @@ def test_a_syntax_error_of_the_users_code_shows_its_line(sgpu) -> None:
     sgpu.write("sub/train.py", "import os\ndef main(:\n")
     message = refused(sgpu, "plan", "sub/run.yaml", code=1)
     assert "  --> sub/train.py:2:10\n   |\n 2 | def main(:\n   |          ^\n" in message
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"], ["logs", "x"], ["results", "x"], ["wait", "x"], ["cancel", "x"], ["show", "x"],
+        ["gc"], ["state", "list"], ["state", "pull"], ["state", "rm", "x"], ["destroy", "-y"],
+    ],
+)  # fmt: skip
+def test_an_unknown_target_is_told_with_the_known_ones(sgpu, command: list[str]) -> None:
+    sgpu.write("sgpu.yml", "project: {name: p}\ntargets: {prod: {}, dev: {}}\nruns: {}\n")
+    message = refused(sgpu, *command, "-t", "prd", code=1)
+    assert "there is no target `prd`" in message
+    assert "did you mean `prod`?" in message
+    assert not (sgpu.folder / ".sgpu").exists()
+
+
+def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu) -> None:
+    sgpu.write("run.yaml", RUN + "targets: {old: {}, new: {}}\n")
+    assert sgpu("apply", "-y", "-t", "old").code == 0
+    sgpu.write("run.yaml", RUN + "targets: {new: {}}\n")
+    assert "hello#1" in sgpu("status", "-t", "old").out
+    assert sgpu("status", "-t", "new").out == "no runs yet\n"
+    (sgpu.folder / "deep").mkdir()
+    assert sgpu("status", "-t", "new", cwd=sgpu.folder / "deep").out == "no runs yet\n"
+    error = sgpu("status", "-t", "unheard", "-o", "json").json["error"]
+    assert error["code"] == "unknown_target"
+    assert error["hint"] == "`run.yaml` declares `new`; `.sgpu/` knows `old`"
+    sgpu.write("run.yaml", "targets: [")
+    assert "run.yaml:2:1" in refused(sgpu, "status", "-t", "unheard", code=1)
+    assert "hello#1" in sgpu("status", "-t", "old").out
+
+
+def test_a_target_where_nothing_declares_any(sgpu) -> None:
+    assert "leave `-t` out" in refused(sgpu, "status", "-t", "prod", code=1)
+    assert "`../x` is no name of a target" in refused(sgpu, "status", "-t", "../x", code=1)

@@ -54,6 +54,8 @@ CASES = [
      "wrong_type", "5:7", "`args` must be a mapping or a list, not `3`", ""),
     ("node without a command", RUN + "launch: {per: node}\n",
      "node_needs_command", "5:15", "needs a `command`", ""),
+    ("modules ahead of a command", HEAD + "command: [x]\nlaunch: {warm: [torch]}\n",
+     "warm_of_command", "5:10", "a command is not forked", "`entrypoint`"),
     ("reserved variable", RUN + "env: {variables: {RANK: 1}}\n",
      "reserved_variable", "5:19", "sgpu sets `RANK` itself", "remove it"),
     ("our own variable", RUN + "env: {secrets: {SGPU_X: env:A}}\n",

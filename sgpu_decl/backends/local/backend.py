@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sgpu_decl.agent import launching as agent
 from sgpu_decl.agent import reading
+from sgpu_decl.agent.redacting import Redactor
 from sgpu_decl.backends.base import Launching, LogLine
 from sgpu_decl.backends.local.devices import visible_devices
 from sgpu_decl.backends.local.interpreting import interpreter_of
@@ -121,16 +122,40 @@ class LocalBackend:
         return found
 
     def logs(
-        self, ref: AttemptRef, *, ranks: Sequence[int] | None, follow: bool
+        self,
+        ref: AttemptRef,
+        *,
+        ranks: Sequence[int] | None,
+        follow: bool,
+        restart: int | None = None,
     ) -> Iterator[LogLine | None]:
         folder = self._layout.attempt(ref)
         return read_lines(
             ref,
             folder,
             ranks=ranks,
+            restart=restart,
             follow=follow,
+            hide=Redactor(self._secrets(folder)),
             ended=lambda: not AttemptState(reading.read_attempt(folder)["state"]).active,
         )
+
+    def _secrets(self, folder: Path) -> list[str]:
+        """Return the values of an attempt's secrets that can still be resolved.
+
+        Values are stored nowhere; this asks where they came from once more.
+        """
+        try:
+            references = json.loads((folder / "spec.json").read_bytes())["secrets"]
+        except (OSError, ValueError):
+            return []
+        found: list[str] = []
+        for name, reference in references.items():
+            try:
+                found += resolve_secrets({name: reference}, self._environ).values()
+            except BackendError:
+                continue
+        return found
 
     def unstage(self, ref: AttemptRef) -> None:
         folder = self._layout.attempt(ref)
@@ -164,7 +189,8 @@ class LocalBackend:
         total = 0
         for root, _, files in os.walk(self._layout.attempt(ref)):
             for name in files:
-                total += os.lstat(os.path.join(root, name)).st_size
+                found = os.lstat(os.path.join(root, name))
+                total += min(found.st_size, found.st_blocks * 512)  # cut logs have holes
         return total
 
     def free(self, ref: AttemptRef) -> int:
@@ -198,7 +224,7 @@ class LocalBackend:
     def _stage(self, launching: Launching, config: RunConfig, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
         from sgpu_decl.backends.local.tracking import prepare_tracker
-        from sgpu_decl.rendering.entrypoint import render_air
+        from sgpu_decl.rendering.entrypoint import render_air, render_warm
         from sgpu_decl.rendering.spec import render_spec
 
         if folder.exists():
@@ -237,6 +263,8 @@ class LocalBackend:
         )
         raw = render_spec(spec)
         _write(folder / "_air.py", render_air(hashlib.sha256(raw).hexdigest()).encode())
+        if spec.warm is not None and spec.warm.refused is None:
+            _write(folder / "_warm.py", render_warm().encode())
         _write(folder / "spec.json", raw)
 
     def _interpreter(self, launching: Launching, config: RunConfig) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.local.layout import Layout, host_lock_folder
+from sgpu_decl.backends.warming import warm_start
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
@@ -23,7 +24,9 @@ def specify(
     devices: Sequence[str],
     tracker: Tracker | None,
 ) -> LaunchSpec:
-    """Return the spec of one attempt. Secrets are names only; durations are seconds.
+    """Return the spec of one attempt, whose code is staged.
+
+    Secrets are references only; durations are seconds.
 
     Args:
         python: the interpreter of the ranks.
@@ -31,6 +34,7 @@ def specify(
         tracker: the process that makes the MLflow run, if any.
     """
     folder = layout.attempt(launching.ref)
+    entry = _entry(config, root=(project / launching.owner).parent / (config.code.root or "."))
     return LaunchSpec(
         token=launching.token,
         lineage=launching.lineage,
@@ -43,10 +47,10 @@ def specify(
         code_dir=str(folder / "code"),
         world_size=config.gpus,
         per=config.launch.per,
-        entry=_entry(config, root=(project / launching.owner).parent / (config.code.root or ".")),
+        entry=entry,
         python=python,
         env=dict(config.env.variables),
-        secrets=tuple(sorted(config.env.secrets)),
+        secrets=dict(config.env.secrets),
         timeout=config.timeout.seconds if config.timeout else None,
         grace=config.grace.seconds,
         startup_timeout=config.startup_timeout.seconds if config.startup_timeout else None,
@@ -69,6 +73,7 @@ def specify(
         master_port=config.launch.master_port,
         port_lock_dir=str(host_lock_folder("ports")),
         tracker=tracker,
+        warm=warm_start(entry, folder / "code", setting=config.launch.warm, ranks=config.gpus),
     )
 
 

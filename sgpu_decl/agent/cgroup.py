@@ -1,0 +1,84 @@
+"""A control group of its own for the ranks of an attempt, which the kernel kills as a whole.
+
+It catches what no signal to known pids catches surely: a fork bomb, and what left its session and
+scrubbed its environment after the supervisor and the guardian were both killed. It needs a cgroup
+v2 tree that this user may write to (root, or a systemd scope with `Delegate=yes`) and is done
+without elsewhere. No controller is used, so nothing about the ranks is limited by it.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["fill_cgroup", "kill_cgroup", "rank_cgroup"]
+
+
+def rank_cgroup(token: str) -> str:
+    """Return where the group of an attempt lies, or nothing where none can be made."""
+    home = _own_cgroup()
+    usable = home and os.access(home, os.W_OK)
+    usable = usable and os.access(os.path.join(home, "cgroup.procs"), os.W_OK)
+    return os.path.join(home, f"sgpu-{token}") if usable else ""
+
+
+def fill_cgroup(path: str, find: Callable[[], Iterable[int]]) -> None:
+    """Move all that `find` returns into a group, until it finds no more of them outside.
+
+    Called when ranks run already: the first move waits for a grace period of the kernel's, 10 ms or
+    more, which would otherwise be a part of their start.
+    """
+    moved: set[int] = set()
+    try:
+        os.makedirs(path, exist_ok=True)
+        while pids := set(find()) - moved:
+            for pid in pids:
+                try:
+                    _write(os.path.join(path, "cgroup.procs"), b"%d" % pid)
+                except ProcessLookupError:
+                    continue
+            moved |= pids
+    except OSError:
+        return  # what is outside is still known by its descent and its environment
+
+
+def kill_cgroup(path: str) -> None:
+    """Kill all that is in a group at once, and remove it once that is reaped; harmless without."""
+    if not path:
+        return
+    try:
+        _write(os.path.join(path, "cgroup.kill"), b"1")  # since Linux 5.14
+        os.rmdir(path)
+    except OSError:
+        return
+
+
+def _own_cgroup() -> str:
+    """Return the folder of this process's group in the v2 tree, or nothing."""
+    mount = place = ""
+    try:
+        with open("/proc/self/mountinfo") as file:
+            for line in file:
+                fields, _, source = line.partition(" - ")
+                if source.startswith("cgroup2 "):
+                    root, mount = fields.split()[3:5]
+        with open("/proc/self/cgroup") as file:
+            for line in file:
+                if line.startswith("0::"):
+                    place = line[3:].rstrip("\n")
+    except OSError:
+        return ""
+    if not mount or not (place + "/").startswith(root.rstrip("/") + "/"):
+        return ""
+    return (mount + place.removeprefix(root.rstrip("/"))).rstrip("/")
+
+
+def _write(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)

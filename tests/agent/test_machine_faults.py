@@ -1,0 +1,284 @@
+"""Faults of what lies around an attempt: disk, clock, terminal, pids, the machine itself."""
+
+import errno
+import json
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.agent.launching import launch
+from sgpu_decl.agent.locks import create_held
+from sgpu_decl.agent.processes import start_time
+from sgpu_decl.agent.reading import clear_remains, request_cancel
+
+Make = Callable[..., Any]
+
+
+@pytest.mark.parametrize("spare", range(1, 12))
+def test_with_ever_more_descriptors_it_fails_cleanly_until_it_works(
+    make_queued: Make, spare: int
+) -> None:
+    attempt, turn = make_queued("print('hello')")
+    used = len(os.listdir(f"/proc/{attempt.supervisor}/fd")) + spare
+    resource.prlimit(attempt.supervisor, resource.RLIMIT_NOFILE, (used, used))
+    os.close(turn)
+    status = attempt.wait()
+    assert (status["state"], status["class"]) in {
+        ("failed", "launch_failed"),
+        ("failed", "launch_failed_user"),  # the ranks have the same limit, and Python needs more
+        ("failed", "exit_code"),
+        ("failed", "exception"),
+        ("succeeded", None),
+    }, status
+    attempt.until_gone()
+    attempt.check()
+
+
+def test_a_setsid_descendant_of_a_total_crash_is_cleared_by_a_later_look(
+    make_faulty: Make,
+) -> None:
+    source = "if rank == 1: daemon(block)\nstubborn()"
+    attempt = make_faulty(source).launch().until_up()
+    attempt.kill_both()
+    attempt.until(lambda: len(attempt.left()) == 1)  # the ranks are gone at once
+    assert attempt.read()["class"] == "supervisor_lost"
+    assert clear_remains(attempt.folder, grace=0.1) == 1
+    assert not attempt.left()
+
+
+def test_one_that_hides_from_its_cookie_too_is_killed_by_its_cgroup(make_faulty: Make) -> None:
+    source = (
+        "def hide():\n"
+        "    leave('hidden', str(os.getpid()))\n"
+        "    await_file(out + '/go')\n"
+        "    os.execve('/bin/sleep', ['sleep', '600'], {})\n"
+        "if rank == 1: daemon(hide)\n"
+        "block()"
+    )
+    attempt = make_faulty(source).launch().until_up()
+    identity = json.loads(attempt.text("identity.json"))
+    if not identity["cgroup"]:
+        pytest.skip("this machine lets us make no cgroup v2")
+    attempt.until((attempt.folder / "output" / "hidden").exists)
+    hidden = int(attempt.text("output/hidden"))
+    procs = Path(identity["cgroup"], "cgroup.procs")
+    attempt.until(lambda: str(hidden) in procs.read_text().split())
+    (attempt.folder / "output" / "go").touch()
+    attempt.until(lambda: b"SGPU" not in Path(f"/proc/{hidden}/environ").read_bytes())
+    attempt.kill_both()
+    attempt.until_gone()
+    assert start_time(hidden) is not None
+    clear_remains(attempt.folder)
+    attempt.until(lambda: start_time(hidden) is None)
+
+
+def test_a_reused_pid_is_not_signalled(make_faulty: Make, tmp_path: Path) -> None:
+    bystander = subprocess.Popen(
+        ["sh", "-c", f"trap 'exit 3' WINCH; touch {tmp_path}/up; while :; do sleep 0.01; done"]
+    )
+    attempt = make_faulty("")
+    attempt.until((tmp_path / "up").exists)
+    supervisor = create_held(str(attempt.folder / "supervisor.lock"))
+    identity = {"pid": bystander.pid, "start_time": 1, "boot": "x", "token": attempt.token}
+    (attempt.folder / "identity.json").write_text(json.dumps(identity))
+    request_cancel(attempt.folder)
+    identity["start_time"] = start_time(bystander.pid)
+    (attempt.folder / "identity.json").write_text(json.dumps(identity))
+    assert bystander.poll() is None
+    request_cancel(attempt.folder)
+    assert bystander.wait() == 3
+    os.close(supervisor)
+
+
+def test_another_boot_id_means_a_reboot(make_faulty: Make, tmp_path: Path) -> None:
+    attempt = make_faulty("block()").launch().until_up()
+    attempt.kill_both()
+    attempt.until_gone()
+    (tmp_path / "boot").write_text("00000000-0000-0000-0000-000000000000")
+    code = "import sys; from sgpu_decl.agent.reading import *; r = read_attempt(sys.argv[1])\n"
+    code += "print(r['state'], r['class'], clear_remains(sys.argv[1]))"
+    script = (
+        f"mount --bind {tmp_path}/boot /proc/sys/kernel/random/boot_id || exit 9\n"
+        f'exec {sys.executable} -c "{code}" {attempt.folder}\n'
+    )
+    argv = ["unshare", "--mount", "sh", "-c", script]
+    seen = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if seen.returncode in (1, 9):
+        pytest.skip("this machine lets us give no other boot id to a process")
+    assert seen.stdout == "lost node_lost 0\n", seen.stderr
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_the_terminal_of_apply_is_closed(make_faulty: Make, nohup: bool) -> None:
+    attempt = make_faulty("up()\nawait_file(out + '/go')")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        if nohup:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        launch(attempt.folder, secrets={})
+        signal.pause()
+    attempt.until_up()
+    os.close(terminal)  # the kernel hangs up on the session, as sshd's end does
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    (attempt.folder / "output" / "go").touch()
+    assert attempt.wait()["state"] == "succeeded"
+    attempt.check()
+
+
+def test_term_between_two_spawns(make_faulty: Make) -> None:
+    attempt = make_faulty("stubborn()", world_size=12).launch()
+    attempt.until(lambda: attempt.events("rank_started"))
+    os.kill(attempt.supervisor, signal.SIGTERM)
+    assert attempt.wait()["state"] == "cancelled"
+    assert not attempt.left()
+    attempt.check()
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_user_signals_reach_the_ranks_through_guardian_and_supervisor(
+    make_faulty: Make, number: int
+) -> None:
+    source = f"signal.signal({number}, lambda *_: sys.exit(0))\nblock()"
+    for process in ("guardian", "supervisor"):
+        attempt = make_faulty(source).launch()
+        attempt.until_up()
+        os.kill(attempt.guardian, signal.SIGHUP)
+        os.kill(getattr(attempt, process), number)
+        assert attempt.wait()["state"] == "succeeded"
+
+
+def test_the_folder_is_deleted_underneath(make_faulty: Make, tmp_path: Path) -> None:
+    source = "daemon(block)\nup()\nawait_file('%s')\nsys.exit(3)" % (tmp_path / "go")
+    attempt = make_faulty(source, progress_timeout=60.0).launch().until_up()
+    processes = [attempt.guardian, attempt.supervisor]
+    while attempt.folder.exists():  # the ranks may be writing into it
+        shutil.rmtree(attempt.folder, ignore_errors=True)
+    (tmp_path / "go").touch()
+    attempt.until_gone()
+    attempt.until(lambda: not any(start_time(pid) for pid in processes))
+    assert not attempt.folder.exists()
+
+
+CLOCK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec *at) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int code = real(id, at);
+    if (id == CLOCK_REALTIME && access(SET_BACK, F_OK) == 0) at->tv_sec -= 86400;
+    return code;
+}
+"""
+
+
+def test_the_wall_clock_is_set_back_a_day(
+    make_faulty: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("this machine has no C compiler for a clock that can be set back")
+    (tmp_path / "clock.c").write_text(CLOCK)
+    library = tmp_path / "clock.so"
+    flags = ["-shared", "-fPIC", f'-DSET_BACK="{tmp_path}/back"', "-ldl"]
+    subprocess.run([compiler, tmp_path / "clock.c", *flags, "-o", library], check=True)
+    attempt = make_faulty("up()\nawait_file(out + '/go')\nsys.exit(rank)")
+    with monkeypatch.context() as patch:
+        patch.setenv("LD_PRELOAD", str(library))
+        attempt.launch().until_up()
+    (tmp_path / "back").touch()
+    (attempt.folder / "output" / "go").touch()
+    status = attempt.wait()
+    assert (status["class"], status["first_cause"]["rank"]) == ("exit_code", 1)
+    times = [event["time"] for event in attempt.events("rank_ended")]
+    assert max(times) < status["started_at"] <= status["ended_at"]
+    attempt.check()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[Path, str], None]]:
+    """A disk of its own under a folder, of the size given, that can be full."""
+    mounted: list[Path] = []
+
+    def mount(folder: Path, size: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        argv = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)]
+        if subprocess.run(argv, capture_output=True, check=False).returncode:
+            pytest.skip("this machine lets us mount no small disk")
+        mounted.append(folder)
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+SmallDisk = Callable[[Path, str], None]
+FILL = """
+with open(os.environ["SGPU_RUN_DIR"] + "/output/junk", "wb", buffering=0) as file:
+    for size in (65536, 1):
+        try:
+            while file.write(b"x" * size): pass
+        except OSError:
+            pass
+"""
+
+
+def test_a_full_log_disk_drops_output_and_no_run(make_faulty: Make, small_disk: SmallDisk) -> None:
+    attempt = make_faulty("print('x' * 3_000_000)\nprint('done')", world_size=1)
+    small_disk(attempt.folder / "ranks", "1m")
+    status = attempt.launch().wait()
+    assert status["state"] == "succeeded", status
+    attempt.check()
+
+
+def test_the_disk_is_full_at_the_start(make_faulty: Make, small_disk: SmallDisk) -> None:
+    attempt = make_faulty("print('never')")
+    folder = attempt.folder
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    small_disk(folder, "192k")
+    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    with pytest.raises(OSError, match=r"[Nn]o space left") as caught:
+        attempt.launch()
+    assert caught.value.errno == errno.ECHILD
+    assert attempt.read()["state"] == "staging"
+    assert not (folder / "ranks").exists()
+
+
+def test_the_disk_is_full_exactly_at_the_outcome(make_faulty: Make, small_disk: SmallDisk) -> None:
+    attempt = make_faulty(FILL + "os._exit(7)", world_size=1)
+    folder = attempt.folder
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    small_disk(folder, "4m")
+    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    status = attempt.launch().wait()
+    assert (status["state"], status["class"], status["exit_code"]) == ("failed", "exit_code", 7)
+    assert os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize < 1 << 20
+    attempt.check(dropped=True)
+
+
+def test_the_supervisor_is_killed_on_a_full_disk(make_faulty: Make, small_disk: SmallDisk) -> None:
+    attempt = make_faulty(FILL + "signal.pause()")
+    folder = attempt.folder
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    small_disk(folder, "4m")
+    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    attempt.launch()
+    attempt.until(lambda: os.statvfs(folder).f_bavail == 0)
+    os.kill(attempt.supervisor, signal.SIGKILL)
+    assert attempt.wait()["class"] == "supervisor_lost"
+    attempt.until((folder / "outcome.json").exists)
