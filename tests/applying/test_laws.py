@@ -22,9 +22,7 @@ mlflow: {enabled: false}
 """
 
 
-def sgpu(
-    folder: Path, *words: str, hash_seed: str = "0"
-) -> "subprocess.CompletedProcess[str]":
+def sgpu(folder: Path, *words: str, hash_seed: str = "0") -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "sgpu_decl", *words],
         cwd=folder,

@@ -84,7 +84,8 @@ def fields_of(model: type[BaseModel], parent: str = "") -> Iterator[str]:
     for name, info in model.model_fields.items():
         path = f"{parent}{name}"
         annotation: Any = info.annotation
-        members = () if get_origin(annotation) is tuple else get_args(annotation)  # a list is a leaf
+        listed = get_origin(annotation) is tuple  # compared as one value
+        members = () if listed else get_args(annotation)
         blocks = [
             it
             for it in (annotation, *members)
