@@ -1,0 +1,100 @@
+"""No secret value in anything that sgpu writes or shows, whatever goes wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.agent.locks import wait_until_free
+
+VALUE = "canary-8c1f7e0d"
+RUN = """\
+name: quiet
+gpus: 2
+type: CPU
+entrypoint: train.py:main
+env: {secrets: {TOKEN: env:MY_TOKEN}}
+grace: 1s
+"""
+TRAIN = """\
+import os
+def main():
+    raise ValueError("refused: " + os.environ["TOKEN"])
+"""
+# Meets a fault of its own right where it holds the values.
+CRASHING = """\
+import sys
+from sgpu_decl.agent import launching
+def launch(folder, *, secrets):
+    assert secrets
+    raise RuntimeError("boom")
+launching.launch = launch
+from sgpu_decl.cli.main import main
+sys.exit(main(["apply", "-y", "--detach"]))
+"""
+
+
+def said(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python with these arguments; neither stream may hold the value."""
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert VALUE not in done.stdout
+    assert VALUE not in done.stderr
+    return done
+
+
+def sgpu(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return said(folder, "-m", "sgpu_decl", *words)
+
+
+def assert_nowhere(folder: Path) -> list[str]:
+    """Look into every file but those that ranks write themselves; returns their names."""
+    names = []
+    for root, _, files in os.walk(folder):
+        for name in files:
+            if name not in ("stdout.log", "stderr.log"):
+                assert VALUE.encode() not in (Path(root) / name).read_bytes(), name
+                names.append(name)
+    return names
+
+
+@pytest.fixture
+def written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MY_TOKEN", VALUE)
+    (folder / "run.yaml").write_text(RUN)
+    (folder / "train.py").write_text(TRAIN)
+    return folder
+
+
+def test_a_run_that_fails_with_it_in_its_message_leaves_no_trace_of_it(written: Path) -> None:
+    with (written / "run.yaml").open("a") as file:
+        file.write("mlflow: {enabled: false}\n")
+    assert sgpu(written, "plan", "--out", "saved.plan").returncode == 0
+    assert sgpu(written, "apply", "saved.plan").returncode == 5
+    for command in (("logs", "quiet", "--rank", "all"), ("show", "quiet"), ("status",)):
+        assert sgpu(written, *command).returncode == 0
+    assert sgpu(written, "state", "pull").returncode == 0
+
+    left = assert_nowhere(written.parent)
+    assert {"saved.plan", "state.db", "events.log", "outcome.json", "error.json"} <= set(left)
+
+
+def test_a_crash_report_does_not_hold_it(written: Path) -> None:
+    crashed = said(written, "-c", CRASHING)
+    assert crashed.returncode == 1
+    assert "internal error: RuntimeError: boom" in crashed.stderr
+    left = assert_nowhere(written.parent)
+    assert any(name.startswith("sgpu-crash-") for name in left)
+
+
+@pytest.mark.mlflow
+def test_a_tracked_run_does_not_hand_it_on(written: Path) -> None:
+    pytest.importorskip("mlflow")
+    assert sgpu(written, "apply", "-y").returncode == 5
+    # The guardian stays until the tracker has told the run's end.
+    wait_until_free(str(written / ".sgpu/default/runs/quiet/1/guardian.lock"))
+    left = assert_nowhere(written.parent)
+    assert "mlflow.db" in left
