@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.cgroup import kill_cgroup, rank_cgroup
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _TRACKER_WAIT = 30.0
+_WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,6 +61,10 @@ def main(arguments: Sequence[str]) -> int:
         records.set_aside(folder)
         processes.become_subreaper()
         told, tracked = os.pipe()
+        # From before the fork on, none can come while nobody is there to handle it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited as ignored it would hide deaths
+        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         supervisor = os.fork()
     except (OSError, ValueError) as error:
         _refuse(1 if "answer" not in locals() else answer, error)
@@ -119,6 +125,7 @@ def _supervise(
         processes.become_subreaper()
         cgroup = rank_cgroup(spec["token"])
         supervisor = Supervisor({**spec, "run_dir": folder, "cgroup": cgroup}, secrets, told)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         launch()
     except OSError as error:
         _refuse(answer, error)
@@ -127,20 +134,12 @@ def _supervise(
 
 
 def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
-    def forward(number: int, _frame: object) -> None:
-        # Not reaped until the loop below is over, so the pid is still the supervisor's.
-        if not gone:
-            os.kill(supervisor, number)
-
-    gone = False
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, forward)
-    while not gone:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        gone = found is not None and found.si_pid == supervisor
-        if found is not None:
-            os.waitpid(found.si_pid, 0)
+    while True:
+        number = signal.sigwait(_WATCHED)
+        if number != signal.SIGCHLD:
+            os.kill(supervisor, number)  # not reaped yet, so the pid is still its own
+        elif supervisor in processes.reap():
+            break
     marker = f"SGPU_TRACKER={spec['token']}".encode()
     if not os.path.exists(os.path.join(folder, records.OUTCOME)):
         _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
@@ -164,15 +163,10 @@ def _clear(wanted: Callable[[int], bool], grace: float) -> None:
 
 def _wait_for_children(seconds: float) -> None:
     """Give the tracker its time; what is left after that is killed."""
-
-    def late(_number: int, _frame: object) -> None:
-        for pid in processes.descendants(os.getpid()):
-            processes.tell(pid, processes.start_time(pid), signal.SIGKILL)
-
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(int(seconds))
-    try:
-        while True:
-            os.wait()
-    except ChildProcessError:
-        signal.alarm(0)
+    deadline = time.monotonic() + seconds
+    while processes.has_children():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            for pid in processes.descendants(os.getpid()):
+                processes.tell(pid, processes.start_time(pid), signal.SIGKILL)
+        signal.sigtimedwait({signal.SIGCHLD}, max(left, 0.2))
