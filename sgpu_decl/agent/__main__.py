@@ -1,7 +1,8 @@
 """Starts the agent for an attempt folder.
 
 `python -I -S __main__.py FOLDER` is the quickest; `python agent.zip FOLDER`, the folder itself and
-`-m sgpu_decl.agent` work as well.
+`-m sgpu_decl.agent` work as well. With options instead of a folder it is the agent of one node of
+several: see `foreground`.
 """
 
 import sys
@@ -15,6 +16,9 @@ if not __package__:
     sys.modules.setdefault("sgpu_decl", _top)
     sys.modules.setdefault("sgpu_decl.agent", _own)
 
-from sgpu_decl.agent.guardian import main
+if sys.argv[1:2] and sys.argv[1].startswith("--"):
+    from sgpu_decl.agent.foreground import main
+else:
+    from sgpu_decl.agent.guardian import main
 
 sys.exit(main(sys.argv[1:]))

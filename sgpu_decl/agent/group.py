@@ -15,9 +15,12 @@ from sgpu_decl.agent.spawning import (
     exec_error,
     rank_environment,
     rank_folder,
+    refusal,
+    shared_environment,
     spawn,
 )
-from sgpu_decl.agent.verdict import Ending, signal_name
+from sgpu_decl.agent.verdict import Ending
+from sgpu_decl.agent.warming import WarmParent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,28 +28,44 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.nodes import Node
     from sgpu_decl.agent.report import Report
 
 __all__ = ["RankGroup"]
 
 
 class RankGroup:
-    """Starts ranks and tells `on_ready`, `on_failure(collateral=)` and `on_empty`."""
+    """Starts the ranks of one node and tells how they are: started, refused, ready, ended, failed,
+    all gone."""
 
+    on_started: Callable[[], None]
+    on_refused: Callable[[LaunchError], None]
     on_ready: Callable[[], None]
+    on_ended: Callable[[Ending], None]
     on_failure: Callable[..., None]
     on_empty: Callable[[], None]
 
     def __init__(
-        self, spec: dict[str, Any], secrets: dict[str, str], loop: Loop, report: Report
+        self,
+        spec: dict[str, Any],
+        secrets: dict[str, str],
+        loop: Loop,
+        report: Report,
+        node: Node,
     ) -> None:
         self._spec = spec
+        self._node = node
+        self._ranks = node.ranks(spec)
         self._secrets = secrets
         self._redact = Redactor(secrets.values())
         self._loop = loop
         self._report = report
         self._ready_pipe = -1
         self.python = spec["entry"]["kind"] not in ("command", "shell")
+        self._warm = WarmParent(spec, node.records(spec["run_dir"]), loop, report)
+        self._warm.on_forked = self._forked
+        self._warm.on_cold = self._start_cold
+        self._warm.on_refused = lambda error: self.on_refused(error)
         self.reset()
 
     def reset(self) -> None:
@@ -63,61 +82,51 @@ class RankGroup:
 
     def start(
         self, restart: int, port: int, devices: tuple[str, ...], extra: Mapping[str, str]
-    ) -> LaunchError | None:
-        """Start all ranks; return why one could not be started (the others then still live)."""
+    ) -> None:
+        """Start all ranks, forked from a warm parent where there is one.
+
+        Tells `on_started` once all run, or `on_refused(error)`; some may then live all the same.
+        """
         self.started = True
         self._restart = restart
         self._oom_kills = oom_kills()
-        try:
-            ready, readied = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            return LaunchError("launch_failed", f"cannot make a pipe: {error.strerror}")
-        self._ready_pipe = ready
-        self._loop.read(ready, lambda: self._read_ready(ready))
+        self._port, self._devices, self._inherited = port, devices, {**os.environ, **extra}
+        if self._warm.usable:
+            common = shared_environment(self._environment(self._ranks[0]), self._secrets)
+            self._warm.fork(common, self._request_fork)
+        else:
+            self._start_cold()
+
+    def _start_cold(self) -> None:
         pipes: list[tuple[int, int]] = []
         failure: LaunchError | None = None
+        readied = -1
         try:
             argv = argv_of(self._spec)
-            for rank in range(len(self._report.ranks)):
+            readied = self._open_ready()
+            for rank in self._ranks:
                 self.failed_to_start = rank
-                pipes.append(
-                    (rank, self._start_one(argv, rank, port, devices, dict(extra), readied))
-                )
+                pipes.append((rank, self._start_one(argv, rank, readied)))
         except LaunchError as error:
             failure = error
         except OSError as error:
-            failure = LaunchError("launch_failed", f"cannot make the rank's folder: {error}")
-        os.close(readied)
+            failure = LaunchError("launch_failed", f"cannot start a rank: {error}")
+        if readied >= 0:
+            os.close(readied)
         for rank, told in pipes:
             refused = exec_error(told, argv[0])
             if refused is not None and failure is None:
                 self.failed_to_start, failure = rank, refused
-        if failure is None:
-            self.failed_to_start = None
-            if not self.python:
-                self.on_ready()
-        return failure
+        if failure is not None:
+            self.on_refused(failure)
+            return
+        self.failed_to_start = None
+        self.on_started()
+        if not self.python:
+            self.on_ready()
 
-    def _start_one(
-        self,
-        argv: list[str],
-        rank: int,
-        port: int,
-        devices: tuple[str, ...],
-        extra: dict[str, str],
-        readied: int,
-    ) -> int:
-        folder = rank_folder(self._spec["run_dir"], rank, self._restart)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        environment = rank_environment(
-            self._spec,
-            inherited={**os.environ, **extra},
-            secrets=self._secrets,
-            rank=rank,
-            restart=self._restart,
-            port=port,
-            devices=devices,
-        )
+    def _start_one(self, argv: list[str], rank: int, readied: int) -> int:
+        environment, folder = self._prepare(rank)
         if self.python:
             environment["SGPU_READY_FD"] = str(readied)
         self._started_ns[rank] = time.monotonic_ns()
@@ -129,11 +138,77 @@ class RankGroup:
             settle=self._loop.close,
             keep=readied if self.python else None,
         )
+        self._follow(rank, pid)
+        return told
+
+    def _request_fork(self) -> tuple[list[dict[str, str]], int, int]:
+        environments = [self._prepare(rank)[0] for rank in self._ranks]
+        readied = self._open_ready()
+        try:
+            told, tell = os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            os.close(readied)
+            raise
+        self._loop.read(told, lambda: self._read_refusals(told))
+        now = time.monotonic_ns()
+        self._started_ns = dict.fromkeys(self._ranks, now)
+        return environments, readied, tell
+
+    def _forked(self, pids: list[int]) -> None:
+        for rank, pid in zip(self._ranks, pids, strict=True):
+            self._follow(rank, pid)
+        self._warm.release(len(pids))
+        self.on_started()
+
+    def _read_refusals(self, pipe: int) -> None:
+        """Forked ranks write `rank errno` if they cannot become what they should be."""
+        lines = os.read(pipe, 4096).splitlines()
+        if lines:
+            rank, code = map(int, lines[0].split())
+            self.failed_to_start = rank
+            self.on_refused(refusal(code, f"rank {rank}"))
+        self._loop.forget(pipe)
+
+    def _prepare(self, rank: int) -> tuple[dict[str, str], str]:
+        folder = rank_folder(self._spec["run_dir"], rank, self._restart)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return self._environment(rank), folder
+
+    def _environment(self, rank: int) -> dict[str, str]:
+        return rank_environment(
+            self._spec,
+            inherited=self._inherited,
+            secrets=self._secrets,
+            rank=rank,
+            restart=self._restart,
+            node=self._node,
+            port=self._port,
+            devices=self._devices,
+        )
+
+    def _follow(self, rank: int, pid: int) -> None:
         self.living[rank] = pid
         self._report.rank(rank, state="running", exit_code=None, signal=None, pid=pid)
         self._report.event("rank_started", rank=rank, pid=pid, restart=self._restart)
         self._loop.watch(pid, lambda status, now: self._ended(rank, status, now))
-        return told
+
+    def _open_ready(self) -> int:
+        ready, readied = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._ready_pipe = ready
+        self._loop.read(ready, lambda: self._read_ready(ready))
+        return readied
+
+    @property
+    def parent(self) -> int:
+        """The pid of the warm parent, or -1."""
+        return self._warm.pid
+
+    def retire_parent(self, *, wait: bool) -> None:
+        """End the warm parent, if there is one: no restart will need it."""
+        if wait:
+            self._warm.finish()
+        else:
+            self._warm.close()
 
     def _read_ready(self, pipe: int) -> None:
         """Python ranks write their number just before the user's code is loaded."""
@@ -142,7 +217,7 @@ class RankGroup:
             self._loop.forget(pipe)
             return
         self._ready.update(int(word) for word in data.split() if word.isdigit())
-        if len(self._ready) >= len(self._report.ranks):
+        if len(self._ready) >= len(self._ranks):
             self.on_ready()
 
     def signal_all(self, number: int) -> None:
@@ -163,13 +238,6 @@ class RankGroup:
     def endings(self) -> list[Ending]:
         return list(self._endings)
 
-    def mark_ended(self, failed: frozenset[int]) -> None:
-        """Give each rank its last state: those in `failed` failed by themselves."""
-        for ending in self._endings:
-            ended = "stopped" if ending.failed else "succeeded"
-            self._report.rank(ending.rank, state="failed" if ending.rank in failed else ended)
-            self._report.ranks[ending.rank].pop("pid", None)
-
     def _ended(self, rank: int, status: int, now: int) -> None:
         pid = self.living.pop(rank)
         code = os.waitstatus_to_exitcode(status)
@@ -186,13 +254,8 @@ class RankGroup:
             oom=code == -signal.SIGKILL and killed_for_memory(pid, self._oom_kills),
         )
         self._endings.append(ending)
-        name = signal_name(-code) if code < 0 else None
-        self._report.rank(
-            rank, state="failed" if code else "succeeded", exit_code=ending.exit_code, signal=name
-        )
-        self._report.event(
-            "rank_ended", rank=rank, exit_code=ending.exit_code, signal=name, restart=self._restart
-        )
+        self._report.ended(ending, self._restart)
+        self.on_ended(ending)
         if not self.living and self._all_started():
             self.on_empty()
         elif ending.failed and not ending.by_us:
@@ -207,7 +270,7 @@ class RankGroup:
         return error
 
     def _all_started(self) -> bool:
-        return len(self._endings) == len(self._report.ranks) or self._told_ns is not None
+        return len(self._endings) == len(self._ranks) or self._told_ns is not None
 
 
 def _signal_group(pid: int, number: int) -> None:

@@ -19,6 +19,7 @@ import time
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.cgroup import kill_cgroup, rank_cgroup
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
+from sgpu_decl.agent.nodes import FIRST, Node
 from sgpu_decl.agent.report import lost_outcome
 from sgpu_decl.agent.supervisor import Supervisor
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["main"]
+__all__ = ["fork_supervisor", "guard", "main", "supervise"]
 
 _TRACKER_WAIT = 30.0
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2}
@@ -61,22 +62,18 @@ def main(arguments: Sequence[str]) -> int:
         records.set_aside(folder)
         processes.become_subreaper()
         told, tracked = os.pipe()
-        # From before the fork on, none can come while nobody is there to handle it.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited as ignored it would hide deaths
-        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
-        supervisor = os.fork()
+        supervisor = fork_supervisor()
     except (OSError, ValueError) as error:
         _refuse(1 if "answer" not in locals() else answer, error)
         raise
     if supervisor == 0:
         os.close(lock)
-        _supervise(folder, spec, secrets, told, answer)
+        supervise({**spec, "run_dir": folder}, secrets, told=told, answer=answer)
         return 0
     secrets.clear()
     os.close(told)
     os.close(answer)
-    return _guard(folder, spec, supervisor, tracked)
+    return guard(folder, spec, supervisor, tracked)
 
 
 def _refuse(answer: int, error: OSError | ValueError) -> None:
@@ -91,9 +88,28 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def _supervise(
-    folder: str, spec: dict[str, Any], secrets: dict[str, str], told: int, answer: int
+def fork_supervisor() -> int:
+    """Fork; from before that on no signal can come while neither side is there to handle it.
+
+    The child goes on with `supervise`, the parent with `guard`.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited as ignored it would hide deaths
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    return os.fork()
+
+
+def supervise(
+    spec: dict[str, Any],
+    secrets: dict[str, str],
+    *,
+    told: int,
+    answer: int,
+    node: Node = FIRST,
 ) -> None:
+    """Be the supervisor of a node: `told` is the tracker's pipe, `answer` gets `ok`."""
+    folder = node.records(spec["run_dir"])
+
     def launch() -> None:
         pid = os.getpid()
         identity = {
@@ -123,8 +139,8 @@ def _supervise(
 
     try:
         processes.become_subreaper()
-        cgroup = rank_cgroup(spec["token"])
-        supervisor = Supervisor({**spec, "run_dir": folder, "cgroup": cgroup}, secrets, told)
+        cgroup = rank_cgroup(f"{spec['token']}-{node.number}")
+        supervisor = Supervisor(spec, secrets, told, node, cgroup)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         launch()
     except OSError as error:
@@ -133,7 +149,8 @@ def _supervise(
     supervisor.run(begun)
 
 
-def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
+def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
+    """Wait for the supervisor and clean up behind it; 0, or 1 where it never began."""
     while True:
         number = signal.sigwait(_WATCHED)
         if number != signal.SIGCHLD:
@@ -143,7 +160,8 @@ def _guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> 
     marker = f"SGPU_TRACKER={spec['token']}".encode()
     if not os.path.exists(os.path.join(folder, records.OUTCOME)):
         _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
-        kill_cgroup(rank_cgroup(spec["token"]))
+        identity = records.read_json(folder, records.IDENTITY) or {}
+        kill_cgroup(identity.get("cgroup") or "")
         if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
             return 1  # never launched, and the reason was told; or somebody deleted the folder
         summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"

@@ -40,6 +40,7 @@ class Loop:
         self._readers: dict[int, Callable[[], None]] = {}
         self._children: dict[int, tuple[int, Callable[[int, int], None]]] = {}
         self._timers: dict[str, tuple[int, Callable[[], None]]] = {}
+        self._orphans: dict[int, int] | None = None
         self._wakeup, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.read(self._wakeup, self._signalled)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
@@ -52,6 +53,11 @@ class Loop:
         self._readers[descriptor] = ready
         self._epoll.register(descriptor, select.EPOLLIN)
 
+    def write(self, descriptor: int, ready: Callable[[], None]) -> None:
+        """Call `ready` whenever the descriptor can be written to."""
+        self._readers[descriptor] = ready
+        self._epoll.register(descriptor, select.EPOLLOUT)
+
     def forget(self, descriptor: int) -> None:
         """Stop watching a descriptor and close it."""
         if self._readers.pop(descriptor, None) is not None:
@@ -60,6 +66,10 @@ class Loop:
 
     def watch(self, pid: int, ended: Callable[[int, int], None]) -> None:
         """Call `ended(wait status, monotonic ns)` once the child has died; it is reaped by then."""
+        if self._orphans and pid in self._orphans:
+            status, now = self._orphans.pop(pid), time.monotonic_ns()
+            self.at(f"ended {pid}", now, lambda: ended(status, now))
+            return
         try:
             handle = os.pidfd_open(pid)
         except OSError as error:
@@ -70,6 +80,14 @@ class Loop:
         if handle >= 0:
             self._readers[handle] = lambda: self._ended(pid)
             self._epoll.register(handle, select.EPOLLIN)
+
+    def hold_orphans(self) -> None:
+        """Keep how unknown children ended from now on: some of them may be watched soon."""
+        self._orphans = {}
+
+    def release_orphans(self) -> None:
+        """Forget how unknown children end, as before."""
+        self._orphans = None
 
     def at(self, name: str, monotonic_ns: int, due: Callable[[], None]) -> None:
         """Call `due` once that time is reached; a second timer of the same name replaces it."""
@@ -131,7 +149,9 @@ class Loop:
             if found.si_pid in self._children:
                 self._ended(found.si_pid)
             else:
-                os.waitpid(found.si_pid, 0)
+                _, status = os.waitpid(found.si_pid, 0)
+                if self._orphans is not None:
+                    self._orphans[found.si_pid] = status
 
     def _ended(self, pid: int) -> None:
         now = time.monotonic_ns()

@@ -6,17 +6,21 @@ import os
 import time
 
 from sgpu_decl.agent import records
+from sgpu_decl.agent.verdict import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
+
+    from sgpu_decl.agent.verdict import Ending
 
 __all__ = ["Report", "lost_outcome", "rank_entry"]
 
 
-def rank_entry(rank: int) -> dict[str, Any]:
+def rank_entry(rank: int, node: int) -> dict[str, Any]:
     """Return a rank that has not started: the form of the status contract."""
-    return {"rank": rank, "node_rank": 0, "state": "queued", "exit_code": None, "signal": None}
+    return {"rank": rank, "node_rank": node, "state": "queued", "exit_code": None, "signal": None}
 
 
 class Report:
@@ -25,14 +29,15 @@ class Report:
     A snapshot that cannot be written (a full disk, a folder that was deleted) never stops a run.
     """
 
-    def __init__(self, folder: str, ranks: int, state: str) -> None:
+    def __init__(self, folder: str, ranks: int, state: str, nodes: int = 1) -> None:
         self._folder = folder
         self._log = records.EventLog(folder)
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._wall = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._dirty = True
         self._unwritten = False
-        self.ranks = [rank_entry(rank) for rank in range(ranks)]
+        each = ranks // nodes
+        self.ranks = [rank_entry(rank, rank // each) for rank in range(ranks)]
         self.snapshot: dict[str, Any] = {
             "state": state,
             "waiting_for": None,
@@ -74,6 +79,22 @@ class Report:
     def rank(self, rank: int, **fields: object) -> None:
         self.ranks[rank].update(fields)
         self._dirty = True
+
+    def ended(self, ending: Ending, restart: int) -> None:
+        """Take down how a rank ended; who failed by itself is only known when all have."""
+        name = None if ending.signal is None else signal_name(ending.signal)
+        state = "failed" if ending.failed else "succeeded"
+        self.rank(ending.rank, state=state, exit_code=ending.exit_code, signal=name)
+        self.event(
+            "rank_ended", rank=ending.rank, exit_code=ending.exit_code, signal=name, restart=restart
+        )
+
+    def settle(self, endings: Sequence[Ending], failed: frozenset[int]) -> None:
+        """Give each rank its last state: those in `failed` failed by themselves."""
+        for ending in endings:
+            ended = "stopped" if ending.failed else "succeeded"
+            self.rank(ending.rank, state="failed" if ending.rank in failed else ended)
+            self.ranks[ending.rank].pop("pid", None)
 
     def flush(self) -> None:
         """Write the snapshot if it changed since the last time, and let the disk have the events.

@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-__all__ = ["LaunchError", "argv_of", "rank_environment", "rank_folder", "spawn"]
+    from sgpu_decl.agent.nodes import Node
+
+__all__ = [
+    "LaunchError",
+    "argv_of",
+    "exec_error",
+    "rank_environment",
+    "rank_folder",
+    "refusal",
+    "shared_environment",
+    "spawn",
+]
 
 _OOM_SCORE = b"500"
 _OF_THE_USER = frozenset(
@@ -25,9 +36,10 @@ _OF_THE_USER = frozenset(
 class LaunchError(Exception):
     """A rank could not be started; `failure` is its class, the text its summary."""
 
-    def __init__(self, failure: str, summary: str) -> None:
+    def __init__(self, failure: str, summary: str, traceback: str | None = None) -> None:
         super().__init__(summary)
         self.failure = failure
+        self.traceback = traceback
 
 
 def rank_folder(run_dir: str, rank: int, restart: int) -> str:
@@ -59,26 +71,28 @@ def rank_environment(
     secrets: Mapping[str, str],
     rank: int,
     restart: int,
+    node: Node,
     port: int,
     devices: Sequence[str],
 ) -> dict[str, str]:
     """Return the environment of one rank, torchrun's names included.
 
     Later wins: what apply was started with, our defaults, the run's own variables, its secrets,
-    and last what makes a rank a rank. `per: node` starts one process that starts its own ranks:
-    LOCAL_WORLD_SIZE then says how many.
+    and last what makes a rank a rank. `per: node` starts one process on each node that starts its
+    own ranks: LOCAL_WORLD_SIZE then says how many, and RANK is that of the first.
     """
-    per_node = spec["per"] == "node"
-    world = str(spec["world_size"])
-    local = "0" if per_node else str(rank)
+    each = node.local_world_size(spec)
+    local = 0 if spec["per"] == "node" else rank - node.number * each
+    world, global_ = str(spec["world_size"]), str(node.number * each + local)
     environment = {
         name: value
         for name, value in inherited.items()
         if not name.startswith(("SGPU_", "TORCHELASTIC_"))
     }
     environment.setdefault("OMP_NUM_THREADS", "1")
-    environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    if node.count == 1:
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
     if spec["gpus"]["need"]:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
     elif spec["gpus"]["devices"]:
@@ -86,19 +100,19 @@ def rank_environment(
     environment.update({name: str(value) for name, value in spec["env"].items()})
     environment.update(secrets)
     environment.update(
-        RANK=local,
-        LOCAL_RANK=local,
+        RANK=global_,
+        LOCAL_RANK=str(local),
         WORLD_SIZE=world,
-        LOCAL_WORLD_SIZE=world,
-        NODE_RANK="0",
-        GROUP_RANK="0",
-        GROUP_WORLD_SIZE="1",
-        ROLE_RANK=local,
+        LOCAL_WORLD_SIZE=str(each),
+        NODE_RANK=str(node.number),
+        GROUP_RANK=str(node.number),
+        GROUP_WORLD_SIZE=str(node.count),
+        ROLE_RANK=global_,
         ROLE_WORLD_SIZE=world,
         ROLE_NAME="default",
-        NUM_NODES="1",
+        NUM_NODES=str(node.count),
         REPLICA_RANK="0",
-        MASTER_ADDR="127.0.0.1",
+        MASTER_ADDR=node.address,
         MASTER_PORT=str(port),
         TORCHELASTIC_RUN_ID=spec["token"],
         TORCHELASTIC_RESTART_COUNT=str(restart),
@@ -116,6 +130,25 @@ def rank_environment(
         SGPU_COOKIE=spec["token"],
     )
     return environment
+
+
+# What makes one rank differ from another.
+_OF_ONE_RANK = frozenset({"RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE"})
+
+
+def shared_environment(
+    environment: Mapping[str, str], secrets: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what a rank's environment shares with those of its peers, secrets left out.
+
+    A secret is known by its name and, under whatever name it was inherited, by its value.
+    """
+    hidden = {value for value in secrets.values() if value}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _OF_ONE_RANK and name not in secrets and value not in hidden
+    }
 
 
 def spawn(
@@ -200,6 +233,10 @@ def exec_error(told: int, what: str) -> LaunchError | None:
     os.close(told)
     if not text:
         return None
-    code = int(text)
+    return refusal(int(text), what)
+
+
+def refusal(code: int, what: str) -> LaunchError:
+    """Return the failure of a start that ended with this errno."""
     failure = "launch_failed_user" if code in _OF_THE_USER else "launch_failed"
     return LaunchError(failure, f"cannot start `{what}`: {os.strerror(code)}")

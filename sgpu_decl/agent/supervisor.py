@@ -20,6 +20,7 @@ from sgpu_decl.agent.bounding import LogBound
 from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup
 from sgpu_decl.agent.group import RankGroup
 from sgpu_decl.agent.loop import Loop
+from sgpu_decl.agent.nodes import FIRST, Node, join_team
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.progress import Progress
 from sgpu_decl.agent.report import Report
@@ -29,7 +30,7 @@ from sgpu_decl.agent.waiting import Slots, Waiters, wait_for_ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 __all__ = ["Supervisor"]
@@ -45,13 +46,24 @@ _EXIT_OF = {"cancelled": 130, "timeout": 124, "hung": 124}
 
 
 class Supervisor:
-    """`tracker_pipe` is the read end of the pipe whose closing tells the tracker to finish."""
+    """`tracker_pipe` is the read end of the pipe whose closing tells the tracker to finish. The
+    records of a node that is not the first lie in a folder of its own."""
 
-    def __init__(self, spec: dict[str, Any], secrets: dict[str, str], tracker_pipe: int) -> None:
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        secrets: dict[str, str],
+        tracker_pipe: int,
+        node: Node = FIRST,
+        cgroup: str = "",
+    ) -> None:
         self._spec = spec
-        self._folder: str = spec["run_dir"]
+        self._cgroup = cgroup
+        self._node = node
+        self._folder = node.records(spec["run_dir"])
         self._tracker_pipe = tracker_pipe
         self._tracker_pid = -1
+        self._tracked_env: dict[str, str] = {}
         self._done = False
         self._stop: str | None = None  # why the ranks are told to stop; the first reason stays
         self._timed_out = False
@@ -59,14 +71,22 @@ class Supervisor:
         self._restart = 0
         self._slots: list[Slots] = []
         self._sweeping = False
+        self._swept_all = False
+        self._lost_node: tuple[str, int] | None = None  # what is said of it, and when it was lost
         must_wait = spec["gpus"]["need"] or spec["parallel"] or spec["wait_for"]
-        count = 1 if spec["per"] == "node" else spec["world_size"]
+        count = node.count if spec["per"] == "node" else spec["world_size"]
         self._loop = Loop(self._on_signal)
         self._waiters = Waiters(self._loop)
-        self._report = Report(self._folder, count, "queued" if must_wait else "starting")
-        self._group = RankGroup(spec, secrets, self._loop, self._report)
-        self._group.on_ready = self._all_ready
-        self._group.on_failure = self._rank_failed
+        self._report = Report(
+            self._folder, count, "queued" if must_wait else "starting", node.count
+        )
+        self._team = join_team(node, self, loop=self._loop, report=self._report, spec=spec)
+        self._group = RankGroup(spec, secrets, self._loop, self._report, node)
+        self._group.on_started = self._all_started
+        self._group.on_refused = self._launch_refused
+        self._group.on_ready = self._team.ready
+        self._group.on_ended = self._team.ended
+        self._group.on_failure = self.rank_failed
         self._group.on_empty = self._sweep
         self._logs: LogBound | None = None
         if spec["log_limit"] is not None:
@@ -80,7 +100,7 @@ class Supervisor:
                 self._group,
                 self._folder,
                 spec["progress_timeout"],
-                lambda: self._stop_ranks("hung"),
+                self._hung,
             )
 
     def run(self, begun: Callable[[], None]) -> None:
@@ -115,8 +135,7 @@ class Supervisor:
         """
         if error.errno not in _SCARCE or self._stop is not None or self._done:
             raise error
-        self._launch_error = LaunchError("launch_failed", str(error))
-        self._stop_ranks("launch")
+        self._launch_refused(LaunchError("launch_failed", str(error)))
 
     # ── the queue ────────────────────────────────────────────────────────────────────────────
 
@@ -139,13 +158,13 @@ class Supervisor:
 
     def _queue_for_devices(self) -> None:
         gpus = self._spec["gpus"]
-        if not gpus["need"]:
+        have, need = len(gpus["devices"]), gpus["need"] // self._node.count
+        if not need:
             self._begin()
-        elif gpus["need"] > len(gpus["devices"]):
-            have, need = len(gpus["devices"]), gpus["need"]
+        elif need > have:
             self._fail("capacity", f"{need} GPUs are needed, this machine has {have}")
         else:
-            slots = Slots(gpus["lock_dir"], gpus["devices"], gpus["need"])
+            slots = Slots(gpus["lock_dir"], gpus["devices"], need)
             self._wait_for(slots, "gpus", lambda: self._begin(slots.names))
 
     def _wait_for(self, slots: Slots, what: str, then: Callable[[], None]) -> None:
@@ -158,23 +177,32 @@ class Supervisor:
     def _begin(self, devices: tuple[str, ...] = ()) -> None:
         self._report.update(waiting_for=None)
         self._report.state("starting", devices=list(devices))
-        try:
-            # The lock stays held by the open descriptor until this process ends.
-            self._port, self._port_lock = claim_port(
-                self._spec["port_lock_dir"], crc32(self._spec["token"].encode()),
-                self._spec["master_port"],
-            )  # fmt: skip
-        except OSError as error:
-            self._fail("launch_failed", error.strerror or str(error))
-            return
         self._devices = devices
-        if self._spec["timeout"] is not None:
-            self._loop.after("timeout", self._spec["timeout"], self._time_out)
-        self._start_tracker()
+        if self._node.number == 0:
+            try:
+                # The lock stays held by the open descriptor until this process ends.
+                self._port, self._port_lock = claim_port(
+                    self._spec["port_lock_dir"], crc32(self._spec["token"].encode()),
+                    self._spec["master_port"],
+                )  # fmt: skip
+            except OSError as error:
+                self._fail("launch_failed", error.strerror or str(error))
+                return
+            if self._spec["timeout"] is not None:
+                self._loop.after("timeout", self._spec["timeout"], self._time_out)
+            self._start_tracker()
+        try:
+            self._team.gather(self._gathered)
+        except OSError as error:
+            where = f"{self._node.address}:{self._node.port}"
+            self._fail("launch_failed", f"agent 0 cannot listen on {where}: {error.strerror}")
+
+    def _gathered(self) -> None:
         if self._tracker_pid > 0 and self._spec["entry"]["kind"] in ("command", "shell"):
             self._await_tracker(time.monotonic() + _TRACKER_WAIT)
         else:
-            self._start_ranks()
+            self._start_all()
+            self._share_tracker()
 
     def _start_tracker(self) -> None:
         tracker = self._spec["tracker"]
@@ -206,33 +234,73 @@ class Supervisor:
         if tracked is None and self._tracker_pid > 0 and time.monotonic() < deadline:
             self._loop.after("tracker", 0.02, lambda: self._await_tracker(deadline))
             return
-        self._start_ranks(tracked.get("env") if tracked else None)
+        found = tracked.get("env") if tracked else None
+        if isinstance(found, dict):
+            self._tracked_env = {str(name): str(value) for name, value in found.items()}
+        self._start_all()
 
-    def _start_ranks(self, tracked: object = None) -> None:
+    def _share_tracker(self) -> None:
+        """Let the other nodes have the MLflow run as soon as it is there."""
+        if self._node.count == 1 or self._tracker_pid < 0:
+            return
+        tracked = records.read_json(self._folder, "mlflow.json")
+        if tracked is None:
+            self._loop.after("tracker", 0.05, self._share_tracker)
+        else:
+            self._team.tracked(tracked)
+
+    def tracked(self, told: dict[str, Any]) -> None:
+        """Put the MLflow run where the ranks of this node look for it."""
+        records.write_atomic(self._spec["run_dir"], "mlflow.json", records.encode(told))
+
+    def _start_all(self) -> None:
         if self._stop is not None:
             self._conclude_stopped(self._stop)
             return
         if self._spec["startup_timeout"] is not None:
             self._loop.after(
-                "startup", self._spec["startup_timeout"], lambda: self._stop_ranks("startup")
+                "startup", self._spec["startup_timeout"], lambda: self.stop_ranks("startup")
             )
-        extra = {str(k): str(v) for k, v in tracked.items()} if isinstance(tracked, dict) else {}
-        error = self._group.start(self._restart, self._port, self._devices, extra)
-        if error is not None:
-            self._launch_error = error
-            self._stop_ranks("launch")
-            return
+        self._team.start(self._restart, self._port, self._tracked_env)
+
+    def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
+        """Start the ranks of this node."""
+        if restart != self._restart:
+            self._begin_again(restart)
+        self._group.start(restart, port, self._devices, extra)
+
+    def _all_started(self) -> None:
         if self._logs is not None:
             self._logs.begin(self._restart)
-        if self._spec["cgroup"]:
-            fill_cgroup(self._spec["cgroup"], self._remains)
+        if self._cgroup:
+            fill_cgroup(self._cgroup, self._remains)
 
-    def _all_ready(self) -> None:
+    def _launch_refused(self, error: LaunchError) -> None:
+        refused = _cause(
+            error.failure, str(error), rank=self._group.failed_to_start, traceback=error.traceback
+        )
+        if self._team.decides:
+            self.rank_refused(refused)
+        else:
+            self._team.refused(refused)
+
+    def rank_refused(self, cause: dict[str, Any]) -> None:
+        """A rank, of this node or of another, could not be started."""
+        if self._stop is None:
+            self._refused_cause = cause
+        self.stop_ranks("launch")
+
+    def all_ready(self) -> None:
         self._loop.cancel("startup")
         if self._stop is None:
             self._report.state("running", restart=self._restart)
             if self._progress is not None:
                 self._progress.begin(self._restart)
+
+    def _hung(self) -> None:
+        self._team.idle()
+        if self._stop is None and self._progress is not None:
+            self._progress.begin(self._restart)
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────
 
@@ -242,52 +310,58 @@ class Supervisor:
         elif number == signal.SIGWINCH:
             if self._cancel_requested() and self._stop != "cancelled":
                 self._report.event("cancel_requested")
-                self._stop_ranks("cancelled")
+                self.stop_ranks("cancelled")
         else:
             self._signals += 1
-            self._report.event("signal", name=signal.Signals(number).name, count=self._signals)
-            if self._signals == 1:
-                self._stop_ranks("cancelled")
+            name = signal.Signals(number).name
+            self._report.event("signal", name=name, count=self._signals)
+            if self._signals == 1 and not self._team.decides:
+                self._team.signalled(name)
+            elif self._signals == 1:
+                self.stop_ranks("cancelled")
             elif self._signals == 2:
-                self._loop.after("kill", min(_SHORT_GRACE, self._spec["grace"]), self._kill)
+                self._loop.after("kill", min(_SHORT_GRACE, self._spec["grace"]), self.kill_ranks)
             else:
-                self._kill()
+                self.kill_ranks()
 
     def _cancel_requested(self) -> bool:
         return os.path.exists(os.path.join(self._folder, records.CANCEL))
 
     def _time_out(self) -> None:
         self._timed_out = True
-        self._stop_ranks("timeout")
+        self.stop_ranks("timeout")
 
-    def _rank_failed(self, *, collateral: bool) -> None:
+    def rank_failed(self, *, collateral: bool) -> None:
         if self._stop is None:
             delay = _SETTLE if collateral else 0.0
-            self._loop.after("settle", delay, lambda: self._stop_ranks("failure"))
+            self._loop.after("settle", delay, lambda: self.stop_ranks("failure"))
 
-    def _stop_ranks(self, reason: str) -> None:
+    def stop_ranks(self, reason: str) -> None:
         """Tell all ranks to end: TERM, then after the grace KILL. Queued attempts end at once."""
         if self._stop is not None:
             return
         self._stop = reason
+        self._team.stop(reason)
         self._loop.cancel("settle")
-        if self._sweeping:
+        if self._sweeping or self._swept_all:
             return
         if not self._group.living:
             if self._group.started:
                 self._sweep()
-            else:
+            elif self._team.decides:
                 self._conclude_stopped(reason)
             return
         self._loop.cancel("progress")
         self._report.state("stopping", reason=reason)
         self._group.signal_all(signal.SIGTERM)
-        self._loop.after("kill", self._spec["grace"], self._kill)
+        self._loop.after("kill", self._spec["grace"], self.kill_ranks)
 
-    def _kill(self) -> None:
+    def kill_ranks(self) -> None:
+        """Wait no longer for ranks that were told to end."""
         self._loop.cancel("kill")
+        self._team.kill()
         self._group.kill_all()
-        kill_cgroup(self._spec["cgroup"])
+        kill_cgroup(self._cgroup)
         if self._sweeping:
             self._sweep_force = True
             self._sweep_step()
@@ -298,10 +372,12 @@ class Supervisor:
         """All ranks have ended: stop what they left behind, then judge."""
         for name in ("kill", "startup", "settle", "progress", "logs"):
             self._loop.cancel(name)
+        if self._restart >= self._spec["retry"]["max"] or not self._group.endings():
+            self._group.retire_parent(wait=False)
         self._sweeping, self._sweep_force = True, False
         self._swept: set[int] = set()
         self._sweep_watched: set[int] = set()
-        self._loop.after("kill", min(self._spec["grace"], _SWEEP_GRACE), self._kill)
+        self._loop.after("kill", min(self._spec["grace"], _SWEEP_GRACE), self.kill_ranks)
         self._sweep_step()
 
     def _sweep_step(self) -> None:
@@ -314,10 +390,11 @@ class Supervisor:
             return
         if not left:
             self._sweeping = False
-            kill_cgroup(self._spec["cgroup"])
+            kill_cgroup(self._cgroup)
             self._loop.cancel("kill")
             self._loop.cancel("sweep")
-            self._judge()
+            self._swept_all = True
+            self._team.swept()
             return
         for pid in left:
             if self._sweep_force or pid not in self._swept:
@@ -331,23 +408,26 @@ class Supervisor:
         self._loop.after("sweep", 0.01, self._sweep_step)
 
     def _remains(self) -> list[int]:
-        """Return the living processes below this one, but for the tracker's."""
-        apart = {self._tracker_pid}
+        """Return the living processes below this one, but for the tracker's and the warm parent."""
+        apart = {self._tracker_pid, self._group.parent}
         apart.update(processes.descendants(self._tracker_pid) if self._tracker_pid > 0 else ())
         return [pid for pid in processes.descendants(os.getpid()) if pid not in apart]
 
-    def _judge(self) -> None:
-        endings = self._group.endings()
+    def judge(self) -> None:
+        """All ranks have ended, here and on the other nodes: say how."""
+        self._loop.cancel("settle")
+        endings = [*self._group.endings(), *self._team.others()]
         verdict = Verdict(endings)
-        self._group.mark_ended(verdict.failed)
-        if self._stop == "launch":
-            error = self._launch_error
-            if not self._again(error.failure):
-                self._fail(error.failure, str(error), rank=self._group.failed_to_start)
-        elif verdict.cause and verdict.first and self._stop in (None, "failure"):
+        self._report.settle(endings, verdict.failed)
+        if self._lost_node and not _failed_before(verdict, self._lost_node[1]):
+            self._fail("node_lost", self._lost_node[0])
+        elif self._stop == "launch":
+            if not self._again(self._refused_cause["class"]):
+                self._conclude_stopped("launch")
+        elif verdict.cause and verdict.first and self._stop in (None, "failure", "node"):
             if not self._again(verdict.cause["class"]):
                 self._conclude("failed", verdict.first.code, verdict.cause)
-        elif self._stop is not None and any(ending.failed for ending in endings):
+        elif self._stop is not None and (not endings or any(ending.failed for ending in endings)):
             self._conclude_stopped(self._stop)
         else:
             self._conclude("succeeded", 0, None)
@@ -360,7 +440,7 @@ class Supervisor:
         """
         retry = self._spec["retry"]
         kind = "error" if blames_the_user(failure) else "infra"
-        if self._restart >= retry["max"] or kind not in retry["on"]:
+        if self._lost_node or self._restart >= retry["max"] or kind not in retry["on"]:
             return False
         if self._signals or self._cancel_requested():
             self._conclude_stopped("cancelled")
@@ -368,20 +448,40 @@ class Supervisor:
         if self._timed_out:
             self._conclude_stopped("timeout")
             return True
-        self._restart += 1
+        self._report.event("restart", restart=self._restart + 1, after=failure)
+        self._begin_again(self._restart + 1)
+        self._loop.after("backoff", retry["backoff"], self._start_all)
+        return True
+
+    def _begin_again(self, restart: int) -> None:
+        self._restart = restart
         self._stop = None
-        self._report.event("restart", restart=self._restart, after=failure)
-        self._report.update(restart=self._restart)
+        self._swept_all = False
+        self._report.update(restart=restart)
         self._report.state("starting")
         self._group.reset()
-        self._loop.after("backoff", retry["backoff"], self._start_ranks)
-        return True
+
+    def node_lost(self, node: int, why: str) -> None:
+        """Another node is gone: without it the run cannot go on."""
+        if self._lost_node is None:
+            self._lost_node = (f"node {node} was lost: {why}", time.monotonic_ns())
+        if not self._group.started:
+            self._fail("node_lost", self._lost_node[0])
+        elif self._swept_all and self._node.number != 0:
+            self.judge()
+        else:
+            self.stop_ranks("node")
+
+    def finish(self, outcome: dict[str, Any]) -> None:
+        """End as agent 0 says, once this node's ranks have."""
+        self._report.settle(self._group.endings(), frozenset())
+        self._conclude(outcome["state"], outcome["exit_code"], outcome["cause"])
 
     def _conclude_stopped(self, reason: str) -> None:
         if reason == "cancelled":
             self._conclude("cancelled", _EXIT_OF["cancelled"], None)
         elif reason == "launch":
-            self._fail(self._launch_error.failure, str(self._launch_error))
+            self._conclude("failed", 1, self._refused_cause)
         elif reason == "startup":
             limit = self._spec["startup_timeout"]
             self._fail("timeout", f"ranks were not up after the startup_timeout of {limit:g} s")
@@ -392,22 +492,35 @@ class Supervisor:
             limit = self._spec["timeout"]
             self._fail("timeout", f"ran longer than the timeout of {limit:g} s")
 
-    def _fail(self, failure: str, summary: str, rank: int | None = None) -> None:
-        cause: dict[str, Any] = {
-            "rank": rank,
-            "class": failure,
-            "summary": summary,
-            "traceback": None,
-            "simultaneous": [],
-        }
-        self._conclude("failed", _EXIT_OF.get(failure, 1), cause)
+    def _fail(self, failure: str, summary: str) -> None:
+        self._conclude("failed", _EXIT_OF.get(failure, 1), _cause(failure, summary))
 
     def _conclude(self, state: str, exit_code: int, cause: dict[str, Any] | None) -> None:
         self._done = True
         self._waiters.stop()
+        self._team.finish({"state": state, "exit_code": exit_code, "cause": cause})
+        self._group.retire_parent(wait=True)
         failure = cause["class"] if cause else None
         self._report.conclude(
             state=state, exit_code=exit_code, first_cause=cause, **{"class": failure}
         )
         for slots in self._slots:
             slots.release()
+
+
+def _failed_before(verdict: Verdict, lost_ns: int) -> bool:
+    """Whether a rank failed by itself before its node, or another, was lost."""
+    first = verdict.first
+    return first is not None and not first.collateral and first.time_ns < lost_ns
+
+
+def _cause(
+    failure: str, summary: str, rank: int | None = None, traceback: str | None = None
+) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "class": failure,
+        "summary": summary,
+        "traceback": traceback,
+        "simultaneous": [],
+    }

@@ -6,7 +6,7 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 __all__ = ["SIMULTANEOUS_NS", "Ending", "Verdict", "blames_the_user", "signal_name"]
@@ -75,6 +75,26 @@ class Ending:
         self.told_ns = told_ns
         self.killed_ns = killed_ns
         self.oom = oom
+
+    def tell(self, now_ns: int) -> dict[str, Any]:
+        """Return it as a message to another node; `now_ns` is the time of this node's clock."""
+        return {"now_ns": now_ns, **{name: getattr(self, name) for name in self.__slots__}}
+
+    @classmethod
+    def told(cls, message: Mapping[str, Any], heard_ns: int) -> Ending:
+        """Return what another node told, in the time of this node's clock.
+
+        It counts as sent when it was heard: clocks of nodes are never compared.
+        """
+        fields = dict(message)
+        ahead = fields.pop("now_ns") - heard_ns
+        for name in ("started_ns", "ended_ns", "told_ns", "killed_ns"):
+            if fields[name] is not None:
+                fields[name] -= ahead
+        error = fields["error"]
+        if error is not None and isinstance(error.get("time_ns"), int):
+            fields["error"] = {**error, "time_ns": error["time_ns"] - ahead}
+        return cls(**fields)
 
     @property
     def failed(self) -> bool:

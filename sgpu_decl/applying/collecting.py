@@ -1,19 +1,16 @@
 """Garbage collection: what ended attempts left on disk, and code that nothing refers to."""
 
 from collections import defaultdict
-from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 
 from sgpu_decl.applying.observing import refresh
-from sgpu_decl.backends.base import Backend
+from sgpu_decl.applying.site import Site
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Attempt
-from sgpu_decl.staging.store import Store
-from sgpu_decl.storing.store import StateStore
 
-__all__ = ["KEEP_LAST", "collect", "garbage"]
+__all__ = ["KEEP_LAST", "collect", "garbage", "unstage"]
 
 KEEP_LAST = 3
 
@@ -40,27 +37,19 @@ def garbage(
 
 
 def collect(
-    states: StateStore,
-    *,
-    backend: Callable[[str], Backend],
-    store: Store,
-    owner: Path,
-    keep_last: int | None,
-    older_than: float | None,
-    dry_run: bool,
-    now: datetime,
+    site: Site, *, keep_last: int | None, older_than: float | None, dry_run: bool, now: datetime
 ) -> dict[str, Json]:
     """Free what `garbage` chooses, then code objects that no project refers to.
 
     Returns:
         `attempts` (written `train#8`), `bytes` of their folders, `code_bytes` of the store.
     """
-    state = states.read()
-    if state is None:
+    backend, store = site.backend, site.store
+    if site.states.read() is None:
         return {"attempts": [], "bytes": 0, "code_bytes": 0}
-    with states.lock("gc", lineage=state.lineage) as writer:
+    with site.writing("gc") as writer:
         refresh(writer, backend)
-        known = states.read_all()
+        known = site.states.read_all()
         attempts = list(known[1]) if known else []
         chosen = garbage(attempts, keep_last=keep_last, older_than=older_than, now=now)
         freed: list[AttemptRef] = []
@@ -74,6 +63,13 @@ def collect(
         if not dry_run:
             gone = {it.ref for it in chosen}
             used = {it.code_digest for it in attempts if it.code_digest and it.ref not in gone}
-            store.refer(owner, used)
+            store.refer(site.state_dir / "state.db", used)
         code = 0 if dry_run else store.collect()
     return {"attempts": [str(ref) for ref in freed], "bytes": total, "code_bytes": code}
+
+
+def unstage(site: Site, addresses: list[Address]) -> None:
+    """Delete the code copies of all ended attempts of these runs."""
+    for address in addresses:
+        for attempt in site.states.history(address):
+            site.backend(attempt.backend).unstage(attempt.ref)

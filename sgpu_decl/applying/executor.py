@@ -1,12 +1,13 @@
 """The walk over a plan's changes: intent, stage and launch, record. Nothing is decided here."""
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sgpu_decl.applying.recording import attempt_of, launching_of, resource_of
-from sgpu_decl.backends.base import Backend
+from sgpu_decl.backends.base import Backend, Launching
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
@@ -19,6 +20,7 @@ __all__ = ["Applied", "Clock", "Sink", "execute"]
 
 Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
+Backends = Callable[[str], Backend]
 
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 
@@ -38,7 +40,7 @@ def execute(
     *,
     plan_id: str,
     writer: StateWriter,
-    backends: Mapping[str, Backend],
+    backends: Backends,
     sink: Sink,
     clock: Clock,
     parallelism: int,
@@ -53,7 +55,7 @@ def execute(
     """
     for change in plan.changes:
         if change.action in _LAUNCHING:
-            backends[change.backend].check(launching_of(plan, change))
+            backends(change.backend).check(launching_of(plan, change))
     walk = _Walk(plan, plan_id, writer, backends, sink, clock)
     for change in plan.changes:
         if change.action not in _LAUNCHING:
@@ -69,7 +71,7 @@ class _Walk:
         plan: Plan,
         plan_id: str,
         writer: StateWriter,
-        backends: Mapping[str, Backend],
+        backends: Backends,
         sink: Sink,
         clock: Clock,
     ) -> None:
@@ -77,6 +79,9 @@ class _Walk:
         self._plan_id = plan_id
         self._writer = writer
         self._backends = backends
+        # Each change touches its own address alone, so what was known before the walk holds.
+        self._known = writer.state
+        self._kinds = {attempt.ref: attempt.backend for attempt in self._known.active}
         self._sink = sink
         self._clock = clock
         self._launched: list[AttemptRef] = []
@@ -115,19 +120,25 @@ class _Walk:
                 pass
 
     def launch_all(self, changes: Iterator[Change], parallelism: int) -> None:
-        """Intents are committed and closed by this thread alone; only the launches overlap."""
-        with ThreadPoolExecutor(max_workers=max(1, parallelism)) as pool:
-            running: dict[Future[None], tuple[Change, Intent]] = {}
+        """Intents are committed and closed by this thread alone, in the order of the plan; only
+        staging and launching overlap."""
+        with ThreadPoolExecutor(max_workers=parallelism) as pool:
+            running: deque[tuple[Future[None], Change, Intent]] = deque()
+            last_in_line: Future[None] | None = None
             for change in changes:
+                if len(running) == parallelism:
+                    self._close(*running.popleft())
                 intent = self._begin(change)
                 launching = launching_of(self._plan, change)
-                backend = self._backends[change.backend]
-                running[pool.submit(backend.launch, launching)] = (change, intent)
-                if len(running) >= parallelism:
-                    done = next(as_completed(running))
-                    self._close(done, *running.pop(done))
-            for done in as_completed(list(running)):
-                self._close(done, *running.pop(done))
+                backend = self._backends(change.backend)
+                in_line = backend.in_line(launching)
+                before = last_in_line if in_line else None
+                started = pool.submit(_stage_and_launch, backend, launching, before)
+                if in_line:
+                    last_in_line = started
+                running.append((started, change, intent))
+            while running:
+                self._close(*running.popleft())
 
     def _begin(self, change: Change) -> Intent:
         attempt = attempt_of(change, plan_id=self._plan_id, now=self._clock())
@@ -164,12 +175,12 @@ class _Walk:
     def _stop(self, change: Change) -> None:
         for number in change.launch.stop if change.launch else ():
             ref = AttemptRef(change.address, number)
-            self._backends[change.backend].cancel(ref)
+            self._backends(self._kinds.get(ref, change.backend)).cancel(ref)
             self._stopping.append(ref)
             self._tell(change, Step.STOPPED, ref)
 
     def _record(self, change: Change, *, gone: bool = False) -> None:
-        known = self._writer.state.resources.get(change.address)
+        known = self._known.resources.get(change.address)
         if change.action is Action.UPDATE:
             resource = resource_of(change, last=known.last if known else None)
         elif known is not None:
@@ -182,6 +193,13 @@ class _Walk:
         self, change: Change, step: Step, attempt: AttemptRef | None = None, message: str = ""
     ) -> None:
         self._sink(ApplyEvent(step=step, address=change.address, attempt=attempt, message=message))
+
+
+def _stage_and_launch(backend: Backend, launching: Launching, before: Future[None] | None) -> None:
+    backend.stage(launching)
+    if before is not None:
+        wait([before])  # the pool took it up earlier, so it ends
+    backend.launch(launching)
 
 
 def _attempt_number(change: Change) -> int:

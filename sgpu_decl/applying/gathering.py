@@ -4,37 +4,42 @@ Everything here reads and nothing writes, but for the hash cache.
 """
 
 import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sgpu_decl.applying.opening import Location, Opened
+from sgpu_decl.applying.owning import Owners
 from sgpu_decl.backends.local.checking import check_machine
+from sgpu_decl.backends.local.interpreting import has_package, interpreter_of
+from sgpu_decl.config.code import Code
 from sgpu_decl.config.reading import Loaded, LoadedRun, read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
-from sgpu_decl.model.desired import CodeFacts, Desired
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter
 from sgpu_decl.model.state import State
 from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.signatures import check_entrypoint
 from sgpu_decl.staging.snapshot import Snapshot, changed, snapshot
 from sgpu_decl.staging.store import Store
+from sgpu_decl.text.limits import PROJECT_FILE
 
-__all__ = ["Gathered", "gather", "read_file"]
-
-MAX_BYTES = 10 * 1024 * 1024
+__all__ = ["Gathered", "gather", "read_bytes", "read_file"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """`snapshots` maps a code digest to the files behind it, for whoever pins them."""
+    """What a file asks for. `whole_project` is false for a run file; `config_digest` is that of the
+    file; `snapshots` maps a code digest to the files behind it, for whoever pins them."""
 
-    desired: tuple[Desired, ...]
-    findings: tuple[Diagnostic, ...]
-    snapshots: Mapping[str, Snapshot]
+    desired: tuple[Desired, ...] = ()
+    findings: tuple[Diagnostic, ...] = ()
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    whole_project: bool = True
+    config_digest: str = ""
 
 
 def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnostic, ...], str]:
@@ -52,7 +57,7 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
             "there is no `sgpu.yml` or `run.yaml` here",
             hint="name a file, or write one with `sgpu init`",
         )
-    raw = _bytes(opened.file)
+    raw = read_bytes(opened.file)
     loaded, findings = read(
         raw,
         opened.shown,
@@ -62,12 +67,9 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
         environ=os.environ,
         git=lambda: _git_facts(opened.root),
     )
-    text = raw.decode("utf-8-sig", "replace")
     if loaded is None or has_errors(findings):
-        error = InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
-        error.source = text  # type: ignore[attr-defined]
-        raise error
-    return loaded, in_order(findings), text
+        raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
+    return loaded, in_order(findings), raw.decode("utf-8-sig", "replace")
 
 
 def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gathered:
@@ -83,6 +85,8 @@ def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gat
         desired=desired,
         findings=in_order(gathering.findings),
         snapshots=gathering.by_digest,
+        whole_project=loaded.kind == "project",
+        config_digest=loaded.config_digest,
     )
 
 
@@ -91,15 +95,18 @@ class _Gathering:
         self._opened = opened
         self._state = state
         self._store = store
-        self._snapshots: dict[tuple[object, ...], Snapshot | None] = {}
-        self._changed: dict[tuple[str | None, str], tuple[str, ...]] = {}
+        self._roots: dict[Code, Path] = {}
+        self._snapshots: dict[Code, Snapshot | None] = {}
+        self._facts: dict[tuple[str, str | None], CodeFacts] = {}
+        self._interpreters: dict[str | None, Interpreter | None] = {}
         self._looked: set[tuple[object, ...]] = set()
         self.cache = HashCache.open()
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
-        assert opened.file is not None  # noqa: S101  read_file refused already
+        assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
         self._folder = opened.file.resolve().parent
-        self._owner = os.path.relpath(opened.file.resolve(), opened.root)
+        self._owner = opened.owner
+        self._owners = Owners(opened.root)
 
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config
@@ -115,70 +122,100 @@ class _Gathering:
             prevent_destroy=config.lifecycle.prevent_destroy,
             ignore_changes=tuple(config.lifecycle.ignore_changes),
             code=code,
+            interpreter=self._interpreter(config) if config.entrypoint else None,
             places=run.places,
+            findings=self._dispute(run.address),
         )
 
+    def _dispute(self, address: Address) -> tuple[Diagnostic, ...]:
+        resource = self._state.resources.get(address)
+        if resource is None or resource.gone or resource.owner == self._owner:
+            return ()
+        return self._owners.dispute(address, resource.owner, self._owner)
+
+    def _interpreter(self, config: RunConfig) -> Interpreter | None:
+        """The Python of this machine that ranks use, where no environment is declared."""
+        env = config.env
+        declared = env.snapshot or env.dependencies or env.requirements or env.lock
+        if declared or str(config.backend.kind) != "local":
+            return None
+        if env.python not in self._interpreters:
+            self._interpreters[env.python] = interpreter_of(env.python, self._folder)
+        return self._interpreters[env.python]
+
     def _code(self, run: LoadedRun) -> CodeFacts | None:
-        config = run.config.code
-        root = (self._folder / (config.root or ".")).resolve()
-        key = (root, tuple(config.include), tuple(config.exclude), tuple(config.link))
-        if key not in self._snapshots:
+        taken = self._snapshot(run)
+        if taken is None:
+            return None
+        resource = self._state.resources.get(run.address)
+        before = resource.last.code_digest if resource and resource.last else None
+        key = (taken.digest, before)
+        if key not in self._facts:
+            self._facts[key] = CodeFacts(
+                digest=taken.digest,
+                files=len(taken.entries),
+                bytes=sum(entry.size for entry in taken.entries),
+                left_out=taken.left_out,
+                changed=self._changed(before, taken),
+            )
+        return self._facts[key]
+
+    def _changed(self, before: str | None, taken: Snapshot) -> tuple[str, ...]:
+        if before is None or before == taken.digest:
+            return ()
+        return changed(self._store.manifest(before), taken)
+
+    def _snapshot(self, run: LoadedRun) -> Snapshot | None:
+        code = run.config.code
+        if code not in self._snapshots:
             taken, findings = snapshot(
-                root,
-                include=tuple(config.include),
-                exclude=tuple(config.exclude),
-                link=tuple(config.link),
+                self._root(code),
+                include=tuple(code.include),
+                exclude=tuple(code.exclude),
+                link=tuple(code.link),
                 owners=(self._folder / Path(self._opened.shown).name,),
                 cache=self.cache,
             )
-            self._snapshots[key] = taken
+            self._snapshots[code] = taken
             self.findings.extend(_placed(findings, run.places, "code"))
             if taken is not None:
                 self.by_digest[taken.digest] = taken
                 self.findings.extend(_left_out(taken))
-        taken = self._snapshots[key]
-        if taken is None:
-            return None
-        return CodeFacts(
-            digest=taken.digest,
-            files=len(taken.entries),
-            bytes=sum(entry.size for entry in taken.entries),
-            left_out=taken.left_out,
-            changed=self._difference(run, taken),
-        )
+        return self._snapshots[code]
 
-    def _difference(self, run: LoadedRun, taken: Snapshot) -> tuple[str, ...]:
-        resource = self._state.resources.get(run.address)
-        before = resource.last.code_digest if resource and resource.last else None
-        if before is None or before == taken.digest:
-            return ()
-        key = (before, taken.digest)
-        if key not in self._changed:
-            self._changed[key] = changed(self._store.manifest(before), taken)
-        return self._changed[key]
+    def _root(self, code: Code) -> Path:
+        if code not in self._roots:
+            self._roots[code] = (self._folder / (code.root or ".")).resolve()
+        return self._roots[code]
 
     def _look(self, run: LoadedRun, taken: Snapshot | None) -> None:
         """Entrypoint, arguments, secrets and machine: once for all cells that are alike."""
         config = run.config
         args = tuple(config.args) if isinstance(config.args, Mapping) else config.args is not None
-        key = (run.address.name, config.entrypoint, args, config.type.name, config.gpus)
+        python = config.env.python
+        key = (run.address.name, config.entrypoint, args, config.type.name, config.gpus, python)
         if key in self._looked:
             return
         self._looked.add(key)
-        root = (self._folder / (config.code.root or ".")).resolve()
+        root = self._root(config.code)
+        interpreter = self._interpreter(config)
         self.findings.extend(_check_taken(root, run, taken))
-        self.findings.extend(
-            check_entrypoint(
-                root,
-                config.entrypoint,
-                config.command,
-                config.args,
-                _locator(run.places),
-            )
+        looked = check_entrypoint(
+            root,
+            config.entrypoint,
+            config.command,
+            config.args,
+            _locator(run.places),
+            installed=lambda top: (
+                interpreter is None
+                or "PYTHONPATH" in config.env.variables
+                or has_package(interpreter, top)
+            ),
         )
+        self.findings.extend(_from_here(root, found, self._opened.shown) for found in looked)
         self.findings.extend(_check_secrets(config, run.places))
         if str(config.backend.kind) == "local":
-            self.findings.extend(check_machine(config, run.places))
+            self.findings.extend(check_machine(config, run.places, self._folder))
 
 
 def _not_yet(name: str, place: Place) -> Diagnostic:
@@ -208,10 +245,10 @@ def _left_out(taken: Snapshot) -> list[Diagnostic]:
 def _check_taken(root: Path, run: LoadedRun, taken: Snapshot | None) -> list[Diagnostic]:
     """An entrypoint that lies in the tree and is no part of the snapshot would be missing later."""
     target = (run.config.entrypoint or "").partition(":")[0]
-    whole = (root / target).resolve()
-    if taken is None or not target.endswith(".py") or not whole.is_file():
+    if taken is None or not target.endswith(".py"):
         return []
-    if not whole.is_relative_to(root):
+    whole = (root / target).resolve()
+    if not whole.is_file() or not whole.is_relative_to(root):
         return []
     inside = whole.relative_to(root).as_posix()
     if any(entry.path in (inside, target) for entry in taken.entries):
@@ -242,10 +279,16 @@ def _locator(places: Mapping[str, Place]) -> Callable[[str], Place | None]:
 def _placed(
     findings: Sequence[Diagnostic], places: Mapping[str, Place], path: str
 ) -> list[Diagnostic]:
-    from dataclasses import replace
-
     place = _locator(places)(path)
     return [found if found.place else replace(found, place=place) for found in findings]
+
+
+def _from_here(root: Path, found: Diagnostic, shown: str) -> Diagnostic:
+    """A place in a Python file is relative to the code's root; people count from where they are."""
+    if found.place is None or found.place.is_option or found.place.file == shown:
+        return found
+    file = os.path.relpath(root / found.place.file)
+    return replace(found, place=replace(found.place, file=file))
 
 
 def _check_secrets(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:
@@ -265,32 +308,36 @@ def _check_secrets(config: RunConfig, places: Mapping[str, Place]) -> list[Diagn
     return missing
 
 
-def _bytes(file: Path) -> bytes:
+def read_bytes(file: Path) -> bytes:
+    """A run or project file, or as much of one that is too large as shows that it is.
+
+    Raises:
+        NotFound: it is not there.
+        SgpuError: it cannot be read.
+    """
     try:
-        size = file.stat().st_size
-        if file.is_dir():
-            raise SgpuError(
-                f"`{file}` is a folder", hint="name a run file in it, such as `run.yaml`"
-            )
-        if size > MAX_BYTES:
-            raise InvalidInput(
-                f"`{file}` has {size:,} bytes; a project file may have {MAX_BYTES:,} at most",
-                hint="is this the file you meant?",
-                code="file_too_large",
-            )
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            return opened.read(PROJECT_FILE.size + 1)
     except FileNotFoundError:
         raise NotFound(f"`{file}` does not exist", hint="check the path") from None
-    except PermissionError as error:
+    except IsADirectoryError:
         raise SgpuError(
-            f"`{file}` cannot be read: {error.strerror}", hint="check its permissions"
+            f"`{file}` is a folder",
+            hint=f"name a run file in it, such as `{file / 'run.yaml'}`",
+            code="unreadable",
         ) from None
     except OSError as error:
-        raise SgpuError(f"`{file}` cannot be read: {error.strerror}") from None
+        raise SgpuError(
+            f"`{file}` cannot be read: {(error.strerror or str(error)).lower()}",
+            hint="give a file that you may read",
+            code="unreadable",
+        ) from None
 
 
 def _git_facts(root: Path) -> Mapping[str, str]:
     """`commit`, `branch` and `dirty` of the checkout, for `${git.…}`; empty outside of one."""
+
+    import subprocess
 
     def ask(*words: str) -> str | None:
         try:

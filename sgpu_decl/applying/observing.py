@@ -7,12 +7,19 @@ from dataclasses import replace
 from sgpu_decl.applying.recording import recorded_resource
 from sgpu_decl.backends.base import Backend, Launching
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.plan import Action
 from sgpu_decl.model.state import Attempt, Intent, State
 from sgpu_decl.storing.store import StateWriter
 
-__all__ = ["believe_intents", "newer", "observe", "refresh", "settle_intents"]
+__all__ = [
+    "being_launched",
+    "believe_intents",
+    "lost",
+    "observe",
+    "refresh",
+    "settle_intents",
+]
 
 Backends = Callable[[str], Backend]
 
@@ -20,17 +27,33 @@ Backends = Callable[[str], Backend]
 def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptStatus]:
     """Ask each backend about the attempts that are recorded as active.
 
-    One that its backend no longer knows is lost: it was active when last seen.
+    One that its backend no longer knows is lost: it was active when last seen. So is one that is
+    staged only: it is recorded once its supervisor is up, so a power cut took that back.
     """
     seen: dict[AttemptRef, AttemptStatus] = {}
+    launching = being_launched(state)
     by_backend: dict[str, list[AttemptRef]] = {}
     for attempt in state.active:
         by_backend.setdefault(attempt.backend, []).append(attempt.ref)
     for kind, refs in by_backend.items():
         known = backends(kind).read(refs)
         for ref in refs:
-            seen[ref] = known.get(ref) or AttemptStatus(ref=ref, state=AttemptState.LOST)
+            status = known.get(ref)
+            up = status is not None and status.state is not AttemptState.STAGING
+            seen[ref] = status if status and (up or ref in launching) else lost(ref)
     return seen
+
+
+def being_launched(state: State) -> frozenset[AttemptRef]:
+    """The attempts whose launch is not known to be over."""
+    return frozenset(
+        intent.attempt_record.ref for intent in state.intents if intent.attempt_record is not None
+    )
+
+
+def lost(ref: AttemptRef) -> AttemptStatus:
+    """An attempt of which nothing is left that could tell how it ended."""
+    return AttemptStatus(ref=ref, state=AttemptState.LOST, failure=FailureClass.SUPERVISOR_LOST)
 
 
 def believe_intents(state: State, backends: Backends) -> State:
@@ -54,7 +77,7 @@ def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef,
     staged never happened.
     """
     settled = []
-    for intent in writer.state.intents:
+    for intent in sorted(writer.state.intents, key=lambda it: str(it.address)):
         attempt = intent.attempt_record
         if attempt is None or not backends(attempt.backend).staged(attempt.ref, intent.token):
             writer.abandon(intent)
@@ -68,8 +91,10 @@ def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef,
             continue
         known = writer.state.resources.get(intent.address)
         writer.launched(intent, recorded_resource(intent, attempt, known), attempt)
-        if intent.action == Action.REPLACE and known is not None and known.last is not None:
-            backends(known.last.backend).cancel(known.last.ref)
+        if intent.action == Action.REPLACE:
+            for older in writer.state.active:
+                if older.ref.address == intent.address and older.ref != attempt.ref:
+                    backends(older.backend).cancel(older.ref)
         settled.append(attempt.ref)
     return tuple(settled)
 
@@ -79,7 +104,7 @@ def refresh(writer: StateWriter, backends: Backends) -> None:
     state = writer.state
     observed = observe(state, backends)
     ended = [
-        newer(attempt, observed[attempt.ref])
+        attempt.seen_as(observed[attempt.ref])
         for attempt in state.active
         if not observed[attempt.ref].state.active
     ]
@@ -91,17 +116,6 @@ def refresh(writer: StateWriter, backends: Backends) -> None:
             backends(attempt.backend).unstage(attempt.ref)
     if ended:
         writer.record_attempts(ended)
-
-
-def newer(attempt: Attempt, status: AttemptStatus) -> Attempt:
-    return replace(
-        attempt,
-        state=status.state,
-        started_at=status.started_at or attempt.started_at,
-        ended_at=status.ended_at or attempt.ended_at,
-        exit_code=status.exit_code,
-        failure=status.failure,
-    )
 
 
 def _again(state: State, intent: Intent, attempt: Attempt) -> Launching:

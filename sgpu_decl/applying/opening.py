@@ -34,6 +34,11 @@ class Opened:
     state_dir: Path
     notes: tuple[str, ...] = ()
 
+    @property
+    def owner(self) -> str | None:
+        """The file relative to the project, as state and plans name it."""
+        return None if self.file is None else os.path.relpath(self.file.resolve(), self.root)
+
 
 def open_project(location: Location, *, here: Path) -> Opened:
     """Find the project of a command without reading any YAML.
@@ -50,7 +55,11 @@ def open_project(location: Location, *, here: Path) -> Opened:
     root = (location.project or _nearest(file.parent if file else here)).resolve()
     target = location.target
     if target is not None and (not target or "/" in target or target.startswith(".")):
-        raise SgpuError(f"`{target}` is no name of a target", code="invalid_target")
+        raise SgpuError(
+            f"`{target}` is no name of a target",
+            hint="it names a folder in `.sgpu/`: no `/`, and no `.` first",
+            code="unknown_target",
+        )
     state_dir, note = state_folder(root, target or "default")
     return Opened(
         root=root,

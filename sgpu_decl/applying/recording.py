@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from sgpu_decl.backends.base import Launching
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import InvalidInput
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.plan import Change, Launch, Plan
 from sgpu_decl.model.state import Attempt, Intent, Resource
@@ -20,7 +20,7 @@ def launching_of(plan: Plan, change: Change) -> Launching:
         spec=launch.spec,
         owner=launch.owner,
         code_digest=launch.code_digest,
-        wait_for=tuple(sorted({*launch.wait_for, *launch.stop})),
+        wait_for=tuple(ref.number for ref in change.waits_for),
     )
 
 
@@ -41,7 +41,7 @@ def attempt_of(change: Change, *, plan_id: str, now: datetime) -> Attempt:
 
 def resource_of(change: Change, *, last: Attempt | None) -> Resource:
     if change.launch is None:
-        raise SgpuError(f"the plan says nothing of what to record for `{change.address}`")
+        raise _incomplete(f"the plan says nothing of what to record for `{change.address}`")
     return Resource(
         address=change.address,
         backend=change.backend,
@@ -64,13 +64,16 @@ def recorded_resource(intent: Intent, attempt: Attempt, known: Resource | None) 
 
 def _ref(change: Change) -> AttemptRef:
     if change.attempt is None:
-        raise SgpuError(f"the plan gives `{change.address}` no attempt number")
+        raise _incomplete(f"the plan gives `{change.address}` no attempt number")
     return AttemptRef(change.address, change.attempt)
 
 
 def _required(change: Change) -> tuple[Launch, str]:
     if change.launch is None or change.launch.token is None:
-        raise SgpuError(
-            f"the plan lacks what a launch of `{change.address}` needs", hint="plan again"
-        )
+        raise _incomplete(f"the plan lacks what a launch of `{change.address}` needs")
     return change.launch, change.launch.token
+
+
+def _incomplete(what: str) -> InvalidInput:
+    """Of a saved plan that somebody edited: what sgpu writes is whole."""
+    return InvalidInput(what, hint="plan again")

@@ -45,8 +45,19 @@ class Backend(Protocol):
             BackendError: a secret cannot be resolved, or the place is not usable.
         """
 
+    def stage(self, launching: Launching) -> None:
+        """Prepare all that a launch needs. A second call with the same token does nothing new.
+
+        Raises:
+            BackendError: nothing is left behind.
+        """
+
+    def in_line(self, launching: Launching) -> bool:
+        """Whether a launch may have to wait for room: such launches start one after the other, so
+        that they stand in line in the order of the plan."""
+
     def launch(self, launching: Launching) -> None:
-        """Stage and start. A second call with the same token starts nothing new.
+        """Start what was staged. A second call with the same token starts nothing new.
 
         Raises:
             BackendError: nothing was started, and nothing is left behind.

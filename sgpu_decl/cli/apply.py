@@ -66,10 +66,10 @@ def command(
 
 
 def _planned(where: Where, file: str | None, choosing: Choosing) -> "tuple[Session, Plan, bool]":
-    from sgpu_decl.api import Session
+    from sgpu_decl.applying.saving import is_saved_plan
 
     named = where.file_or_default(file)
-    if Session.is_saved_plan(Path(named)):
+    if is_saved_plan(Path(named)):
         from sgpu_decl.cli.saved import open_saved
 
         session, plan = open_saved(where, Path(named), choosing)

@@ -2,16 +2,16 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
 from sgpu_decl.cli.interrupting import Decision, Interrupts, Signals
-from sgpu_decl.cli.showing import interactive, note, takes_colour, write_line
+from sgpu_decl.cli.screens import Screen, open_screen
+from sgpu_decl.cli.showing import interactive, note, takes_colour
 from sgpu_decl.errors import Interrupted, RunFailed, SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
-from sgpu_decl.views.apply_text import state_line
 from sgpu_decl.views.logs_text import clean, prefix
 from sgpu_decl.views.status_text import ending, failure
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.base import LogLine
     from sgpu_decl.model.jsonable import Json
 
-__all__ = ["Left", "attach", "outcome_error", "show_endings"]
+__all__ = ["Left", "attach", "await_stops", "outcome_error", "show_endings"]
 
 
 class Left(StrEnum):
@@ -38,7 +38,7 @@ class _Follower:
     session: "Session"
     refs: Sequence[AttemptRef]
     ranks: tuple[int, ...] | None
-    out: TextIO
+    screen: Screen
     active: set[AttemptRef]
 
     @property
@@ -47,20 +47,20 @@ class _Follower:
 
     def show(self, item: "LogLine | AttemptStatus | None") -> None:
         if item is None:
-            return
-        if isinstance(item, AttemptStatus):
+            self.screen.tick()
+        elif isinstance(item, AttemptStatus):
+            self.screen.standing(item)
             if not item.state.active:
                 self.active.discard(item.ref)
-            # how a single run ended is told in full right after
-            if item.state.active or len(self.refs) > 1:
-                note(state_line(item))
-            return
-        before = prefix(item.ref.address.label, item.rank) if self.prefixed else ""
-        write_line(self.out, before + clean(item.text))
+                if len(self.refs) > 1:  # how a single run ended is told when it is left
+                    show_endings(self.session.runs.describe([item.ref]), say=self.screen.note)
+        else:
+            before = prefix(item.ref.address.label, item.rank) if self.prefixed else ""
+            self.screen.line(before + clean(item.text))
 
     def cancel(self) -> None:
         for ref in sorted(self.active):
-            self.session.cancel(ref, wait=False)
+            self.session.runs.cancel(ref)
 
 
 def attach(
@@ -71,37 +71,55 @@ def attach(
     out: TextIO,
     signals: Signals,
 ) -> Left:
-    """Show lines of ranks on `out` and changes of state on stderr until all runs have ended.
+    """Show lines of ranks on `out` and everything else on stderr until all runs have ended. Of
+    several, each end is told as it comes.
 
     `signals` are those that came so far; what each of them means is `Interrupts`' matter.
     """
-    follower = _Follower(session, refs, ranks, out, set(refs))
     interrupts = Interrupts(interactive=interactive())
-    for item in session.follow(refs, ranks=ranks):
-        follower.show(item)
-        decision = interrupts.decide(
-            presses=signals.presses, terminated=signals.terminated, now=time.monotonic()
-        )
-        match decision:
-            case Decision.ANNOUNCE:
-                note("detaching in 5 s, press again to cancel the run")
-            case Decision.CANCEL:
-                note("cancelling, press again to leave at once")
-                follower.cancel()
-            case Decision.DETACH | Decision.LEAVE:
-                note("detached: the run goes on; see `sgpu status` and `sgpu logs -f`")
-                return Left.DETACHED
-            case Decision.GO_ON:
-                pass
+    with open_screen(out) as screen:
+        follower = _Follower(session, refs, ranks, screen, set(refs))
+        for item in session.runs.follow(refs, ranks=ranks):
+            follower.show(item)
+            decision = interrupts.decide(
+                presses=signals.presses, terminated=signals.terminated, now=time.monotonic()
+            )
+            match decision:
+                case Decision.ANNOUNCE:
+                    screen.note("detaching in 5 s, press again to cancel the run")
+                case Decision.CANCEL:
+                    screen.note("cancelling, press again to leave at once")
+                    follower.cancel()
+                case Decision.DETACH | Decision.LEAVE:
+                    screen.note("detached: the run goes on; see `sgpu status` and `sgpu logs -f`")
+                    return Left.DETACHED
+                case Decision.GO_ON:
+                    pass
     return Left.CANCELLED if interrupts.cancelling else Left.ENDED
 
 
-def show_endings(runs: "Sequence[Mapping[str, Json]]") -> None:
-    """One line per run on stderr, and the traceback of the first cause where one failed."""
+def await_stops(session: "Session", stopping: Sequence[AttemptRef], signals: Signals) -> None:
+    """Wait for runs that were asked to stop: they end within their grace.
+
+    Raises:
+        Interrupted: a signal came; they go on stopping.
+    """
+
+    def look() -> None:
+        if signals.any:
+            raise Interrupted(
+                "left while runs are being stopped", hint="they go on stopping: see `sgpu status`"
+            )
+
+    session.runs.wait(stopping, tick=look)
+
+
+def show_endings(runs: "Sequence[Mapping[str, Json]]", say: Callable[[str], None] = note) -> None:
+    """One line per run, and the traceback of the first cause where one failed."""
     for run in runs:
-        note(ending(run, colour=takes_colour(sys.stderr)))
+        say(ending(run, colour=takes_colour(sys.stderr)))
         if trace := failure(run):
-            note(trace)
+            say(trace)
 
 
 def outcome_error(runs: "Sequence[Mapping[str, Json]]", left: Left) -> SgpuError | None:

@@ -16,15 +16,23 @@ __all__ = ["command"]
 def command(*, where: Where, names: tuple[str, ...], no_wait: bool, output: str) -> int:
     """Stop runs: their ranks get SIGTERM, and SIGKILL after their grace. Globs are taken.
 
-    A run that has ended is left as it is.
+    A run that has ended is left as it is. Ctrl-C leaves the runs to stop by themselves.
+
+    Exit codes: 0 ok, 1 error, 130 left before the runs had ended.
     """
-    session = where.session()
-    refs = tuple(dict.fromkeys(ref for name in names for ref in session.find_active(name)))
-    for ref in refs:
-        session.cancel(ref, wait=False)
-    if not no_wait:
-        session.wait(refs)
-    runs = session.statuses(refs)
+    from sgpu_decl.cli.attaching import await_stops
+    from sgpu_decl.cli.interrupting import Signals
+
+    session = where.recorded()
+    refs = session.runs.find_active(*names)
+    with Signals() as signals:
+        for ref in refs:
+            if session.runs.status(ref).state.active:
+                session.runs.cancel(ref)
+                note(f"{ref} asked to stop")
+        if not no_wait:
+            await_stops(session, refs, signals)
+    runs = session.runs.describe(refs)
     if output == "json":
         answer({"runs": runs})
     else:

@@ -1,5 +1,6 @@
 """From a plan to its end: show, approve, apply, follow, answer."""
 
+import shlex
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from sgpu_decl.cli.approving import approve
-from sgpu_decl.cli.attaching import Left, attach, outcome_error, show_endings
+from sgpu_decl.cli.attaching import Left, attach, await_stops, outcome_error, show_endings
 from sgpu_decl.cli.failing import show_error
 from sgpu_decl.cli.interrupting import Signals
 from sgpu_decl.cli.planned import left_failed, refusal
@@ -17,6 +18,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Action
 from sgpu_decl.views.apply_text import event_line
+from sgpu_decl.views.status_text import tally
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.plan import Plan
 
 __all__ = ["Manner", "carry_out"]
+
 
 # a change is done, and nothing of it half done: a signal may stop the walk there
 _DONE = frozenset(
@@ -45,7 +48,7 @@ class Manner:
 
 def carry_out(session: "Session", plan: "Plan", *, manner: Manner, saved: bool, out: TextIO) -> int:
     """Carry `plan` out as `manner` says and return the exit code."""
-    error = refusal(plan, shown=not manner.json)
+    error = refusal(plan)
     if error is not None and manner.json:
         from sgpu_decl.planning.writing import plan_to_json
 
@@ -68,9 +71,11 @@ def _applied(
 ) -> int:
     pending = sum(change.action is not Action.NO_OP for change in plan.changes)
 
+    waits_for = {change.address: change.waits_for for change in plan.changes}
+
     def sink(event: ApplyEvent) -> None:
         nonlocal pending
-        line = event_line(event)
+        line = event_line(event, waits_for=waits_for.get(event.address, ()))
         if line is not None:
             note(line)
         pending -= event.step in _DONE
@@ -84,10 +89,14 @@ def _applied(
     applied = session.apply(plan, sink=sink, parallelism=manner.parallelism)
     refs = (*applied.launched, *applied.adopted)
     left = Left.ENDED
-    if refs and not manner.detach:
-        stream = sys.stderr if manner.json else out
-        left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
-    runs = session.statuses(refs) if refs else []
+    if not manner.detach:
+        if refs:
+            stream = sys.stderr if manner.json else out
+            left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
+        if left is Left.ENDED:
+            await_stops(session, applied.stopping, signals)
+        session.record_ended()
+    runs = session.runs.describe(refs) if refs else []
     error = applied.failed[0][1] if applied.failed else None
     if error is None and not manner.detach:
         error = outcome_error(runs, left)
@@ -116,9 +125,11 @@ def _answer(
         }
         answer(data, error=error)
         return
-    if not manner.detach and left is not Left.DETACHED:
+    if len(runs) > 1:
+        note(tally([str(run["state"]) for run in runs]))
+    elif not manner.detach and left is not Left.DETACHED:
         show_endings(runs)
-    elif refs and manner.detach:
-        note(f"follow it with `sgpu logs -f {refs[0].address.label}`")
+    if refs and manner.detach:
+        note(f"follow with `sgpu logs -f {shlex.quote(refs[0].address.label)}`")
     if error is not None and left is not Left.DETACHED:
         show_error(error)

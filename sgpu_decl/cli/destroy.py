@@ -42,7 +42,7 @@ def command(
     from sgpu_decl.cli.carrying import Manner, carry_out
     from sgpu_decl.cli.options import Choosing
 
-    session = where.session(file)
+    session = where.session(file) if file is not None else where.recorded()
     plan = session.plan(Choosing(select=select, exclude=exclude).options(destroy=True))
     manner = Manner(
         auto=auto_approve,

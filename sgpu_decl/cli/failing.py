@@ -112,12 +112,12 @@ def _keep(text: str) -> Path | None:
 
 def _source(name: str) -> str | None:
     """The text of a file that a diagnostic names, for its excerpt; none is no reason to fail."""
-    limit = 10 * 2**20
+    from sgpu_decl.text.limits import PROJECT_FILE
+
     try:
         path = Path(name)
-        if not path.is_file():
+        if not path.is_file() or path.stat().st_size > PROJECT_FILE.size:
             return None
-        with path.open("rb") as file:
-            return file.read(limit).decode("utf-8", "replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None

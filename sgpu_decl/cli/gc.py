@@ -27,7 +27,7 @@ def command(
     from sgpu_decl.views.terminal import count, size
 
     age = read_duration(older_than) if older_than is not None else None
-    freed = where.session().gc(keep_last=keep_last, older_than=age, dry_run=dry_run)
+    freed = where.recorded().gc(keep_last=keep_last, older_than=age, dry_run=dry_run)
     if output == "json":
         answer(freed)
         return 0

@@ -37,26 +37,26 @@ def command(
     ranks = read_ranks(rank)
     if follow and output == "json":
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
-    session = where.session()
-    refs = session.find(name)
-    _check_ranks(session.statuses(refs), ranks)
+    session = where.recorded()
+    refs = session.runs.find(name)
+    _check_ranks(session.runs.describe(refs), ranks)
     if output == "json":
         lines: list[Json] = [
             {"run": str(it.ref), "rank": it.rank, "stream": it.stream, "text": it.text}
             for ref in refs
-            for it in session.logs(ref, ranks=ranks, follow=False, restart=restart)
+            for it in session.runs.logs(ref, ranks=ranks, follow=False, restart=restart)
             if it is not None
         ]
         answer({"lines": lines})
         return 0
     several = len(refs) > 1 or ranks is None
     if follow:
-        shown: Iterator[object] = session.follow(refs, ranks=ranks, restart=restart)
+        shown: Iterator[object] = session.runs.follow(refs, ranks=ranks, restart=restart)
     else:
         shown = (
             it
             for ref in refs
-            for it in session.logs(ref, ranks=ranks, follow=False, restart=restart)
+            for it in session.runs.logs(ref, ranks=ranks, follow=False, restart=restart)
         )
     for it in shown:
         if isinstance(it, LogLine):

@@ -61,6 +61,13 @@ class Where:
             click.echo(f"note: {note}", err=True)
         return session
 
+    def recorded(self) -> "Session":
+        """Open the project for a command that reads no file, so that nothing else would notice a
+        target that does not exist."""
+        session = self.session()
+        session.check_target()
+        return session
+
     def file_or_default(self, file: str | None) -> str:
         """The file that is meant: `sgpu.yml`, then `run.yaml`, where none is named.
 

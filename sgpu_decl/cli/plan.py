@@ -12,7 +12,6 @@ from sgpu_decl.cli.options import (
     choosing_options,
     file_argument,
     output_option,
-    parallelism_option,
     where_options,
 )
 from sgpu_decl.cli.showing import answer, note, now, plan_text
@@ -27,7 +26,13 @@ __all__ = ["command", "show_plan"]
 @file_argument
 @where_options
 @choosing_options
-@parallelism_option
+@click.option(
+    "--parallelism",
+    type=click.IntRange(min=1),
+    metavar="N",
+    expose_value=False,
+    help="As for `sgpu apply`, so that one command line serves both; the plan is the same.",
+)
 @click.option("--out", metavar="FILE", help="Save the plan, to apply exactly this.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 where something would change.")
 @output_option("markdown")
@@ -38,7 +43,6 @@ def command(
     out: str | None,
     detailed_exitcode: bool,
     output: str,
-    parallelism: int,  # noqa: ARG001  nothing of a plan is read in parallel on the local backend
     choosing: Choosing,
 ) -> int:
     """Show what applying FILE would change, and why. Changes nothing.
@@ -52,7 +56,7 @@ def command(
 
     session = where.session(where.file_or_default(file))
     plan = session.plan(choosing.options())
-    error = refusal(plan, shown=output != "json")
+    error = refusal(plan)
     if out is not None and error is None:
         session.save(plan, Path(out))
     if output == "json":

@@ -12,28 +12,23 @@ if TYPE_CHECKING:
 __all__ = ["left_failed", "refusal"]
 
 
-def refusal(plan: "Plan", *, shown: bool) -> SgpuError | None:
-    """The error of a plan with error checks, or `None`.
-
-    `shown` says that a person has just read the checks in the plan's text.
-    """
+def refusal(plan: "Plan") -> SgpuError | None:
+    """The error of a plan with error checks, which are its diagnostics, or `None`."""
     errors = [check for check in plan.checks if check.severity is Severity.ERROR]
     if not errors:
         return None
     found = tuple(
         Diagnostic(code=it.id, summary=it.summary, place=it.place, hint=it.hint) for it in errors
     )
+    cause = f"{len(errors)} errors stand in the way"
+    hint: str | None = "mend what they name, then plan again"
     if len(errors) == 1:
-        only = errors[0]
-        message = f"this plan cannot be applied: {only.summary}"
-        return SgpuError(
-            message, hint=None if shown else only.hint, code=only.id, diagnostics=_if(found, shown)
-        )
+        cause, hint = errors[0].summary, errors[0].hint
     return SgpuError(
-        f"this plan cannot be applied: {len(errors)} errors stand in the way",
-        hint="mend what the checks name, then plan again",
+        f"this plan cannot be applied: {cause}",
+        hint=hint,
         code="plan_has_errors",
-        diagnostics=_if(found, shown),
+        diagnostics=found,
     )
 
 
@@ -50,7 +45,3 @@ def left_failed(plan: "Plan") -> SgpuError | None:
         f"left as they are, failed: {', '.join(names)}",
         hint="launch them again with `--retry-failed`",
     )
-
-
-def _if(found: tuple[Diagnostic, ...], shown: bool) -> tuple[Diagnostic, ...]:  # noqa: FBT001
-    return () if shown else found

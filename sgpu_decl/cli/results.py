@@ -16,22 +16,14 @@ __all__ = ["command"]
 @output_option()
 def command(*, where: Where, name: str, output: str) -> int:
     """Show what each rank of a run returned, in rank order. NAME is `train` or `train#8`."""
-    from sgpu_decl.errors import NotFound
-
-    session = where.session()
-    refs = session.find(name)
-    if len(refs) > 1:
-        raise NotFound(
-            f"`{name}` names {len(refs)} runs",
-            hint=f"name one of them, such as `{refs[0]}`",
-            code="ambiguous",
-        )
-    results = session.results(refs[0])
+    session = where.recorded()
+    ref = session.runs.find_one(name)
+    results = session.runs.results(ref)
     if output == "json":
         answer({"results": results})
         return 0
     for result in results:
         click.echo(f"rank {result['rank']}: {json.dumps(result['value'], ensure_ascii=False)}")
     if not results:
-        note(f"`{refs[0]}` has returned nothing")
+        note(f"`{ref}` has returned nothing")
     return 0

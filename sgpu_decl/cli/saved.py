@@ -23,14 +23,14 @@ def open_saved(where: Where, path: Path, choosing: Choosing) -> "tuple[Session, 
         InvalidInput: the file is truncated or no plan.
         StalePlan: it was made for another project than the one here.
     """
-    from sgpu_decl.api import Session
+    from sgpu_decl.applying.saving import load_plan
 
     if where.variables or where.sets or where.target or choosing.given:
         raise click.UsageError(
             "a saved plan is applied as it is: target, variables, overrides and selections belong "
             "to `sgpu plan`"
         )
-    plan = Session.load_plan(path)
+    plan = load_plan(path)
     root = Path(where.project).resolve() if where.project else _root(plan)
     owner = next((change.launch.owner for change in plan.changes if change.launch), None)
     file = root / owner if owner else None

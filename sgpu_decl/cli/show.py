@@ -17,37 +17,33 @@ __all__ = ["command"]
 @output_option("markdown")
 def command(*, where: Where, name: str, output: str) -> int:
     """Show one run whole, with its history; or a plan that was saved with `plan --out`."""
-    from sgpu_decl.api import Session
-    from sgpu_decl.errors import NotFound
+    from sgpu_decl.applying.saving import is_saved_plan
 
-    if Session.is_saved_plan(Path(name)):
+    if is_saved_plan(Path(name)):
         return _show_plan(Path(name), output)
-    session = where.session()
-    refs = session.find(name)
-    if len(refs) > 1:
-        raise NotFound(
-            f"`{name}` names {len(refs)} runs",
-            hint=f"name one of them, such as `{refs[0]}`",
-            code="ambiguous",
-        )
-    run = session.show(refs[0])
+    session = where.recorded()
+    ref = session.runs.find_one(name)
+    run = session.runs.show(ref)
     if output == "json":
         answer(run)
         return 0
-    from sgpu_decl.views.status_text import run_details
+    if output == "markdown":
+        from sgpu_decl.views.run_markdown import render
 
-    colour = output == "text" and takes_colour(sys.stdout)
-    text = run_details(run, now=now(), colour=colour)
-    click.echo(f"```text\n{text}\n```" if output == "markdown" else text)
+        click.echo(render(run, now=now()), nl=False)
+    else:
+        from sgpu_decl.views.status_text import run_details
+
+        click.echo(run_details(run, now=now(), colour=takes_colour(sys.stdout)))
     return 0
 
 
 def _show_plan(path: Path, output: str) -> int:
-    from sgpu_decl.api import Session
+    from sgpu_decl.applying.saving import load_plan
     from sgpu_decl.cli.plan import show_plan
     from sgpu_decl.planning.writing import plan_to_json
 
-    plan = Session.load_plan(path)
+    plan = load_plan(path)
     if output == "json":
         answer(plan_to_json(plan))
     else:

@@ -49,7 +49,13 @@ def takes_colour(stream: TextIO) -> bool:
 
 
 def plan_text(plan: "Plan", stream: TextIO) -> str:
+    """The plan as text, without its errors: the message that refuses it shows each of them with the
+    line that it is about."""
+    from dataclasses import replace
+
+    from sgpu_decl.diagnostics.diagnostic import Severity
     from sgpu_decl.views.plan_text import render
 
+    plan = replace(plan, checks=tuple(it for it in plan.checks if it.severity != Severity.ERROR))
     width = shutil.get_terminal_size().columns if stream.isatty() else 100
     return render(plan, now=now(), colour=takes_colour(stream), width=width)

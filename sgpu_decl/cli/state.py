@@ -31,7 +31,7 @@ command = LazyGroup(STATE_COMMANDS, "state", "Look into the recorded state, or m
 @output_option()
 def list_command(*, where: Where, output: str) -> int:
     """List the resources that the state holds, destroyed and forgotten ones marked `gone`."""
-    resources = where.session().state_list()
+    resources = where.recorded().state_list()
     if output == "json":
         answer({"resources": [_resource(it) for it in resources]})
         return 0
@@ -46,7 +46,7 @@ def list_command(*, where: Where, output: str) -> int:
 @output_option()
 def show_command(*, where: Where, address: str, output: str) -> int:
     """Show one resource as it was last applied."""
-    data = _resource(where.session().state_show(address))
+    data = _resource(where.recorded().state_show(address))
     if output == "json":
         answer(data)
     else:
@@ -61,8 +61,8 @@ def show_command(*, where: Where, address: str, output: str) -> int:
 @output_option()
 def move_command(*, where: Where, source: str, destination: str, output: str) -> int:
     """Give a resource another address, after its name was changed in the file."""
-    where.session().state_move(source, destination)
-    return _done({"moved": {"from": source, "to": destination}}, output, f"moved to {destination}")
+    old, new = map(str, where.recorded().state_move(source, destination))
+    return _done({"moved": {"from": old, "to": new}}, output, f"moved {old} to {new}")
 
 
 @click.command("rm")
@@ -71,8 +71,8 @@ def move_command(*, where: Where, source: str, destination: str, output: str) ->
 @output_option()
 def remove_command(*, where: Where, address: str, output: str) -> int:
     """Forget a resource without touching what runs."""
-    where.session().state_remove(address)
-    return _done({"removed": address}, output, f"forgot {address}")
+    removed = str(where.recorded().state_remove(address))
+    return _done({"removed": removed}, output, f"forgot {removed}")
 
 
 @click.command("pull")
@@ -80,7 +80,7 @@ def remove_command(*, where: Where, address: str, output: str) -> int:
 @output_option()
 def pull_command(*, where: Where, output: str) -> int:
     """Print the whole state as JSON that fits schemas/state.v1.schema.json."""
-    state = where.session().state_pull()
+    state = where.recorded().state_pull()
     if output == "json":
         answer(state)
     else:
@@ -94,7 +94,7 @@ def pull_command(*, where: Where, output: str) -> int:
 @output_option()
 def unlock_command(*, where: Where, lock_id: str, output: str) -> int:
     """Release the lock ID that a dead sgpu left behind; the message that refuses names it."""
-    where.session().state_unlock(lock_id)
+    where.recorded().state_unlock(lock_id)
     return _done({"unlocked": lock_id}, output, "unlocked")
 
 

@@ -22,11 +22,9 @@ __all__ = ["command"]
 @output_option()
 def command(*, where: Where, names: tuple[str, ...], output: str) -> int:
     """Show the latest attempt of every run, or of those named (addresses, names, globs)."""
-    session = where.session()
-    refs = None
-    if names:
-        refs = tuple(dict.fromkeys(ref for name in names for ref in session.find(name)))
-    runs = session.statuses(refs)
+    session = where.recorded()
+    refs = session.runs.find(*names) if names else session.runs.current()
+    runs = session.runs.describe(refs)
     if output == "json":
         answer({"runs": runs})
         return 0

@@ -3,7 +3,7 @@
 import click
 
 from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer
+from sgpu_decl.cli.showing import answer, note
 
 __all__ = ["command"]
 
@@ -16,17 +16,21 @@ __all__ = ["command"]
 def command(*, where: Where, names: tuple[str, ...], timeout: str | None, output: str) -> int:
     """Wait until all named runs have ended. Globs are taken.
 
-    Exit codes: 0 all succeeded, 1 out of time, 5 one did not succeed.
+    Exit codes: 0 all succeeded, 1 out of time, 5 one did not succeed, 130 interrupted.
     """
     from sgpu_decl.cli.attaching import Left, outcome_error, show_endings
     from sgpu_decl.cli.failing import show_error
     from sgpu_decl.cli.options import read_duration
 
     limit = read_duration(timeout) if timeout is not None else None
-    session = where.session()
-    refs = tuple(dict.fromkeys(ref for name in names for ref in session.find_active(name)))
-    session.wait(refs, limit)
-    runs = session.statuses(refs)
+    session = where.recorded()
+    refs = session.runs.find_active(*names)
+    active = [str(ref) for ref in refs if session.runs.status(ref).state.active]
+    if active:
+        more = f" and {len(active) - 5} more" if len(active) > 5 else ""
+        note(f"waiting for {', '.join(active[:5])}{more}")
+    session.runs.wait(refs, limit)
+    runs = session.runs.describe(refs)
     error = outcome_error(runs, Left.ENDED)
     if output == "json":
         answer({"runs": runs}, error=error)

@@ -1,6 +1,6 @@
 """What every block of the YAML shares."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic_core import PydanticCustomError
@@ -24,7 +24,12 @@ class Block(BaseModel):
         protected_namespaces=(),
         hide_input_in_errors=True,
         allow_inf_nan=False,
+        defer_build=True,  # blocks inside of others need no validator of their own
     )
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Itself: it never changes, and pydantic would copy a default block for every run."""
+        return self
 
 
 def problem(

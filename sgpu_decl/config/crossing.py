@@ -29,6 +29,7 @@ class Crossing:
     command: bool
     args: bool
     per_node: bool
+    warm_modules: bool
     variables: Iterable[str]
     secrets: Container[str]
 
@@ -79,6 +80,15 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
                 code="node_needs_command",
                 summary="`launch.per: node` needs a `command` that starts its own ranks",
                 hint="use `command`, or remove `per`",
+            )
+        )
+    if run.warm_modules and run.command:
+        found.append(
+            Contradiction(
+                path=("launch", "warm"),
+                code="warm_of_command",
+                summary="`launch.warm` names modules, and a command is not forked from Python",
+                hint="remove it, or start the file as an `entrypoint`",
             )
         )
     found += [

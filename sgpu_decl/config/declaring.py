@@ -1,7 +1,7 @@
 """One declared run to the runs it stands for: itself, or the cells of its matrix."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,12 +9,13 @@ from pydantic import ValidationError
 
 from sgpu_decl.config.crossing import Crossing, contradictions
 from sgpu_decl.config.entry import calls_function
-from sgpu_decl.config.explaining import Explained
+from sgpu_decl.config.explaining import Explained, misspelt
 from sgpu_decl.config.gpu_type import NAMES, GpuType
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.placing import Places
-from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.shaping import Conversion, run_shape
+from sgpu_decl.config.varying import Common, dumped
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import canonical
@@ -58,7 +59,7 @@ def spec_of(config: RunConfig) -> str:
     Raises:
         ValueError: an argument is not a finite number.
     """
-    return canonical(_dumped(config))
+    return canonical(dumped(config))
 
 
 def read_run(
@@ -122,16 +123,18 @@ def _validated(
     except ValidationError as error:
         found = list(explained.errors(error.errors(include_url=False, include_input=False)))
     shown = {one.code for one in found}
+    written = {*data, *misspelt(node, explained.shape)}
     found += [
         explained.contradiction(one)
-        for one in contradictions(_crossing(data))
+        for one in contradictions(_crossing(data, written))
         if one.code not in shown
     ]
     return None, (*conversion.found, *found)
 
 
-def _crossing(data: Mapping[str, Any]) -> Crossing:
-    """What is comparable in a run that is not valid, so that one round tells it all."""
+def _crossing(data: Mapping[str, Any], written: Container[str]) -> Crossing:
+    """What is comparable in a run that is not valid, so that one round tells it all. `written` are
+    its keys as they were meant."""
     gpus, kind = data.get("gpus"), str(data.get("type", "")).upper()
     env, launch = data.get("env"), data.get("launch")
     variables = env.get("variables") if isinstance(env, dict) else None
@@ -139,10 +142,11 @@ def _crossing(data: Mapping[str, Any]) -> Crossing:
     return Crossing(
         gpus=gpus if isinstance(gpus, int) and not isinstance(gpus, bool) else None,
         type=GpuType(kind) if kind in NAMES else None,
-        entrypoint="entrypoint" in data,
-        command="command" in data,
-        args="args" in data,
+        entrypoint="entrypoint" in written,
+        command="command" in written,
+        args="args" in written,
         per_node=isinstance(launch, dict) and launch.get("per") == "node",
+        warm_modules=isinstance(launch, dict) and isinstance(launch.get("warm"), list),
         variables=variables if isinstance(variables, dict) else (),
         secrets=secrets if isinstance(secrets, dict) else (),
     )
@@ -169,10 +173,13 @@ def _of_matrix(
     inside = axes_in(args) if args is not None and around.references else frozenset()
     outside = axes_in(_but(node, "args", "matrix")) if around.references else frozenset()
     given = _given(node, axes, inside)
-    found = _unused(matrix, axes, (*given, *inside, *outside), takes=_takes(node))
-    found += _unknown(node, axes, inside | outside, around)
+    found = _unknown(node, axes, inside | outside, around)
+    if not misspelt(node, explained.shape) & {"args", "entrypoint"}:
+        found += _unused(matrix, axes, (*given, *inside, *outside), takes=_takes(node))
     if found:
-        return (), found
+        # a field that holds a reference still is no number yet: it would be told as a mistake
+        wrong = () if outside else _validated(explained, node, name)[1]
+        return (), (*found, *_beyond(wrong, found))
     if inside or outside:
         return _cell_by_cell(explained, node, name, around, axes, given)
     base, found = _validated(explained, node, name)
@@ -258,31 +265,53 @@ def _cell_by_cell(
     axes: Axes,
     given: tuple[str, ...],
 ) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
-    """Cells whose values stand elsewhere than in `args`: each is validated by itself. The first
-    that is wrong is told; the others would repeat it."""
-    runs: list[Declared] = []
-    for cell in cells(axes):
-        scope = around.scope(cell.values)
-        filled = interpolate(_but(node, "matrix"), scope)
-        if scope.found or not isinstance(filled, nodes.Mapping):
-            return (), tuple(scope.found)
-        if given:
-            filled = _with_args(filled, cell, given)
-        config, found = _validated(replace(explained, node=filled), filled, name)
-        if config is None or found:
-            return (), found
-        if not runs:
-            # The matrix itself is validated once, with the first cell.
-            kept = nodes.Mapping(
-                {**filled.entries, "matrix": node.entries["matrix"]},
-                node.keys, node.line, node.column, node.file,
-            )  # fmt: skip
-            checked, found = _validated(replace(explained, node=kept), kept, name)
-            if checked is None or found:
-                return (), found
-        places = Places(filled, _places(cell, given))
-        runs.append(Declared(config=config, key=cell.key, places=places, spec=spec_of(config)))
+    """Cells whose values stand elsewhere than in `args`. The first is read whole, of the others
+    the fields that a value stands in. The first cell that is wrong is told; the others would repeat
+    it."""
+    each = cells(axes)
+    first = next(each)
+    bare = _but(node, "matrix")
+    filled, found = _filled(bare, first, around, given)
+    if found:
+        return (), found
+    config, found = _validated(replace(explained, node=filled), filled, name)
+    if config is None or found:
+        return (), found
+    # The matrix itself is validated once, with the first cell.
+    kept = replace(filled, entries={**filled.entries, "matrix": node.entries["matrix"]})
+    checked, found = _validated(replace(explained, node=kept), kept, name)
+    if checked is None or found:
+        return (), found
+    varying = frozenset(key for key, value in bare.entries.items() if axes_in(value))
+    varying |= {"args"} if given else frozenset()
+    common, part = Common(config, varying), _only(bare, varying & bare.entries.keys())
+    # Every value is where the first cell's is, but for those that the matrix gives itself.
+    places = Places(filled)
+    runs = [Declared(config=config, key=first.key, places=places, spec=spec_of(config))]
+    for cell in each:
+        own, found = _filled(part, cell, around, given)
+        conversion = Conversion()
+        values = conversion.plain(own, explained.shape)
+        if found or conversion.found:
+            return (), (*found, *conversion.found)
+        try:
+            config, spec = common.cell(values)
+        except ValidationError:
+            whole, _ = _filled(bare, cell, around, given)
+            return (), _validated(replace(explained, node=whole), whole, name)[1]
+        where = Places(filled, _places(cell, given)) if given else places
+        runs.append(Declared(config=config, key=cell.key, places=where, spec=spec))
     return tuple(runs), ()
+
+
+def _filled(
+    node: nodes.Mapping, cell: Cell, around: Surroundings, given: tuple[str, ...]
+) -> tuple[nodes.Mapping, tuple[Diagnostic, ...]]:
+    """A run, or some fields of it, with the values of one cell in their places."""
+    scope = around.scope(cell.values)
+    filled = interpolate(node, scope)
+    assert isinstance(filled, nodes.Mapping)  # noqa: S101 - references stand in scalars
+    return (_with_args(filled, cell, given) if given else filled), tuple(scope.found)
 
 
 def _with_args(node: nodes.Mapping, cell: Cell, given: tuple[str, ...]) -> nodes.Mapping:
@@ -302,10 +331,8 @@ def _places(cell: Cell, given: tuple[str, ...]) -> dict[str, Place]:
 
 
 def _but(node: nodes.Mapping, *names: str) -> nodes.Mapping:
-    return replace(
-        node, entries={key: value for key, value in node.entries.items() if key not in names}
-    )
+    return _only(node, (key for key in node.entries if key not in names))
 
 
-def _dumped(config: RunConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_IN_SPEC))
+def _only(node: nodes.Mapping, names: Iterable[str]) -> nodes.Mapping:
+    return replace(node, entries={key: node.entries[key] for key in names})

@@ -18,7 +18,7 @@ from sgpu_decl.text.nodes import Mapping, Node, Scalar, Sequence, children
 from sgpu_decl.text.resolving import resolve
 from sgpu_decl.text.shape import Shape
 
-__all__ = ["Explained", "unknown_key"]
+__all__ = ["Explained", "misspelt", "unknown_key"]
 
 # pydantic lists what a literal may be as `'a', 'b' or 'c'`.
 _QUOTED = re.compile("'([^']*)'")
@@ -66,9 +66,17 @@ class Explained:
             if not together:
                 if error["type"] == "too_short" and self._has_members(error["loc"]):
                     continue  # pydantic counts valid members only; the others have their own error
+                if error["type"] == "missing" and self._misspelt(error["loc"]):
+                    continue
                 path, diagnostic = self._one(error, context)
                 by_path.setdefault(path, diagnostic)
         return tuple(by_path.values())
+
+    def _misspelt(self, loc: Parts[str | int]) -> bool:
+        """Whether a missing key stands there under a name that is near."""
+        block = self._walk(loc[:-1])
+        here = self.shape.at(block.parts)
+        return here is not None and str(loc[-1]) in misspelt(block.node, here)
 
     def _has_members(self, loc: Parts[str | int]) -> bool:
         node = self._walk(loc).node
@@ -181,6 +189,16 @@ class _Spot:
     key: Place
     parts: tuple[str, ...]
     path: str
+
+
+def misspelt(node: Node | None, shape: Shape) -> frozenset[str]:
+    """The keys that a block lacks and that one of its unknown keys is near to: the unknown key is
+    told, and what follows from the lack would be noise."""
+    if not isinstance(node, Mapping) or not shape.closed:
+        return frozenset()
+    unknown = (key for key in node.entries if key not in shape.keys)
+    meant = {nearest(key, shape.keys) for key in unknown}
+    return frozenset(key for key in meant if key is not None and key not in node.entries)
 
 
 def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -> Diagnostic:

@@ -1,13 +1,10 @@
 """Kinds of GPU, by every name that users and platforms have for them."""
 
 from dataclasses import dataclass, field
-from typing import Any
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from typing import Any, ClassVar
 
 from sgpu_decl.config.block import problem
+from sgpu_decl.config.textual import Textual
 from sgpu_decl.diagnostics.suggesting import nearest
 
 __all__ = ["NAMES", "GpuType"]
@@ -23,14 +20,28 @@ _SPELLED = ("GPU_1xA10", "GPU_1xH100", "GPU_8xH100", "GPU_8xB300")
 _ALIASES = {"A10G": "A10", "H100_80GB": "H100"}
 
 
+def _any_name(names: tuple[str, ...]) -> str:
+    """A pattern for these names in any case."""
+    return "|".join("".join(map(_any_case, name)) for name in names)
+
+
+def _any_case(char: str) -> str:
+    return f"[{char.upper()}{char.lower()}]" if char.isalpha() else char
+
+
 @dataclass(frozen=True, slots=True)
-class GpuType:
+class GpuType(Textual):
     """`name` is one of A10, H100, B300, CPU. `node` is how many GPUs a node has where an
     accelerator name said so; it is checked against the count and then forgotten, so that
     `GPU_8xH100` and `H100` are one type."""
 
     name: str
     node: int | None = field(default=None, compare=False)
+    published: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "pattern": rf"^({_any_name((*NAMES, *_ALIASES, *_SPELLED))})$|\$\{{",
+        "examples": list(NAMES),
+    }
 
     def __str__(self) -> str:
         return self.name
@@ -75,32 +86,7 @@ class GpuType:
             return f"GPU_1xH100 is one GPU, not {gpus}", "use `type: H100`, or `gpus: 1`"
         return None
 
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls.read, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        names = (*NAMES, *_ALIASES, *_SPELLED)
-        either = "|".join("".join(_any_case(char) for char in name) for name in names)
-        published: dict[str, Any] = {
-            "type": "string",
-            "pattern": rf"^({either})$|\$\{{",
-            "examples": list(NAMES),
-        }
-        return published
-
 
 def _steps(gpus: int) -> str:
     below, above = gpus // 8 * 8, -(-gpus // 8) * 8
     return f"use `gpus: {below}` or `gpus: {above}`" if below else f"use `gpus: {above}`"
-
-
-def _any_case(char: str) -> str:
-    return f"[{char.upper()}{char.lower()}]" if char.isalpha() else char

@@ -26,7 +26,8 @@ class Launch(Block):
     )
     warm: Warm = Field(
         "auto",
-        description="Modules that are imported once before ranks fork: `auto`, `off` or a list.",
+        description="Ranks fork from one process that has imported these modules: `auto` (those "
+        "that the entrypoint begins with, if torch is among them), `off`, or a list.",
     )
     master_port: Annotated[StrictInt, Field(ge=1, le=65535)] | None = Field(
         None, description="The port of rank 0's store; chosen by sgpu where unset."

@@ -108,7 +108,7 @@ def _of_document(
     kind: Literal["run", "project"] = "project" if limits.is_project(root, file) else "run"
     if kind == "run":  # it may have been read under the limits of a project
         if document.size > limits.RUN_FILE.size:
-            return None, (limits.too_large(file, document.size, limits.RUN_FILE),)
+            return None, (limits.too_large(file, limits.RUN_FILE),)
         if document.nodes > limits.RUN_FILE.nodes:
             return None, (limits.too_many(file, limits.RUN_FILE),)
     shape = run_shape() if kind == "run" else project_shape()

@@ -57,6 +57,7 @@ Limit = Annotated[Duration, AfterValidator(_positive)]
 
 
 class RunConfig(Block):
+    # Blocks that are left out are made without their validators, which nothing else needs.
     name: Name = Field(description="The run's name; in a project file it is the key under `runs`.")
     description: str | None = Field(None, description="What the run is for.")
     tags: dict[str, str] = Field({}, description="Labels; they change nothing.")
@@ -76,9 +77,11 @@ class RunConfig(Block):
     args: Args | None = Field(
         None, description="A mapping: the function's keyword arguments. A list: the script's argv."
     )
-    launch: Launch = Field(Launch(), description="How ranks are started.")
-    env: Env = Field(Env(), description="The Python environment, variables and secrets.")
-    code: Code = Field(Code(), description="Which files the run takes along.")
+    launch: Launch = Field(Launch.model_construct(), description="How ranks are started.")
+    env: Env = Field(
+        Env.model_construct(), description="The Python environment, variables and secrets."
+    )
+    code: Code = Field(Code.model_construct(), description="Which files the run takes along.")
     ray: Ray | None = Field(
         None, description="Makes the run a Ray program: `true`, or the options of its cluster."
     )
@@ -92,8 +95,8 @@ class RunConfig(Block):
     progress_timeout: Limit | None = Field(
         None, description="How long ranks may show no sign of progress."
     )
-    retry: Retry = Field(Retry(), description="When ranks are started again.")
-    mlflow: Mlflow = Field(Mlflow(), description="The tracking of the run.")
+    retry: Retry = Field(Retry.model_construct(), description="When ranks are started again.")
+    mlflow: Mlflow = Field(Mlflow.model_construct(), description="The tracking of the run.")
     matrix: Matrix | None = Field(
         None,
         description="Axes and their values: one run for each combination. A value goes into "
@@ -108,7 +111,9 @@ class RunConfig(Block):
     on_active: Literal["error", "replace", "queue", "parallel"] = Field(
         "error", description="What a change does while the run is active."
     )
-    lifecycle: Lifecycle = Field(Lifecycle(), description="What plans may do to the run.")
+    lifecycle: Lifecycle = Field(
+        Lifecycle.model_construct(), description="What plans may do to the run."
+    )
     pool: str | None = Field(None, description="The pool of machines, where the backend has them.")
     priority: str | None = Field(None, description="The priority, as the backend names them.")
     permissions: tuple[Permission, ...] = Field(
@@ -117,7 +122,9 @@ class RunConfig(Block):
     budget: str | None = Field(None, description="The budget or policy that pays for the run.")
     image: str | None = Field(None, description="The container image, where the backend has them.")
     on_finish: OnFinish | None = Field(None, description="Who is told when the run has ended.")
-    backend: Backend = Field(Backend(), description="Where ranks run; `local` is this machine.")
+    backend: Backend = Field(
+        Backend.model_construct(), description="Where ranks run; `local` is this machine."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -129,6 +136,7 @@ class RunConfig(Block):
                 command=self.command is not None,
                 args=self.args is not None,
                 per_node=self.launch.per == "node",
+                warm_modules=isinstance(self.launch.warm, tuple),
                 variables=self.env.variables,
                 secrets=self.env.secrets,
             )

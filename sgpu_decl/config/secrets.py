@@ -1,13 +1,10 @@
 """References to secrets: `env:NAME`, `file:PATH`, `databricks:scope/key`."""
 
 import re
-from typing import Any
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from typing import Any, ClassVar
 
 from sgpu_decl.config.block import problem
+from sgpu_decl.config.textual import Textual
 
 __all__ = ["SecretRef"]
 
@@ -19,10 +16,16 @@ _FORMS = {
 _HINT = "write `env:NAME`, `file:PATH` or `databricks:scope/key`"
 
 
-class SecretRef(str):
+class SecretRef(Textual, str):
     """Where a secret's value is found at launch; never the value. `scheme:reference`."""
 
     __slots__ = ()
+    published: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "pattern": r"^env:[A-Za-z_][A-Za-z0-9_]*$|^file:.+$"
+        r"|^(databricks:)?[A-Za-z0-9_.@-]+/[A-Za-z0-9_.@-]+$|\$\{",
+        "examples": ["env:HF_TOKEN", "databricks:scope/key"],
+    }
 
     @property
     def scheme(self) -> str:
@@ -50,23 +53,3 @@ class SecretRef(str):
             if form is not None and form.fullmatch(reference):
                 return cls(value)
         raise problem("bad_secret", "{path} is not a reference to a secret", _HINT)
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls.read, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        published: dict[str, Any] = {
-            "type": "string",
-            "pattern": r"^env:[A-Za-z_][A-Za-z0-9_]*$|^file:.+$"
-            r"|^(databricks:)?[A-Za-z0-9_.@-]+/[A-Za-z0-9_.@-]+$|\$\{",
-            "examples": ["env:HF_TOKEN", "databricks:scope/key"],
-        }
-        return published

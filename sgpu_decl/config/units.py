@@ -2,13 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from typing import Any, ClassVar
 
 from sgpu_decl.config.block import problem
+from sgpu_decl.config.textual import Textual
 
 __all__ = ["Duration", "Size"]
 
@@ -20,33 +17,8 @@ _LONGEST = 100 * 366 * 86_400.0
 _LONGEST_TEXT = 40
 
 
-class _Amount:
-    """How pydantic reads and writes an amount: text or a number in, canonical text out."""
-
-    __slots__ = ()
-    published: ClassVar[dict[str, Any]] = {}
-
-    @classmethod
-    def read(cls, value: object) -> Self:
-        raise NotImplementedError
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls.read, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return dict(cls.published)
-
-
 @dataclass(frozen=True, slots=True, order=True)
-class Duration(_Amount):
+class Duration(Textual):
     """A length of time. `90s`, `6h`, `1h30m`, `2d`, `500ms`; a plain number is seconds."""
 
     seconds: float
@@ -111,7 +83,7 @@ class Duration(_Amount):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Size(_Amount):
+class Size(Textual):
     """An amount of memory. `512MiB`, `2GiB`, `1.5GB`; a plain number is bytes."""
 
     bytes: int

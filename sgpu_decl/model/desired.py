@@ -28,10 +28,11 @@ class CodeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """The Python that ranks use where no environment is declared: shown, never compared."""
+    """The Python that ranks use where no environment is declared: shown, never compared. `version`
+    is None where only asking it would tell."""
 
     executable: str
-    version: str
+    version: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class Desired:
     `spec` is the canonical JSON of its validated config without defaults and without the keys that
     only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field
     path to where the user wrote it. `owner` is the file that declares it, relative to the project.
+    `interpreter` is set where Python runs the user's code in no declared environment.
     """
 
     address: Address
@@ -52,6 +54,7 @@ class Desired:
     prevent_destroy: bool = False
     ignore_changes: tuple[str, ...] = ()
     code: CodeFacts | None = None
+    interpreter: Interpreter | None = None
     places: Mapping[str, Place] = field(
         default_factory=lambda: NO_PLACES, compare=False, hash=False
     )

@@ -12,7 +12,6 @@ __all__ = ["ApplyEvent", "Step"]
 class Step(StrEnum):
     STARTED = "started"
     STOPPED = "stopped"
-    STAGED = "staged"
     LAUNCHED = "launched"
     ADOPTED = "adopted"
     UPDATED = "updated"

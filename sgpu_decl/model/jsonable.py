@@ -10,6 +10,11 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["Json", "canonical", "digest"]
 
+# Made once: `json.dumps` would make one for every value.
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
 
@@ -19,9 +24,7 @@ def canonical(value: Json) -> str:
     Raises:
         ValueError: the value holds NaN or an infinity, which JSON cannot.
     """
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _ENCODER.encode(value)
 
 
 def digest(text: str) -> str:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
 
 __all__ = [
@@ -150,6 +150,14 @@ class Change:
     environment: EnvironmentChange | None = None
     launch: Launch | None = None
 
+    @property
+    def waits_for(self) -> tuple[AttemptRef, ...]:
+        """The older attempts that must end before the ranks of the new one start."""
+        if self.launch is None or self.launch.token is None:
+            return ()
+        numbers = sorted({*self.launch.wait_for, *self.launch.stop})
+        return tuple(AttemptRef(self.address, number) for number in numbers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
@@ -188,14 +196,15 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`project` is the absolute folder that the plan was made for; `changes` is sorted by address
-    and holds every resource. `applyable` is false when nothing would be done or an error stands in
-    the way; `complete` is false when something was left out of it (`--select`, an unreadable
-    backend)."""
+    """`project` is the absolute folder that the plan was made for; `destroy` says that the end of
+    all was asked for. `changes` is sorted by address and holds every resource. `applyable` is false
+    when nothing would be done or an error stands in the way; `complete` is false when something was
+    left out of it (`--select`, an unreadable backend)."""
 
     tool_version: str
     target: str | None
     project: str
+    destroy: bool
     lineage: str
     serial: int
     created_at: datetime

@@ -1,11 +1,11 @@
 """What was applied: the recorded side of every comparison."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 
 __all__ = ["Attempt", "Intent", "LockHolder", "Resource", "State"]
 
@@ -29,12 +29,24 @@ class Attempt:
     failure: FailureClass | None = None
     plan_id: str | None = None
 
+    def seen_as(self, status: AttemptStatus) -> "Attempt":
+        """The same attempt as its backend sees it now."""
+        return replace(
+            self,
+            state=status.state,
+            started_at=status.started_at or self.started_at,
+            ended_at=status.ended_at or self.ended_at,
+            exit_code=status.exit_code,
+            failure=status.failure,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """A run that was applied: `spec` is the canonical JSON last applied (launch and meta fields may
     be newer than those of `last`), `owner` the file that declares it, relative to the project.
-    `gone` after destroy or forget: history and attempt numbers go on."""
+    `gone` after destroy, forget or a move to another address. `numbered` is the highest attempt
+    number that was ever given here: no number is given twice, since tokens are made of it."""
 
     address: Address
     backend: str
@@ -42,6 +54,7 @@ class Resource:
     spec: str
     last: Attempt | None
     gone: bool = False
+    numbered: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

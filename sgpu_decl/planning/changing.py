@@ -20,6 +20,7 @@ from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.deciding import Decision, Situation, Verdict, decide
 from sgpu_decl.planning.differing import Difference, compare, leaves, parse
 from sgpu_decl.planning.fingerprinting import fingerprint, token
+from sgpu_decl.planning.introducing import NewFields
 from sgpu_decl.planning.linting import place_of
 from sgpu_decl.planning.losing import work_lost
 from sgpu_decl.planning.policy import FieldClass, class_of, effect_of
@@ -28,6 +29,8 @@ from sgpu_decl.planning.standing import Standing, prior_of
 __all__ = ["Options", "change_of"]
 
 Changed = tuple[Change, tuple[Check, ...]]
+
+_ABOUT_THE_LAST = (Reason.PREVIOUS_FAILED, Reason.PREVIOUS_LOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,22 +56,23 @@ class _Start:
     refused: bool = False
 
 
-def change_of(wanted: Desired, standing: Standing, options: Options) -> Changed:
+def change_of(
+    wanted: Desired, standing: Standing, options: Options, new_fields: NewFields
+) -> Changed:
     """Return the change of one wanted run and what must be said about it."""
     same_as = _same_as(wanted, standing)
     decision = _decision(wanted, standing, same_as, options)
     if not standing.known:
-        fields = _first_fields(wanted)
+        fields = new_fields.of(wanted)
     else:
-        fields = _changed_fields(wanted, standing, same_as or standing.last, options)
-    owner_checks = tuple(_owner_checks(wanted, standing))
+        fields = _changed_fields(wanted, standing, same_as or standing.current, options)
     if decision.verdict in (Verdict.KEEP, Verdict.ADOPT):
         change = _kept(wanted, standing, same_as, decision, fields)
-        return change, owner_checks
+        return change, ()
     start = _start(wanted, standing, options)
     reason = decision.reason or _what_differs(fields)
     change = _launched(wanted, standing, start, reason, fields, options)
-    return change, (*owner_checks, *_start_checks(wanted, standing, start, options))
+    return change, tuple(_start_checks(wanted, standing, start, options))
 
 
 def _decision(
@@ -97,19 +101,6 @@ def _same_as(wanted: Desired, standing: Standing) -> Attempt | None:
         ):
             return attempt
     return None
-
-
-def _first_fields(wanted: Desired) -> tuple[FieldChange, ...]:
-    return tuple(
-        FieldChange(
-            path=path,
-            before=None,
-            after=value,
-            effect=Effect.NEW_ATTEMPT,
-            origin=place_of(wanted.places, path),
-        )
-        for path, value in leaves(parse(wanted.spec))
-    )
 
 
 def _changed_fields(
@@ -198,18 +189,6 @@ def _start_checks(
         )
 
 
-def _owner_checks(wanted: Desired, standing: Standing) -> Iterator[Check]:
-    resource = standing.resource
-    if standing.known and resource is not None and resource.owner != wanted.owner:
-        yield Check(
-            id="owner_changed",
-            severity=Severity.WARNING,
-            address=wanted.address,
-            summary=f"it was last applied from `{resource.owner}`; now `{wanted.owner}` owns it",
-            hint="if both files declare it, rename one of the two runs",
-        )
-
-
 def _launched(
     wanted: Desired,
     standing: Standing,
@@ -219,6 +198,7 @@ def _launched(
     options: Options,
 ) -> Change:
     number = standing.next_attempt
+    about = standing.last if reason in _ABOUT_THE_LAST else standing.current
     code = wanted.code
     code_digest = code.digest if code else None
     print_ = fingerprint(wanted.spec, code_digest)
@@ -239,7 +219,7 @@ def _launched(
         reason=reason,
         destructive=bool(start.stop),
         attempt=number,
-        prior=standing.prior,
+        prior=prior_of(about) if about else None,
         fields=fields,
         unchanged=_unchanged(wanted, fields) if standing.known else 0,
         code=None

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias, cast
 
 from sgpu_decl.model.jsonable import Json, canonical
@@ -36,11 +37,14 @@ class Difference:
     removed: bool
 
 
+@lru_cache(maxsize=4)
 def parse(spec: str) -> _Object:
-    """Read the canonical JSON of a config."""
+    """Read the canonical JSON of a config. Never changed by anyone, so that the steps of planning
+    one run share it."""
     return cast("_Object", json.loads(spec))
 
 
+@lru_cache(maxsize=4096)
 def join(parent: str, key: str) -> str:
     """Return the path of `key` in `parent`; a key with odd characters is quoted as in JSON."""
     part = key if _PLAIN.fullmatch(key) else json.dumps(key, ensure_ascii=False)

@@ -2,34 +2,40 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, Estimate
 from sgpu_decl.planning.differing import parse
 
-__all__ = ["estimate", "gpus_of", "seconds_of"]
+__all__ = ["Spending", "gpus_of", "seconds_of"]
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 
 
-def estimate(changes: Iterable[Change]) -> Estimate:
-    """Sum GPU hours over all launches: expected ones are known only where no GPU is used, worst
-    ones where every launch has a timeout. Costs need prices, which nothing here knows."""
-    hours: list[float | None] = []
-    used_gpus = False
-    for change in changes:
+class Spending:
+    """Sums GPU hours over launches: expected ones are known only where no GPU is used, worst ones
+    where every launch has a timeout. Costs need prices, which nothing here knows."""
+
+    def __init__(self) -> None:
+        self._hours: list[float | None] = []
+        self._used_gpus = False
+
+    def add(self, change: Change) -> None:
+        """Count a change, if it launches."""
         if change.launch is None or change.action not in (Action.CREATE, Action.REPLACE):
-            continue
+            return
         spec = parse(change.launch.spec)
-        used_gpus = used_gpus or gpus_of(spec) != 0
-        hours.append(_worst_hours(spec))
-    known = [amount for amount in hours if amount is not None]
-    return Estimate(
-        gpu_hours_expected=None if used_gpus else 0.0,
-        gpu_hours_worst=round(math.fsum(known), 6) if len(known) == len(hours) else None,
-    )
+        self._used_gpus = self._used_gpus or gpus_of(spec) != 0
+        self._hours.append(_worst_hours(spec))
+
+    def estimate(self) -> Estimate:
+        known = [amount for amount in self._hours if amount is not None]
+        return Estimate(
+            gpu_hours_expected=None if self._used_gpus else 0.0,
+            gpu_hours_worst=round(math.fsum(known), 6) if len(known) == len(self._hours) else None,
+        )
 
 
 def gpus_of(spec: Mapping[str, Json]) -> int:

@@ -13,7 +13,7 @@ from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.capabilities import OPTIONAL_FIELDS, Capabilities
 from sgpu_decl.planning.differing import parse
 
-__all__ = ["check_of", "lint", "place_of"]
+__all__ = ["check_of", "interpreters", "lint", "place_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,21 @@ def lint(desired: Iterable[Desired], capabilities: Mapping[str, Capabilities]) -
             if key not in found:
                 found[key] = check_of(finding, wanted.address)
     return tuple(found.values())
+
+
+def interpreters(launched: Iterable[Desired]) -> tuple[Check, ...]:
+    """Say which Python the ranks use where no environment is declared, each that is used once."""
+    used = dict.fromkeys(wanted.interpreter for wanted in launched)
+    return tuple(
+        Check(
+            id="interpreter",
+            severity=Severity.INFO,
+            address=None,
+            summary=f"ranks use {f'Python {it.version}, ' if it.version else ''}`{it.executable}`",
+        )
+        for it in used
+        if it is not None
+    )
 
 
 def check_of(finding: Diagnostic, address: Address | None) -> Check:

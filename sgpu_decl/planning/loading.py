@@ -230,6 +230,7 @@ def _plan(reader: _Reader) -> Plan:
         tool_version=reader.text("tool_version"),
         target=reader.text_or_none("target"),
         project=reader.text("project"),
+        destroy=reader.flag("destroy"),
         lineage=reader.text("lineage"),
         serial=reader.count("serial"),
         created_at=reader.time("created_at"),

@@ -17,8 +17,9 @@ from sgpu_decl.model.plan import Action, Change, Check, Plan, Summary
 from sgpu_decl.model.state import State
 from sgpu_decl.planning.capabilities import TODAY, Capabilities
 from sgpu_decl.planning.changing import Options, change_of
-from sgpu_decl.planning.estimating import estimate
-from sgpu_decl.planning.linting import check_of, lint
+from sgpu_decl.planning.estimating import Spending
+from sgpu_decl.planning.introducing import NewFields
+from sgpu_decl.planning.linting import check_of, interpreters, lint
 from sgpu_decl.planning.removing import destroyed, removed
 from sgpu_decl.planning.standing import NOWHERE, Standing, standings
 
@@ -45,7 +46,6 @@ class Request:
     select: frozenset[Address] | None = None
     retry_failed: bool = False
     on_active: str | None = None
-    parallelism: int | None = None
     whole_project: bool = True
     destroy: bool = False
 
@@ -80,6 +80,7 @@ def plan(
     owned = _owned(known, wanted, request, owner)
     results: list[tuple[Change, tuple[Check, ...]]] = []
     checks: list[Check] = []
+    spending = Spending()
     if request.destroy:
         results += [
             destroyed(standing.resource, standing, now)
@@ -89,9 +90,12 @@ def plan(
         considered = set(owned)
     else:
         chosen = [item for address, item in wanted.items() if request.selects(address)]
+        new_fields = NewFields()
         for item in chosen:
             options = _options(item, request, state, now, capabilities)
-            results.append(change_of(item, known.get(item.address, NOWHERE), options))
+            standing = known.get(item.address, NOWHERE)
+            results.append(change_of(item, standing, options, new_fields))
+            spending.add(results[-1][0])
         results += [
             removed(standing.resource, standing, now)
             for address, standing in owned.items()
@@ -99,6 +103,7 @@ def plan(
         ]
         checks += [check_of(finding, None) for finding in findings]
         checks += lint(chosen, capabilities)
+        checks += interpreters(wanted[it.address] for it, _ in results if _launches(it))
         considered = wanted.keys() | owned.keys()
     changes = tuple(sorted((change for change, _ in results), key=lambda item: str(item.address)))
     checks += [check for _, found in results for check in found]
@@ -106,6 +111,7 @@ def plan(
         tool_version=tool_version,
         target=request.target,
         project=request.project,
+        destroy=request.destroy,
         lineage=state.lineage,
         serial=state.serial,
         created_at=now,
@@ -114,7 +120,7 @@ def plan(
         applyable=_applyable(changes, checks),
         changes=changes,
         checks=_in_order(checks),
-        estimate=estimate(changes),
+        estimate=spending.estimate(),
         summary=_summary(changes),
     )
 
@@ -140,6 +146,10 @@ def _owned(
             )
         )
     }
+
+
+def _launches(change: Change) -> bool:
+    return change.launch is not None and change.launch.token is not None
 
 
 def _options(

@@ -9,7 +9,7 @@ from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.differing import parse
 from sgpu_decl.planning.fingerprinting import fingerprint
 from sgpu_decl.planning.losing import work_lost
-from sgpu_decl.planning.standing import Standing
+from sgpu_decl.planning.standing import Standing, prior_of
 
 __all__ = ["destroyed", "removed"]
 
@@ -41,7 +41,7 @@ def destroyed(
 
 
 def _ending(resource: Resource, standing: Standing, action: Action) -> Change:
-    last = standing.last
+    last, current = standing.last, standing.current
     return Change(
         address=resource.address,
         kind=resource.address.kind,
@@ -49,7 +49,7 @@ def _ending(resource: Resource, standing: Standing, action: Action) -> Change:
         action=action,
         reason=Reason.REMOVED_FROM_CONFIG,
         destructive=bool(standing.active),
-        prior=standing.prior,
+        prior=prior_of(current) if current else None,
         launch=Launch(
             spec=resource.spec,
             owner=resource.owner,

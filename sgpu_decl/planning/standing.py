@@ -1,7 +1,7 @@
 """Where a run stands: its recorded attempts, corrected by what the backends say now."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
@@ -34,12 +34,14 @@ class Standing:
 
     @property
     def next_attempt(self) -> int:
+        given = self.resource.numbered if self.resource else 0
         newest = self.last.ref.number if self.last else 0
-        return 1 + max(newest, *(attempt.ref.number for attempt in self.active), 0)
+        return 1 + max(given, newest, *(attempt.ref.number for attempt in self.active), 0)
 
     @property
-    def prior(self) -> Prior | None:
-        return prior_of(self.last) if self.last else None
+    def current(self) -> Attempt | None:
+        """The newest active attempt, else the last: what a change of the run acts on."""
+        return self.active[-1] if self.active else self.last
 
 
 def prior_of(attempt: Attempt) -> Prior:
@@ -85,13 +87,4 @@ def _standing(
 
 
 def _corrected(attempt: Attempt, status: AttemptStatus | None) -> Attempt:
-    if status is None:
-        return attempt
-    return replace(
-        attempt,
-        state=status.state,
-        started_at=status.started_at or attempt.started_at,
-        ended_at=status.ended_at or attempt.ended_at,
-        exit_code=status.exit_code,
-        failure=status.failure,
-    )
+    return attempt if status is None else attempt.seen_as(status)

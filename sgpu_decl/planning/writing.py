@@ -1,7 +1,7 @@
 """A plan as JSON: the public object, and the saved one that apply can be given later.
 
-The saved object is the public one with `project` and, for each change, `launch` and `unchanged`
-added.
+The saved object is the public one with `project`, `destroy` and, for each change, `launch` and
+`unchanged` added.
 """
 
 from datetime import UTC, datetime
@@ -44,7 +44,7 @@ def saved_to_json(plan: Plan) -> dict[str, Json]:
         {**_change(change), "unchanged": change.unchanged, "launch": _launch(change.launch)}
         for change in plan.changes
     ]
-    return {**_plan(plan, changes), "project": plan.project}
+    return {**_plan(plan, changes), "project": plan.project, "destroy": plan.destroy}
 
 
 def saved_text(plan: Plan) -> str:

@@ -1,13 +1,12 @@
-"""`_air.py`, the entrypoint of a rank, from its template."""
+"""`_air.py`, the entrypoint of a rank, and `_warm.py`, which forks ranks, from their templates."""
 
 from enum import StrEnum
 
 from sgpu_decl.agent.errorfile import COLLATERAL
+from sgpu_decl.rendering.pools import HARMLESS
 from sgpu_decl.resources import locate
 
-__all__ = ["AirStyle", "render_air"]
-
-_TEMPLATE = "_air.py.j2"
+__all__ = ["AirStyle", "render_air", "render_warm"]
 
 
 class AirStyle(StrEnum):
@@ -26,6 +25,24 @@ def render_air(spec_sha256: str, style: AirStyle | str = AirStyle.LOCAL) -> str:
     """
     if len(spec_sha256) != 64 or not set(spec_sha256) <= set("0123456789abcdef"):
         raise ValueError(f"not a SHA-256 in hex: {spec_sha256!r}")
+    return _render(
+        "_air.py.j2",
+        spec_sha256=spec_sha256,
+        style=AirStyle(style).value,
+        collateral=sorted(COLLATERAL),
+    )
+
+
+def render_warm() -> str:
+    """Return the Python source of `_warm.py`; it is the same for every run."""
+    return _render(
+        "_warm.py.j2",
+        threads=sorted(pool.thread for pool in HARMLESS if pool.thread is not None),
+        libraries=sorted(pool.library for pool in HARMLESS if pool.library is not None),
+    )
+
+
+def _render(template: str, **values: str | list[str]) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -34,6 +51,4 @@ def render_air(spec_sha256: str, style: AirStyle | str = AirStyle.LOCAL) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  # Python source, and only values of ours go in
     )
-    return environment.get_template(_TEMPLATE).render(
-        spec_sha256=spec_sha256, style=AirStyle(style).value, collateral=sorted(COLLATERAL)
-    )
+    return environment.get_template(template).render(**values)

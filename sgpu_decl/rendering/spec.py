@@ -14,6 +14,7 @@ __all__ = [
     "Parallel",
     "Retry",
     "Tracker",
+    "Warm",
     "render_spec",
 ]
 
@@ -68,6 +69,20 @@ class Tracker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Warm:
+    """What a warm parent imports before ranks fork from it.
+
+    `imports` are modules with the names that are taken from each; `required` says that the user
+    asked for them, so one that cannot be imported is an error; `refused` is why there is no warm
+    start where one could be expected.
+    """
+
+    imports: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    required: bool = False
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
     """Times in seconds, folders absolute; `log_limit` in bytes for each stream of a rank.
 
@@ -100,6 +115,7 @@ class LaunchSpec:
     wait_for: tuple[str, ...] = ()
     master_port: int | None = None
     tracker: Tracker | None = None
+    warm: Warm | None = None
     log_limit: int | None = 1 << 30
 
 
@@ -112,10 +128,12 @@ def render_spec(spec: LaunchSpec) -> bytes:
     return (canonical({"v": 1, **_fields(spec)}) + "\n").encode("utf-8", "surrogateescape")
 
 
-_BLOCKS = (Entry, Gpus, Parallel, Retry, Tracker)
+_BLOCKS = (Entry, Gpus, Parallel, Retry, Tracker, Warm)
 
 
-def _fields(block: LaunchSpec | Entry | Gpus | Parallel | Retry | Tracker) -> dict[str, Json]:
+def _fields(
+    block: LaunchSpec | Entry | Gpus | Parallel | Retry | Tracker | Warm,
+) -> dict[str, Json]:
     values: dict[str, Json] = {}
     for name in block.__slots__:
         value = getattr(block, name)

@@ -18,7 +18,7 @@ __all__ = [
     "never_counts",
 ]
 
-_NEVER_FOLDERS = frozenset(
+_NEVER_NAMES = frozenset(
     {
         ".git",
         ".sgpu",
@@ -62,9 +62,9 @@ LOOK = 64 * 1024
 
 def never_counts(name: str, *, folder: bool) -> bool:
     """Whether an entry of this name is no code, whatever the user's rules say."""
-    if folder:
-        return name in _NEVER_FOLDERS
-    return any(fnmatchcase(name, pattern) for pattern in _NEVER_FILES)
+    if name in _NEVER_NAMES:  # also as a link, and as the `.git` file of a worktree
+        return True
+    return not folder and any(fnmatchcase(name, pattern) for pattern in _NEVER_FILES)
 
 
 def is_secret(path: str) -> bool:

@@ -5,15 +5,14 @@ Where the source cannot tell (decorators, `*args`, re-exports), nothing is said.
 
 import ast
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.staging.parsing import parse_source
 
 __all__ = ["check_entrypoint"]
 
@@ -27,6 +26,8 @@ def check_entrypoint(
     command: Sequence[str] | str | None,
     args: Mapping[str, Json] | Sequence[Json] | None,
     place: Locate,
+    *,
+    installed: Callable[[str], bool],
 ) -> tuple[Diagnostic, ...]:
     """Say what is wrong with the entrypoint of a run.
 
@@ -36,6 +37,7 @@ def check_entrypoint(
             for a command.
         args: as written.
         place: gives the place of a dotted field path.
+        installed: says whether ranks may find a top-level package outside of the root.
     """
     if entrypoint is None:
         return _check_command_args(command, args, place)
@@ -52,8 +54,9 @@ def check_entrypoint(
         found = _module_file(root, target)
         if isinstance(found, Diagnostic):
             return (_at(found, at),)
-        if found is None:
-            return ()  # not ours: an installed package
+        if found is None:  # not ours: an installed package, or a mistake
+            top = target.partition(".")[0]
+            return () if installed(top) else (_not_installed(root, top, at),)
         path, findings = found, []
     tree, problem = _parse(path, root)
     if tree is None:
@@ -230,20 +233,11 @@ def _module_file(root: Path, module: str) -> Path | Diagnostic | None:
     )
 
 
-@lru_cache(maxsize=64)
-def _tree(path: str, _mtime: int, _size: int) -> ast.Module:
-    """Thousands of runs may share one entrypoint: it is parsed once."""
-    with open(path, "rb") as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an odd escape in the user's file is not ours to report
-        return ast.parse(file.read(), filename=path)
-
-
 def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic, ...]]:
     real = os.path.realpath(root)
     shown = str(path.relative_to(real)) if path.is_relative_to(real) else str(path)
     try:
-        facts = path.stat()
-        return _tree(str(path), facts.st_mtime_ns, facts.st_size), ()
+        return parse_source(path), ()
     except SyntaxError as error:
         at = Place(shown, error.lineno or 1, error.offset or 1)
         summary = f"`{shown}` is not valid Python: {error.msg}"
@@ -267,6 +261,18 @@ def _missing_file(root: Path, target: str, at: Place | None) -> Diagnostic:
         summary=f"the entrypoint `{target}` does not exist",
         place=at,
         hint=f"did you mean `{close}`?" if close else f"it is looked for in `{root}`",
+    )
+
+
+def _not_installed(root: Path, top: str, at: Place | None) -> Diagnostic:
+    modules = {it.stem for it in root.glob("*.py")} | {it.parent.name for it in root.glob("*/*.py")}
+    close = nearest(top, sorted(modules))
+    return Diagnostic(
+        code="module_not_found",
+        severity=Severity.WARNING,
+        summary=f"there is no module `{top}` under the code root, and none is installed",
+        place=at,
+        hint=f"did you mean `{close}`?" if close else "ranks will find it only if it is installed",
     )
 
 

@@ -1,5 +1,6 @@
 """Opening the state database: creating it safely, knowing ours from others, naming what broke."""
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -28,11 +29,7 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _translated(path, error) from error
     except OSError as error:
-        raise SgpuError(
-            f"`{error.filename or path}` cannot be used: {error.strerror or error}",
-            hint="make the folder readable and writable for you, or free space on its disk",
-            code="state_unreachable",
-        ) from error
+        raise _unreachable(path, error) from error
     except ValueError as error:
         raise _unusable(path, f"holds a value that cannot be read: {error}") from error
 
@@ -67,10 +64,16 @@ def connect_writing(path: Path) -> sqlite3.Connection:
 
 def prepare(connection: sqlite3.Connection, path: Path, *, lineage: str) -> None:
     """Make the tables of a new database, or check that an old one is ours and whole."""
-    if is_ours(connection, path):
-        found = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != ("ok",):
-            raise _unusable(path, f"is corrupt: {found[0] if found else 'no answer'}")
+    # In one transaction: another process may be making the tables at this moment.
+    connection.execute("BEGIN")
+    try:
+        if is_ours(connection, path):
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != ("ok",):
+                raise _unusable(path, f"is corrupt: {found[0] if found else 'no answer'}")
+    finally:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
@@ -147,6 +150,25 @@ def _unusable(path: Path, what: str) -> StateError:
             "state (runs that are recorded in it will be unknown)"
         )
     return StateError(f"the state `{path}` {what}", hint=hint)
+
+
+def _unreachable(path: Path, error: OSError) -> SgpuError:
+    blocking = next((it for it in path.parents if os.path.lexists(it) and not it.is_dir()), None)
+    if blocking is not None:
+        return SgpuError(
+            f"`{blocking}` is not a folder, and the state lies in a folder of this name",
+            hint="move it away; or keep the state elsewhere: `--project DIR`",
+            code="state_unreachable",
+        )
+    hint = "free space on its disk"
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        there = next(it for it in path.parents if it.is_dir())
+        hint = f"make `{there}` readable and writable for you; or use another: `--project DIR`"
+    return SgpuError(
+        f"`{error.filename or path}` cannot be used: {(error.strerror or str(error)).lower()}",
+        hint=hint,
+        code="state_unreachable",
+    )
 
 
 def _translated(path: Path, error: sqlite3.Error) -> SgpuError:

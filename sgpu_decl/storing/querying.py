@@ -27,8 +27,8 @@ _ATTEMPT = ", ".join(f"a.{name}" for name in ATTEMPT_COLUMNS)
 # Written out, as SQLite takes the partial index only for the very condition it was made with.
 _IS_ACTIVE = "a.state IN ('queued', 'staging', 'starting', 'running', 'stopping')"
 _RESOURCE = (
-    f"SELECT r.address, r.backend, r.owner, r.spec, r.gone, {_ATTEMPT} FROM resources r "  # noqa: S608
-    "LEFT JOIN attempts a ON a.address = r.address AND a.number = r.last"
+    f"SELECT r.address, r.backend, r.owner, r.spec, r.gone, r.numbered, {_ATTEMPT} "  # noqa: S608
+    "FROM resources r LEFT JOIN attempts a ON a.address = r.address AND a.number = r.last"
 )
 _ATTEMPTS = f"SELECT {_ATTEMPT} FROM attempts a"  # noqa: S608
 
@@ -125,13 +125,16 @@ def holder_of(connection: sqlite3.Connection) -> tuple[LockHolder, ProcessMark] 
 
 
 def _resource(row: tuple[str | int | None, ...]) -> Resource:
-    text, backend, owner, spec, gone = row[:5]
+    text, backend, owner, spec, gone, numbered = row[:6]
     address = Address.parse(str(text))
+    last = None if row[6] is None else attempt_of(row[6:], address)
     return Resource(
         address=address,
         backend=str(backend),
         owner=str(owner),
-        spec=str(spec),
-        last=None if row[5] is None else attempt_of(row[5:], address),
+        # One text for both, as they are equal but for launch and meta fields that were updated.
+        spec=last.spec if last and last.spec == spec else str(spec),
+        last=last,
         gone=bool(gone),
+        numbered=int(numbered or 0),
     )

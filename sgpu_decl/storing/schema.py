@@ -21,6 +21,7 @@ DDL = (
         owner TEXT NOT NULL,
         spec TEXT NOT NULL,
         last INTEGER,
+        numbered INTEGER NOT NULL,
         gone INTEGER NOT NULL
     ) WITHOUT ROWID""",
     """CREATE TABLE attempts (

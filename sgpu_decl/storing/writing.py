@@ -32,11 +32,26 @@ _KEEP_ATTEMPT = (
     + " OR ".join(f"attempts.{name} IS NOT excluded.{name}" for name in _OBSERVED)
 )
 _KEEP_RESOURCE = (
-    "INSERT INTO resources (address, backend, owner, spec, last, gone) VALUES (?, ?, ?, ?, ?, ?) "
+    "INSERT INTO resources (address, backend, owner, spec, last, numbered, gone) "
+    "VALUES (?, ?, ?, ?, ?5, coalesce(?5, 0), ?) "
     "ON CONFLICT (address) DO UPDATE SET backend = excluded.backend, owner = excluded.owner, "
     "spec = excluded.spec, gone = excluded.gone, "
-    "last = max(coalesce(resources.last, excluded.last), coalesce(excluded.last, resources.last))"
+    "last = max(coalesce(resources.last, excluded.last), coalesce(excluded.last, resources.last)), "
+    "numbered = max(resources.numbered, excluded.numbered)"
 )
+_HAS_HISTORY = (
+    "SELECT EXISTS (SELECT 1 FROM resources WHERE address = :at AND NOT gone) "
+    "OR EXISTS (SELECT 1 FROM attempts WHERE address = :at)"
+)
+# Where something was moved away from before, the higher of both numbers stays taken.
+_COPY_RESOURCE = (
+    "INSERT INTO resources (address, backend, owner, spec, last, numbered, gone) "
+    "SELECT :to, backend, owner, spec, last, numbered, gone FROM resources WHERE address = :at "
+    "ON CONFLICT (address) DO UPDATE SET backend = excluded.backend, owner = excluded.owner, "
+    "spec = excluded.spec, last = excluded.last, gone = excluded.gone, "
+    "numbered = max(resources.numbered, excluded.numbered)"
+)
+_LEAVE_RESOURCE = "UPDATE resources SET gone = 1, last = NULL WHERE address = :at"
 _LOST = "UPDATE attempts SET state = ? WHERE address = ? AND number = ?"
 
 
@@ -148,7 +163,7 @@ class SqliteWriter:
             return self._connection.execute(query, (plan_id,)).fetchone() is not None
 
     def move(self, source: Address, destination: Address) -> None:
-        """Give a resource and its history another address.
+        """Give a resource and its history another address. Its numbers stay taken at the old one.
 
         Raises:
             NotFound: nothing is recorded at `source`.
@@ -162,22 +177,21 @@ class SqliteWriter:
             )
         with self._writing():
             self._resources = None
-            self._must_exist(source)
-            (taken,) = self._connection.execute(
-                "SELECT EXISTS (SELECT 1 FROM resources WHERE address = :to) "
-                "OR EXISTS (SELECT 1 FROM attempts WHERE address = :to)",
-                {"to": str(destination)},
-            ).fetchone()
+            self._must_have_history(source)
+            (taken,) = self._connection.execute(_HAS_HISTORY, {"at": str(destination)}).fetchone()
             if taken:
                 raise SgpuError(
                     f"`{destination}` is recorded already, and two histories cannot be one",
                     hint="choose an address that was never used",
                     code="move_refused",
                 )
-            for table in ("resources", "attempts", "intents"):
+            both = {"at": str(source), "to": str(destination)}
+            self._connection.execute(_COPY_RESOURCE, both)
+            self._connection.execute(_LEAVE_RESOURCE, both)
+            for table in ("attempts", "intents"):
                 self._connection.execute(
-                    f"UPDATE {table} SET address = ? WHERE address = ?",  # noqa: S608
-                    (str(destination), str(source)),
+                    f"UPDATE {table} SET address = :to WHERE address = :at",  # noqa: S608
+                    both,
                 )
 
     def remove(self, address: Address) -> None:
@@ -189,7 +203,7 @@ class SqliteWriter:
             NotFound: nothing is recorded there.
         """
         with self._writing(address):
-            self._must_exist(address)
+            self._must_have_history(address)
             for attempt in querying.active_of(self._connection, address):
                 self._connection.execute(
                     _LOST, (AttemptState.LOST.value, str(address), attempt.ref.number)
@@ -199,8 +213,9 @@ class SqliteWriter:
             )
             self._connection.execute("DELETE FROM intents WHERE address = ?", (str(address),))
 
-    def _must_exist(self, address: Address) -> None:
-        if querying.resource_at(self._connection, address) is None:
+    def _must_have_history(self, address: Address) -> None:
+        (known,) = self._connection.execute(_HAS_HISTORY, {"at": str(address)}).fetchone()
+        if not known:
             raise NotFound(
                 f"nothing is recorded at `{address}`",
                 hint="`sgpu state list` shows what is",

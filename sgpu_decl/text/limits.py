@@ -32,7 +32,7 @@ PROJECT_FILE = Limits(size=10 << 20, nodes=2_000_000)
 
 _PROJECT_NAMES = ("sgpu.yml", "sgpu.yaml")
 _PROJECT_KEYS = ("project", "runs")
-_PROJECT_KEY = re.compile(r"""^[\s{]*["']?(?:project|runs)["']?[ \t]*:""", re.MULTILINE)
+_PROJECT_KEY = re.compile(r"""^[ \t{]*["']?(?:project|runs)["']?[ \t]*:""", re.MULTILINE)
 
 
 def is_project(root: Mapping, file: str) -> bool:
@@ -45,16 +45,15 @@ def limits_for(text: str | bytes, file: str) -> Limits:
     file checks the smaller limits again once it is known to be one."""
     if _named_project(file):
         return PROJECT_FILE
-    if len(text) > PROJECT_FILE.size:
-        return RUN_FILE
     shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     return PROJECT_FILE if _PROJECT_KEY.search(shown) else RUN_FILE
 
 
-def too_large(file: str, size: int, limits: Limits) -> Diagnostic:
+def too_large(file: str, limits: Limits) -> Diagnostic:
+    kind = "project" if limits == PROJECT_FILE else "run"
     return Diagnostic(
         code="file_too_large",
-        summary=f"the file has {size:,} bytes; the limit is {limits.size:,}",
+        summary=f"the file has more than {limits.size:,} bytes, the limit of a {kind} file",
         place=Place(file, 1, 1),
         hint="is this the right file? a run or project file is text written by hand",
     )

@@ -37,7 +37,7 @@ def load(
         else len(text.encode("utf-8", "replace"))
     )
     if size > limits.size:
-        return None, (too_large(file, size, limits),)
+        return None, (too_large(file, limits),)
     source, refused = _decode(text, file)
     if source is None:
         return None, refused
@@ -86,7 +86,9 @@ def _decode(text: str | bytes, file: str) -> tuple[str | None, tuple[Diagnostic,
                 code="forbidden_character",
                 summary=f"the file holds {name}, which YAML does not allow",
                 place=_place_at(text, match.start(), file),
-                hint='remove it, or write it as an escape in double quotes ("\\x1b")',
+                hint="remove it; is this a text file?"
+                if match[0] == "\0"
+                else 'remove it, or write it as an escape in double quotes ("\\x1b")',
             ),
         )
     return text, ()

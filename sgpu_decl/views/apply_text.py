@@ -1,13 +1,14 @@
 """What happens while a plan is applied and its runs are followed, as lines for stderr."""
 
-from sgpu_decl.model.attempt import AttemptStatus
+from collections.abc import Sequence
+
+from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.event import ApplyEvent, Step
 
 __all__ = ["event_line", "state_line"]
 
 _WORDS = {
     Step.STOPPED: "asked to stop",
-    Step.STAGED: "staged",
     Step.LAUNCHED: "launched",
     Step.ADOPTED: "is running already: attached",
     Step.UPDATED: "updated",
@@ -17,11 +18,15 @@ _WORDS = {
 }
 
 
-def event_line(event: ApplyEvent) -> str | None:
-    """One line, or `None` for a step that is not worth one."""
+def event_line(event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = ()) -> str | None:
+    """One line, or `None` for a step that is not worth one. What was launched is queued while it
+    waits for older attempts."""
     words = _WORDS.get(event.step)
     if words is None:
         return None
+    if event.step is Step.LAUNCHED and waits_for:
+        older = ", ".join(map(str, waits_for))
+        words = f"queued: it starts when {older} has ended"
     name = str(event.attempt) if event.attempt else event.address.label
     return f"{name} {words}" + (f": {event.message}" if event.message else "")
 

@@ -17,7 +17,8 @@ def render_error(error: SgpuError, *, read: Reader) -> str:
     """The findings that an error carries, then its message and hint. `read` gives a file's text."""
     parts = [render_findings(error.diagnostics, read=read)] if error.diagnostics else []
     parts.append(f"error: {printable(error.message)}")
-    if error.hint:
+    told = len(error.diagnostics) == 1 and error.diagnostics[0].hint == error.hint
+    if error.hint and not told:
         parts[-1] += f"\nhint: {printable(error.hint)}"
     return "\n\n".join(parts)
 

@@ -29,7 +29,7 @@ def render(plan: Plan, *, now: datetime) -> str:
     changed = [change for change in plan.changes if change.action is not Action.NO_OP]
     blocks = [
         [f"**{summary_line(plan)}**"],
-        list(_table(changed, now)),
+        list(_table(changed, plan, now)),
         list(_details(changed)),
         [_check(check) for check in plan.checks],
         list(_closing(plan)),
@@ -37,14 +37,15 @@ def render(plan: Plan, *, now: datetime) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _table(changes: Sequence[Change], now: datetime) -> Iterator[str]:
+def _table(changes: Sequence[Change], plan: Plan, now: datetime) -> Iterator[str]:
     if not changes:
         return
     yield "| action | run | because |"
     yield "|---|---|---|"
     for change in changes[:_ROWS_SHOWN]:
         action = f"**{change.action}**" if change.destructive else str(change.action)
-        yield f"| {action} | {_code(str(change.address))} | {_prose(because(change, now))} |"
+        why = _prose(because(change, plan, now))
+        yield f"| {action} | {_code(str(change.address))} | {why} |"
     more = len(changes) - _ROWS_SHOWN
     if more > 0:
         yield f"| | | {count(more, 'more change')} |"

@@ -1,11 +1,12 @@
 """A plan for people: the summary first and last, each change with its reason and place."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
+from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
 from sgpu_decl.views.plan_words import (
     EFFECT_NOTES,
     because,
@@ -46,7 +47,7 @@ def render(plan: Plan, *, now: datetime, colour: bool = False, width: int = 100)
     `now` is what ages count from; `width` is that of the terminal in columns: long values are cut
     to it.
     """
-    paper = _Paper(now=now, colour=colour, width=max(60, width))
+    paper = _Paper(plan, now=now, colour=colour, width=max(60, width))
     stopping = [change for change in plan.changes if stops_active(change)]
     others = [
         change
@@ -55,21 +56,22 @@ def render(plan: Plan, *, now: datetime, colour: bool = False, width: int = 100)
     ]
     unchanged = [change for change in plan.changes if change.action is Action.NO_OP]
     lost = [check for check in plan.checks if check.id == "work_lost"]
-    blocks = [
-        [paper.bold(summary_line(plan))],
-        *(list(paper.change(change, ())) for change in others),
-        list(paper.unchanged(unchanged)),
-        list(paper.stopping(stopping, lost)),
-        list(paper.checks([check for check in plan.checks if check.id != "work_lost"])),
-        list(paper.closing(plan)),
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    checks = [check for check in plan.checks if check.id != "work_lost"]
+    blocks = itertools.chain(
+        [[paper.bold(summary_line(plan))]],
+        (paper.change(change, ()) for change in others),
+        [paper.unchanged(unchanged), paper.stopping(stopping, lost), paper.checks(checks)],
+        [paper.closing()],
+    )
+    # Ten thousand changes are text at once, not lines of all of them first.
+    return "\n\n".join(filter(None, map("\n".join, blocks))) + "\n"
 
 
 class _Paper:
     """How lines are laid out: the settings of one rendering."""
 
-    def __init__(self, *, now: datetime, colour: bool, width: int) -> None:
+    def __init__(self, plan: Plan, *, now: datetime, colour: bool, width: int) -> None:
+        self._plan = plan
         self._now = now
         self._colour = colour
         self._width = width
@@ -81,10 +83,10 @@ class _Paper:
         symbol, colour = _SYMBOLS[change.action]
         mark = paint(f"{symbol:>3}", colour, on=self._colour)
         yield f"{mark} {self.bold(escape(str(change.address)))}  {what(change)}"
-        yield f"      because: {because(change, self._now)}"
+        yield f"      because: {because(change, self._plan, self._now)}"
         for check in lost:
             yield f"      lost: {escape(check.summary)}"
-        if change.prior is None and change.action is Action.CREATE:
+        if change.reason is Reason.FIRST_RUN:
             yield from self._first_fields(change.fields)
         else:
             yield from self._changed_fields(change.fields)
@@ -96,7 +98,8 @@ class _Paper:
 
     def unchanged(self, changes: Sequence[Change]) -> Iterator[str]:
         for change in changes[:_UNCHANGED_SHOWN]:
-            yield f"    {escape(str(change.address))}  {because(change, self._now)}"
+            why = because(change, self._plan, self._now)
+            yield f"    {escape(str(change.address))}  {why}"
         more = len(changes) - _UNCHANGED_SHOWN
         if more > 0:
             yield f"    ({count(more, 'more unchanged run')})"
@@ -122,7 +125,8 @@ class _Paper:
             if check.hint:
                 yield f"  hint: {escape(check.hint)}"
 
-    def closing(self, plan: Plan) -> Iterator[str]:
+    def closing(self) -> Iterator[str]:
+        plan = self._plan
         if any(change.launch and change.launch.token for change in plan.changes):
             yield f"Estimate: {estimate_words(plan.estimate)}."
         if not plan.complete:

@@ -98,9 +98,9 @@ def what(change: Change) -> str:
             return ""
 
 
-def because(change: Change, now: datetime) -> str:
+def because(change: Change, plan: Plan, now: datetime) -> str:
     """Return the reason in words, with what became of the last attempt."""
-    reason = _REASONS[change.reason]
+    reason = _reason(change, plan)
     prior = change.prior
     if prior is None:
         return reason
@@ -111,6 +111,16 @@ def because(change: Change, now: datetime) -> str:
     if prior.state.active:
         return f"{reason} ({_ref(change, prior.attempt)} is {prior.state})"
     return f"{reason} ({last})"
+
+
+def _reason(change: Change, plan: Plan) -> str:
+    if plan.destroy:
+        return "destroying it was asked for"
+    if change.reason is Reason.FIRST_RUN and change.prior is not None:
+        return "first run since it was destroyed or forgotten"
+    if change.action is Action.UPDATE and not change.fields and change.launch is not None:
+        return f"`{escape(change.launch.owner)}` declares it now"
+    return _REASONS[change.reason]
 
 
 def value(item: Json) -> str:

@@ -3,14 +3,25 @@
 The input is the `status` object of the public JSON contract, so both forms say the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.views.logs_text import clean
-from sgpu_decl.views.terminal import Colour, age, duration, escape, paint, shorten
+from sgpu_decl.views.terminal import Colour, age, count, duration, escape, paint, shorten
 
-__all__ = ["ending", "failure", "run_details", "status_table"]
+__all__ = [
+    "ending",
+    "failure",
+    "how_it_ended",
+    "links",
+    "mappings",
+    "moment",
+    "run_details",
+    "status_table",
+    "tally",
+]
 
 _COLOURS = {
     "succeeded": Colour.GREEN,
@@ -28,7 +39,7 @@ def status_table(runs: Sequence[Mapping[str, Json]], *, now: datetime, colour: b
         return "no runs yet"
     rows = [("RUN", "STATE", "BACKEND", "STARTED", "TOOK", "")]
     for run in runs:
-        started = _moment(run.get("started_at"))
+        started = moment(run.get("started_at"))
         rows.append(
             (
                 f"{run.get('name')}#{run.get('attempt')}",
@@ -48,18 +59,28 @@ def status_table(runs: Sequence[Mapping[str, Json]], *, now: datetime, colour: b
     return "\n".join(lines)
 
 
+def tally(states: Sequence[str]) -> str:
+    """`6 runs: 2 running, 3 queued, 1 failed`, in the order of an attempt's life."""
+    counted = [(states.count(state), state) for state in AttemptState]
+    parts = ", ".join(f"{number:,} {state}" for number, state in counted if number)
+    return f"{count(len(states), 'run')}: {parts}"
+
+
 def ending(run: Mapping[str, Json], *, colour: bool) -> str:
     """The line that says how an attempt ended: `train#8 failed after 3 s, exit code 1: ...`."""
-    state = str(run.get("state"))
-    took = _took(run, None)
-    text = f"{run.get('name')}#{run.get('attempt')} {_painted(state, colour=colour)}"
-    if took != "-":
-        text += f" after {took}"
-    code = run.get("exit_code")
-    if state == "failed" and isinstance(code, int) and code >= 0:
-        text += f", exit code {code}"
+    state = _painted(str(run.get("state")), colour=colour)
+    text = f"{run.get('name')}#{run.get('attempt')} {state} {how_it_ended(run)}".rstrip()
     cause = _cause_line(run, 200)
     return f"{text}: {cause}" if cause else text
+
+
+def how_it_ended(run: Mapping[str, Json]) -> str:
+    """`after 3 s, exit code 1`, or as much of it as there is to say."""
+    took, code = _took(run, None), run.get("exit_code")
+    words = [] if took == "-" else [f"after {took}"]
+    if run.get("state") == "failed" and isinstance(code, int) and code >= 0:
+        words.append(f"exit code {code}")
+    return ", ".join(words)
 
 
 def failure(run: Mapping[str, Json]) -> str:
@@ -79,24 +100,25 @@ def run_details(run: Mapping[str, Json], *, now: datetime, colour: bool) -> str:
     parts = [f"{run.get('address')}\n  {ending(run, colour=colour)}"]
     if trace := failure(run):
         parts.append(trace)
-    parts.append(_section("ranks", [_rank_line(rank) for rank in _mappings(run.get("ranks"))]))
-    parts.append(_section("links", _flat(run.get("links"))))
-    parts.append(_section("spec", _flat(run.get("spec"))))
+    parts.append(_section("ranks", [_rank_line(rank) for rank in mappings(run.get("ranks"))]))
+    parts.append(_section("links", [f"{name}: {escape(target)}" for name, target in links(run)]))
+    spec = [f"{path}: {escape(value)}" for path, value in _flat(run.get("spec"))]
+    parts.append(_section("spec", spec))
     history = [
         f"#{_number(past)} {past.get('state')}{_when(past, now)}"
-        for past in _mappings(run.get("history"))
+        for past in mappings(run.get("history"))
     ]
     parts.append(_section("history", history))
     return "\n\n".join(part for part in parts if part)
 
 
 def _took(run: Mapping[str, Json], now: datetime | None) -> str:
-    started, ended = _moment(run.get("started_at")), _moment(run.get("ended_at")) or now
+    started, ended = moment(run.get("started_at")), moment(run.get("ended_at")) or now
     return duration((ended - started).total_seconds()) if started and ended else "-"
 
 
 def _when(past: Mapping[str, Json], now: datetime) -> str:
-    ended = _moment(past.get("ended_at"))
+    ended = moment(past.get("ended_at"))
     return f", {age(ended, now)}" if ended else ""
 
 
@@ -120,23 +142,28 @@ def _cause_line(run: Mapping[str, Json], longest: int) -> str:
     return shorten(text, longest)
 
 
-def _moment(value: Json) -> datetime | None:
+def moment(value: Json) -> datetime | None:
     return datetime.fromisoformat(value) if isinstance(value, str) else None
 
 
-def _mappings(value: Json) -> list[Mapping[str, Json]]:
+def mappings(value: Json) -> list[Mapping[str, Json]]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return []
     return [item for item in value if isinstance(item, Mapping)]
 
 
-def _flat(value: Json, path: str = "") -> list[str]:
+def links(run: Mapping[str, Json]) -> list[tuple[str, str]]:
+    """Where an attempt's things lie: `folder`, `mlflow.run_id`; what ranks are given is no link."""
+    return [(name, to) for name, to in _flat(run.get("links")) if not name.startswith("mlflow.env")]
+
+
+def _flat(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every value inside of mappings, with its dotted path."""
     if isinstance(value, Mapping):
-        lines = []
         for key, item in value.items():
-            lines += _flat(item, f"{path}.{key}" if path else str(key))
-        return lines
-    return [f"{path}: {escape(str(value))}"]
+            yield from _flat(item, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value if isinstance(value, str) else canonical(value)
 
 
 def _section(title: str, lines: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from sgpu_decl.agent.locks import create_held, held
 from sgpu_decl.agent.processes import carriers, tell
 from sgpu_decl.agent.reading import read_attempt, read_events
 from sgpu_decl.agent.records import parse_events
-from sgpu_decl.rendering.entrypoint import render_air
+from sgpu_decl.rendering.entrypoint import render_air, render_warm
 from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, render_spec
 
 ENDED = {"succeeded", "failed", "cancelled", "lost"}
@@ -230,6 +230,8 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
         data = render_spec(replace(spec, **fields))
         (folder / "spec.json").write_bytes(data)
         (folder / "_air.py").write_text(render_air(hashlib.sha256(data).hexdigest()))
+        if fields.get("warm") is not None:
+            (folder / "_warm.py").write_text(render_warm())
         attempt = Attempt(folder, token)
         made.append(attempt)
         return attempt

@@ -1,13 +1,27 @@
-"""torch in ranks: the rendezvous works and listens on loopback alone."""
+"""torch in ranks: the rendezvous is quick and on loopback alone, and a fork breaks nothing."""
 
+import ctypes
 import json
+import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sgpu_decl.rendering.spec import Entry
+from sgpu_decl.rendering.entrypoint import render_air
+from sgpu_decl.rendering.spec import Entry, Warm
 
+pytestmark = pytest.mark.torch
+FUNCTION = Entry(kind="file_function", path="main.py", function="main")
+WARM = Warm(
+    imports=(
+        ("torch", ()),
+        ("torch.distributed", ()),
+        ("torch.utils.data", ("DataLoader", "Dataset")),
+        ("numpy", ()),
+    )
+)
 SOURCE = """
 import os
 
@@ -31,14 +45,119 @@ def main():
 """
 
 
-@pytest.mark.torch
-def test_the_rendezvous_listens_on_loopback_alone(make_attempt: Callable[..., Any]) -> None:
-    pytest.importorskip("torch")
-    entry = Entry(kind="file_function", path="main.py", function="main")
-    attempt = make_attempt(SOURCE, entry=entry).launch()
+def values(attempt: Any) -> list[Any]:
     attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"), 90)
     assert attempt.read()["state"] == "succeeded", attempt.log(0, "stderr")
-    for rank in (0, 1):
-        total, listeners = json.loads(attempt.text(f"ranks/{rank}/output.json"))
+    ranks = range(len(attempt.read()["ranks"]))
+    return [json.loads(attempt.text(f"ranks/{rank}/output.json")) for rank in ranks]
+
+
+@pytest.mark.parametrize("warm", [None, WARM], ids=["cold", "warm"])
+def test_the_rendezvous_listens_on_loopback_alone(
+    make_attempt: Callable[..., Any], warm: Warm | None
+) -> None:
+    pytest.importorskip("torch")
+    attempt = make_attempt(SOURCE, entry=FUNCTION, warm=warm).launch()
+    for total, listeners in values(attempt):
         assert total == 3.0
         assert [address.partition(":")[0] for address in listeners] == ["0100007F"]
+    assert not attempt.events("cold_start")
+
+
+WORK = """
+import json
+import os
+import pickle
+
+import numpy
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+from torch.utils.data import DataLoader, Dataset
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return index**2
+
+
+def double(rank, queue):
+    queue.put(2.0)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    torch.set_num_threads(2)
+    big = torch.ones(600, 600)
+    product = (big @ big).sum().item() / 600**3
+    loaded = sum(batch.sum().item() for batch in DataLoader(Squares(), 4, num_workers=2))
+    queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
+    if dist.get_rank() == 0:
+        torch.multiprocessing.spawn(double, (queue,), nprocs=1)
+        assert queue.get() == 2.0
+    assert len(pickle.loads(pickle.dumps(Squares()))) == 8
+    layer = torch.nn.Linear(4, 4)
+    layer(torch.ones(1, 4)).sum().backward()
+    seeds = [torch.initial_seed(), torch.rand(1).item(), numpy.random.rand()]
+    dist.destroy_process_group()
+    found = [total.item(), product, loaded, torch.cuda.is_initialized(), seeds]
+    folder = os.environ["SGPU_RUN_DIR"] + "/ranks/" + os.environ["RANK"]
+    with open(folder + "/output.json", "w") as file:
+        json.dump(found, file)
+"""
+
+
+def test_torch_works_in_ranks_that_were_forked(make_attempt: Callable[..., Any]) -> None:
+    pytest.importorskip("torch")
+    entry = Entry(kind="script", path="main.py")
+    attempt = make_attempt(WORK, entry=entry, world_size=4, warm=WARM).launch()
+    found = values(attempt)
+    assert not attempt.events("cold_start")
+    assert [rank[:3] for rank in found] == [[4.0, 1.0, 140]] * 4
+    for numbers in zip(*(rank[4] for rank in found), strict=True):
+        assert len(set(numbers)) == 4
+    assert not attempt.left()
+
+
+def test_the_store_is_sought_without_a_name_server() -> None:
+    namespace: dict[str, Any] = {"__name__": "air"}
+    exec(compile(render_air("a" * 64), "_air.py", "exec"), namespace)
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "__res_state"):
+        pytest.skip("another C library than glibc")
+    libc.__res_state.restype = ctypes.c_void_p
+
+    def servers() -> bytes:
+        libc.__res_init()
+        return ctypes.string_at(libc.__res_state() + 16, 20)
+
+    seen: list[bytes] = []
+    before = servers()
+    with namespace["OwnNameServer"]():
+        name = socket.getnameinfo(("::ffff:127.0.0.1", 1, 0, 0), socket.NI_NUMERICSERV)
+        assert name == ("::ffff:127.0.0.1", "1")
+        with pytest.raises(socket.gaierror, match="not known"):
+            socket.getaddrinfo("somewhere.example", None)
+        other = threading.Thread(target=lambda: seen.append(servers()))
+        other.start()
+        other.join()
+    assert [ctypes.string_at(libc.__res_state() + 16, 20), *seen] == [before, before]
+
+
+def test_a_rank_that_is_early_waits_for_the_listener() -> None:
+    namespace: dict[str, Any] = {"__name__": "air"}
+    exec(compile(render_air("a" * 64), "_air.py", "exec"), namespace)
+    with socket.socket() as late:
+        late.bind(("127.0.0.1", 0))
+        port = late.getsockname()[1]
+        waiting = threading.Thread(target=namespace["await_listener"], args=("127.0.0.1", port))
+        waiting.start()
+        late.listen()
+        late.settimeout(20)
+        late.accept()[0].close()
+        waiting.join()

@@ -1,8 +1,14 @@
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from sgpu_decl.api import PlanOptions, Session
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.plan import Plan
 
 
 def plan(folder: Path, file: str) -> "subprocess.CompletedProcess[str]":
@@ -16,34 +22,83 @@ def plan(folder: Path, file: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def written(tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text("def main():\n    return 1\n")
     (tmp_path / "run.yaml").write_text("name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\n")
     return tmp_path
 
 
-def test_an_entrypoint_that_an_ignore_rule_leaves_out_is_refused_at_plan(folder: Path) -> None:
-    (folder / ".gitignore").write_text("train.py\n")
-    refused = plan(folder, "run.yaml")
+def test_an_entrypoint_that_an_ignore_rule_leaves_out_is_refused_at_plan(written: Path) -> None:
+    (written / ".gitignore").write_text("train.py\n")
+    refused = plan(written, "run.yaml")
     assert refused.returncode == 1
     assert "left out of the code by an ignore rule" in refused.stdout + refused.stderr
 
 
-def test_blocks_of_a_project_whose_engine_is_not_here_yet_are_refused(folder: Path) -> None:
-    (folder / "sgpu.yml").write_text(
+def test_blocks_of_a_project_whose_engine_is_not_here_yet_are_refused(written: Path) -> None:
+    (written / "sgpu.yml").write_text(
         "project: {name: p}\n"
         "runs:\n  a:\n    gpus: 1\n    type: CPU\n    entrypoint: train.py:main\n"
         "include: [more.yml]\n"
     )
-    refused = plan(folder, "sgpu.yml")
+    refused = plan(written, "sgpu.yml")
     assert refused.returncode == 1
     assert "`include` is valid, and this version cannot act on it yet" in (
         refused.stdout + refused.stderr
     )
 
 
-def test_secrets_in_the_tree_are_left_out_and_listed(folder: Path) -> None:
-    (folder / ".env").write_text("PASSWORD=1\n")
-    planned = plan(folder, "run.yaml")
+def test_secrets_in_the_tree_are_left_out_and_listed(written: Path) -> None:
+    (written / ".env").write_text("PASSWORD=1\n")
+    planned = plan(written, "run.yaml")
     assert planned.returncode == 0
     assert ".env" in planned.stdout
+
+
+def test_the_interpreter_is_shown_where_it_runs_the_code_and_recorded_with_the_attempt(
+    folder: Path, open_file: Callable[..., Session], apply: Callable[..., Plan]
+) -> None:
+    (folder / "train.py").write_text("def main():\n    return 1\n")
+    (folder / "run.yaml").write_text(
+        "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\nmlflow: {enabled: false}\n"
+    )
+    (check,) = apply().checks
+    assert (check.id, check.severity) == ("interpreter", Severity.INFO)
+    assert f"`{sys.executable}`" in check.summary
+    spec = open_file().state_dir / "runs/a/1/spec.json"
+    assert json.loads(spec.read_text())["python"] == sys.executable
+    assert apply().checks == ()  # nothing is launched
+
+
+def test_the_interpreter_of_a_command_is_its_own_affair(
+    folder: Path, open_file: Callable[..., Session]
+) -> None:
+    (folder / "run.yaml").write_text("name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
+    assert open_file().plan(PlanOptions()).checks == ()
+
+
+def test_a_python_that_is_not_here_is_refused_at_its_place(
+    folder: Path, open_file: Callable[..., Session]
+) -> None:
+    (folder / "run.yaml").write_text(
+        "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\nenv: {python: 3.1}\n"
+    )
+    (check,) = open_file().plan(PlanOptions()).checks
+    assert (check.id, check.severity) == ("python_missing", Severity.ERROR)
+    assert check.place is not None
+    assert (check.place.line, check.place.column) == (5, 15)
+
+
+def test_a_module_that_nobody_has_is_warned_of(
+    folder: Path, open_file: Callable[..., Session]
+) -> None:
+    (folder / "training").mkdir()
+    (folder / "training/start.py").write_text("def main():\n    return 1\n")
+    run = "name: a\ngpus: 1\ntype: CPU\nentrypoint: traning.start:main\n"
+    (folder / "run.yaml").write_text(run)
+    warned = [it for it in open_file().plan(PlanOptions()).checks if it.id == "module_not_found"]
+    assert [it.hint for it in warned] == ["did you mean `training`?"]
+
+    # Another path than ours may lead there.
+    (folder / "run.yaml").write_text(run + "env: {variables: {PYTHONPATH: /opt/lib}}\n")
+    assert "module_not_found" not in {it.id for it in open_file().plan(PlanOptions()).checks}

@@ -33,6 +33,18 @@ def states(project: Path) -> dict[int, str]:
     return {run["attempt"]: run["state"] for run in told["data"]["runs"]}
 
 
+# Applies, and dies by SIGKILL once the agent is up: before anything else is done or recorded.
+DYING = """\
+import os, signal, sys
+from sgpu_decl.agent import launching
+real = launching.launch
+def dying(*args, **kwargs):
+    real(*args, **kwargs)
+    os.kill(os.getpid(), signal.SIGKILL)
+launching.launch = dying
+from sgpu_decl.cli.main import main
+sys.exit(main(["apply", "-y", "--detach", *sys.argv[1:]]))
+"""
 CHANGED = ("--set", "env.variables.A=2")
 
 
@@ -69,20 +81,31 @@ def test_a_saved_plan_replaces_an_active_run(project: Path) -> None:
 def test_a_launch_that_a_crash_kept_from_being_recorded_is_found_and_cancelled(
     project: Path,
 ) -> None:
-    driver = (
-        "import os, signal, sys\n"
-        "from sgpu_decl.storing.writing import SqliteWriter\n"
-        "SqliteWriter.launched = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "from sgpu_decl.cli.main import main\n"
-        "sys.exit(main(['apply', '-y', '--detach']))\n"
-    )
-    died = subprocess.run([sys.executable, "-c", driver], cwd=project, check=False)
+    died = subprocess.run([sys.executable, "-c", DYING], cwd=project, check=False)
     assert died.returncode == -signal.SIGKILL
 
     cancelled = sgpu(project, "cancel", "slow")
 
     assert cancelled.returncode == 0, cancelled.stderr
     assert "slow#1 cancelled" in cancelled.stderr
+
+
+def test_a_replacement_that_a_crash_cut_short_stops_every_older_attempt(project: Path) -> None:
+    assert sgpu(project, "apply", "-y", "--detach").returncode == 0
+    beside = sgpu(project, "apply", "-y", "--detach", *CHANGED, "--on-active", "parallel")
+    assert beside.returncode == 0, beside.stderr
+    third = ("--set", "env.variables.A=3", "--on-active", "replace")
+    assert sgpu(project, "plan", *third, "--out", "saved.plan").returncode == 0
+    died = subprocess.run([sys.executable, "-c", DYING, "saved.plan"], cwd=project, check=False)
+    assert died.returncode == -signal.SIGKILL
+
+    # Any apply settles what was left open: here one that has nothing else to do.
+    assert sgpu(project, "apply", "-y", "--detach", *third[:2]).returncode == 0
+
+    ended = sgpu(project, "wait", "slow#1", "slow#2", "--timeout", "30s", "-o", "json")
+    shown = json.loads(ended.stdout)["data"]["runs"]
+    assert [run["state"] for run in shown] == ["cancelled", "cancelled"]
+    assert sgpu(project, "cancel", "slow").returncode == 0
 
 
 def test_gc_leaves_a_live_folder_alone(project: Path) -> None:

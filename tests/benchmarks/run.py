@@ -2,7 +2,7 @@
 
     make bench
     python tests/benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
-                                   [--only start,plans,applies] [--without-terraform]
+                                   [--only start,plans,applies,ranks] [--without-terraform]
 
 Times are wall clock; memory is the peak of the one process. Start-up and plans are medians of
 alternating rounds (a round that takes minutes is the last one; `n` says how many there were), each
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measuring import Row
 from workloads import (
     blocks,
     matrix,
@@ -44,17 +45,6 @@ class Taken:
 
     seconds: float
     memory: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One line of the table. `limit` is the ratio not to be passed, None where it only informs."""
-
-    what: str
-    took: str
-    against: str
-    ratio: float
-    limit: float | None
 
 
 def take(argv: Sequence[str], cwd: Path, *, fine: tuple[int, ...] = (0,)) -> Taken:
@@ -242,7 +232,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=_numbers, default=[1000, 10_000])
     parser.add_argument("--applies", type=_numbers, default=[250, 1000])
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--only", default="start,plans,applies")
+    parser.add_argument("--only", default="start,plans,applies,ranks")
     parser.add_argument("--without-terraform", action="store_true")
     asked = parser.parse_args()
     terraform = None if asked.without_terraform else shutil.which("terraform")
@@ -261,6 +251,10 @@ def main() -> int:
             rows.append(planning(scratch, asked.sizes, terraform=terraform))
         if "applies" in parts:
             rows.append(applying(scratch, asked.applies, terraform=terraform))
+        if "ranks" in parts:
+            from ranks import ranks  # with what the agent's folders are made of
+
+            rows.append(ranks(scratch))
         for part in rows:
             for row in part:
                 _show(row)

@@ -1,10 +1,19 @@
 """A real `sgpu` in a process of its own, as a user runs it."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import re
+import select
+import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +65,79 @@ class Shell:
         return path
 
 
+class Terminal:
+    """The person's side of a pseudo-terminal."""
+
+    def __init__(self, master: int, process: "subprocess.Popen[bytes]") -> None:
+        self._master = master
+        self._process = process
+        self._half = b""
+        self.seen = ""
+        self.all = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def until(self, text: str, limit: float = 20) -> None:
+        deadline = time.monotonic() + limit
+        while text not in self.seen:
+            ready, _, _ = select.select([self._master], [], [], deadline - time.monotonic())
+            assert ready, f"`{text}` did not come; seen: {self.seen}"
+            try:
+                came = os.read(self._master, 4096)
+            except OSError:  # the other side has closed
+                assert text in self.seen, self.seen
+            else:
+                self._take(came)
+        self.seen = self.seen.partition(text)[2]
+
+    def press_until_ended(self) -> int:
+        """Ctrl-C, again where one fell between the question and the reading of the answer."""
+        for _ in range(20):
+            self.type("\x03")
+            try:
+                return self._process.wait(timeout=1)
+            except subprocess.TimeoutExpired:
+                continue
+        return self.ended()
+
+    def ended(self) -> int:
+        """Read on until the program has closed its side; its exit code."""
+        with contextlib.suppress(OSError):
+            while came := os.read(self._master, 4096):
+                self._take(came)
+        self.seen = ""
+        return self._process.wait(timeout=20)
+
+    def screen(self, width: int) -> list[str]:
+        """The lines that stand on a terminal of that width after what was waited for, the ones
+        that scrolled away included."""
+        written = self.all.removesuffix(self.seen)
+        rows, row, column = [[" "] * width], 0, 0
+        for code, text in re.findall(r"\x1b\[([?0-9;]*[A-Za-z])|([^\x1b])", written):
+            if text == "\r":
+                column = 0
+            elif text == "\n" or (text and column == width):
+                row, column = row + 1, 0
+                rows += [[" "] * width] if row == len(rows) else []
+            if text >= " ":
+                rows[row][column] = text
+                column += 1
+            if code == "2K":
+                rows[row] = [" "] * width
+            elif code.endswith("A"):
+                row -= int(code[:-1])
+                assert row >= 0
+        return ["".join(cells).rstrip() for cells in rows]
+
+    def _take(self, came: bytes) -> None:
+        self._half += came
+        text = self._half.decode(errors="ignore")
+        self._half = self._half[len(text.encode()) :]
+        self.seen += text
+        self.all += text
+
+
 @pytest.fixture
 def sgpu(tmp_path: Path) -> Iterator[Shell]:
     """`sgpu(...)` runs one command in an empty project; runs left active are cancelled after."""
@@ -74,3 +156,36 @@ def sgpu(tmp_path: Path) -> Iterator[Shell]:
     yield shell
     if (project / ".sgpu").is_dir():
         shell("cancel", "*")
+
+
+@pytest.fixture
+def at_terminal(sgpu: Shell) -> Callable[..., AbstractContextManager[Terminal]]:
+    """`with at_terminal(...)` runs one command in a pseudo-terminal of `width` columns."""
+
+    @contextmanager
+    def opened(
+        *arguments: str, width: int = 80, environ: Mapping[str, str] | None = None
+    ) -> Iterator[Terminal]:
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        # the size is the terminal's, not what the runner of the tests was told of its own
+        inherited = {k: v for k, v in sgpu.environ.items() if k not in ("COLUMNS", "LINES")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sgpu_decl", *arguments],
+            cwd=sgpu.folder,
+            env={**inherited, "TERM": "xterm-256color", **(environ or {})},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),
+        )
+        os.close(slave)
+        try:
+            yield Terminal(master, process)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(master)
+
+    return opened

@@ -35,7 +35,10 @@ def _cpu_seconds() -> float:
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
 def test_a_folder_in_place_of_a_file(sgpu, command: str) -> None:
     (sgpu.folder / "dir").mkdir()
-    assert "`dir`" in refused(sgpu, command, "dir", code=1)
+    message = refused(sgpu, command, "dir", code=1)
+    assert "`dir` is a folder" in message
+    assert "`dir/run.yaml`" in message
+    assert sgpu(command, "dir", "-o", "json").json["error"]["code"] == "unreadable"
 
 
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
@@ -53,10 +56,25 @@ def test_a_file_that_may_not_be_read(sgpu) -> None:
     assert "permission" in refused(sgpu, "plan", code=1)
 
 
-def test_a_file_of_50_mb(sgpu) -> None:
-    with (sgpu.folder / "run.yaml").open("wb") as file:
-        file.truncate(50 * 2**20)
-    refused(sgpu, "plan", code=1)
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        ("run.yaml", 50 * 2**20, "more than 1,048,576 bytes, the limit of a run file"),
+        ("run.yaml", 2 * 2**20, "more than 1,048,576 bytes, the limit of a run file"),
+        ("sgpu.yml", 50 * 2**20, "more than 10,485,760 bytes, the limit of a project file"),
+    ],
+)
+def test_a_file_that_is_too_large_has_one_code_whoever_notices(
+    sgpu, name: str, size: int, words: str
+) -> None:
+    with (sgpu.folder / name).open("wb") as file:
+        file.truncate(size)
+    assert f"error[file_too_large]: the file has {words}\n  --> {name}:1:1\n" in refused(
+        sgpu, "plan", code=1
+    )
+    error = sgpu("validate", "-o", "json").json["error"]
+    assert error["code"] == "invalid_input"
+    assert [found["code"] for found in error["diagnostics"]] == ["file_too_large"]
 
 
 def test_several_mistakes_are_shown_at_once_with_their_places(sgpu) -> None:
@@ -74,8 +92,21 @@ def test_several_mistakes_are_shown_at_once_with_their_places(sgpu) -> None:
 def test_a_state_folder_that_cannot_be_made(sgpu) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write(".sgpu", "a file")
-    refused(sgpu, "apply", "-y", code=1)
+    for command in (["apply", "-y"], ["plan"], ["status"], ["state", "list"], ["gc"], ["destroy"]):
+        message = refused(sgpu, *command, code=1)
+        assert f"`{sgpu.folder}/.sgpu` is not a folder" in message
+        assert "move it away" in message
+    assert sgpu("status", "-o", "json").json["error"]["code"] == "state_unreachable"
     assert (sgpu.folder / ".sgpu").read_text() == "a file"
+
+
+def test_a_state_folder_that_may_not_be_written(sgpu) -> None:
+    sgpu.write("run.yaml", RUN)
+    (sgpu.folder / ".sgpu").symlink_to("/sys")  # where even root makes no folder
+    message = refused(sgpu, "apply", "-y", code=1)
+    assert f"error: `{sgpu.folder}/.sgpu/default` cannot be used: " in message
+    assert f"make `{sgpu.folder}/.sgpu` readable and writable for you" in message
+    assert sgpu("apply", "-y", "-o", "json").json["error"]["code"] == "state_unreachable"
 
 
 def test_an_address_that_matches_nothing_names_the_nearest(sgpu) -> None:
@@ -102,8 +133,18 @@ def test_a_plan_that_was_cut_off(sgpu) -> None:
     assert sgpu("plan", "--out", "p").code == 0
     whole = (sgpu.folder / "p").read_text()
     sgpu.write("p", whole[: len(whole) // 2])
-    assert "`p`" in refused(sgpu, "apply", "p", code=1)
+    message = refused(sgpu, "apply", "p", code=1)
+    assert "error[truncated_plan]: `p` is cut off before its end\n  --> p:1:" in message
+    assert message.count("hint: ") == 1
+    for command in ("apply", "show"):
+        error = sgpu(command, "p", "-o", "json").json["error"]
+        assert (error["code"], error["diagnostics"][0]["file"]) == ("invalid_input", "p")
     assert not (sgpu.folder / ".sgpu").exists()
+
+
+def test_a_plan_that_is_not_json_shows_where(sgpu) -> None:
+    sgpu.write("p", '{"a": 1,\n "b": x}')
+    assert "error[bad_plan]: `p` is not JSON\n  --> p:2:7\n" in refused(sgpu, "apply", "p", code=1)
 
 
 def test_a_plan_of_a_newer_format(sgpu) -> None:
@@ -117,7 +158,9 @@ def test_a_plan_of_a_newer_format(sgpu) -> None:
 
 def test_json_that_is_no_plan(sgpu) -> None:
     sgpu.write("p", '{"a": 1}')
-    refused(sgpu, "apply", "p", code=1)
+    assert "`p` is not a plan: it has no `format_version`\n  --> p:1:1\n" in refused(
+        sgpu, "apply", "p", code=1
+    )
 
 
 def test_a_plan_that_cannot_be_saved(sgpu) -> None:
@@ -141,3 +184,58 @@ def test_terminal_codes_in_a_file_name_do_not_reach_the_terminal(sgpu) -> None:
     name = "a\x1b[2Jb.yaml"
     assert "\x1b[2J" not in sgpu("plan", name).err
     assert Path(name).name == name
+
+
+def test_an_error_of_the_plan_shows_the_line_it_is_about(sgpu) -> None:
+    sgpu.write("sub/run.yaml", RUN.replace("command: ['true']", "entrypoint: train.py:main"))
+    message = refused(sgpu, "plan", "sub/run.yaml", code=1)
+    assert "error[entrypoint_missing]: the entrypoint `train.py` does not exist\n" in message
+    assert (
+        "  --> sub/run.yaml:4:13\n   |\n 4 | entrypoint: train.py:main\n   |             ^\n"
+    ) in message
+    assert sgpu("apply", "sub/run.yaml", "-y").err in message
+    found = sgpu("plan", "sub/run.yaml", "-o", "json").json["error"]
+    assert (found["code"], found["hint"]) == ("plan_has_errors", found["diagnostics"][0]["hint"])
+
+
+def test_a_syntax_error_of_the_users_code_shows_its_line(sgpu) -> None:
+    sgpu.write("sub/run.yaml", RUN.replace("command: ['true']", "entrypoint: train.py:main"))
+    sgpu.write("sub/train.py", "import os\ndef main(:\n")
+    message = refused(sgpu, "plan", "sub/run.yaml", code=1)
+    assert "  --> sub/train.py:2:10\n   |\n 2 | def main(:\n   |          ^\n" in message
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"], ["logs", "x"], ["results", "x"], ["wait", "x"], ["cancel", "x"], ["show", "x"],
+        ["gc"], ["state", "list"], ["state", "pull"], ["state", "rm", "x"], ["destroy", "-y"],
+    ],
+)  # fmt: skip
+def test_an_unknown_target_is_told_with_the_known_ones(sgpu, command: list[str]) -> None:
+    sgpu.write("sgpu.yml", "project: {name: p}\ntargets: {prod: {}, dev: {}}\nruns: {}\n")
+    message = refused(sgpu, *command, "-t", "prd", code=1)
+    assert "there is no target `prd`" in message
+    assert "did you mean `prod`?" in message
+    assert not (sgpu.folder / ".sgpu").exists()
+
+
+def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu) -> None:
+    sgpu.write("run.yaml", RUN + "targets: {old: {}, new: {}}\n")
+    assert sgpu("apply", "-y", "-t", "old").code == 0
+    sgpu.write("run.yaml", RUN + "targets: {new: {}}\n")
+    assert "hello#1" in sgpu("status", "-t", "old").out
+    assert sgpu("status", "-t", "new").out == "no runs yet\n"
+    (sgpu.folder / "deep").mkdir()
+    assert sgpu("status", "-t", "new", cwd=sgpu.folder / "deep").out == "no runs yet\n"
+    error = sgpu("status", "-t", "unheard", "-o", "json").json["error"]
+    assert error["code"] == "unknown_target"
+    assert error["hint"] == "`run.yaml` declares `new`; `.sgpu/` knows `old`"
+    sgpu.write("run.yaml", "targets: [")
+    assert "run.yaml:2:1" in refused(sgpu, "status", "-t", "unheard", code=1)
+    assert "hello#1" in sgpu("status", "-t", "old").out
+
+
+def test_a_target_where_nothing_declares_any(sgpu) -> None:
+    assert "leave `-t` out" in refused(sgpu, "status", "-t", "prod", code=1)
+    assert "`../x` is no name of a target" in refused(sgpu, "status", "-t", "../x", code=1)

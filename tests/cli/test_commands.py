@@ -99,6 +99,7 @@ def test_a_run_from_plan_to_gc(hello) -> None:
     assert shown["spec"]["args"] == {"n": 3}
     assert len(shown["history"]) == 1
     assert "history:" in hello("show", "hello").out
+    assert hello("show", "hello", "-o", "markdown").out.startswith("### `hello#1` succeeded after ")
 
     assert hello("state", "list").out == "run.hello\n"
     assert json.loads(hello("state", "show", "hello").out)["attempt"] == 1
@@ -269,10 +270,36 @@ def test_several_runs_are_prefixed_and_each_ending_is_told(sgpu) -> None:
     applied = sgpu("apply", "-y")
     assert applied.code == 5
     assert "[good 0] fine\n" in applied.out
+    assert applied.err.count("good#1 succeeded") == 1
     assert "good#1 succeeded after" in applied.err
+    assert applied.err.count("bad#1 failed") == 1
     assert "bad#1 failed after" in applied.err
     assert "exit code 3: rank 0 exited with 3" in applied.err
-    assert "error: `bad#1` did not succeed" in applied.err
+    assert "\n2 runs: 1 succeeded, 1 failed\nerror: `bad#1` did not succeed" in applied.err
+
+
+def test_launches_are_told_in_the_order_of_the_plan(sgpu) -> None:
+    sgpu.write(
+        "run.yaml",
+        "name: many\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\n"
+        "command: [echo, '${matrix.n}']\nmatrix: {n: [1, 2, 3, 4, 5, 6, 7, 8, 9]}\n",
+    )
+    applied = sgpu("apply", "-y", "--detach")
+    assert applied.code == 0
+    told = [line for line in applied.err.splitlines() if line.endswith(" launched")]
+    assert told == [f'many["n={n}"]#1 launched' for n in range(1, 10)]
+    assert "9 runs: " in applied.err
+    assert """follow with `sgpu logs -f 'many["n=1"]'`""" in applied.err
+    assert sgpu("wait", "many").code == 0
+
+
+def test_a_run_that_waits_for_the_one_before_it_is_queued(sgpu) -> None:
+    sgpu.write("run.yaml", SLEEPING)
+    assert "sleepy#1 launched\n" in sgpu("apply", "-y", "--detach").err
+    queued = sgpu("apply", "-y", "--detach", "--set", "gpus=2", "--on-active", "queue")
+    assert queued.code == 0
+    assert "sleepy#2 queued: it starts when sleepy#1 has ended\n" in queued.err
+    assert "launched" not in queued.err
 
 
 def test_a_rank_that_is_not_there_is_an_error(sgpu) -> None:

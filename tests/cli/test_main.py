@@ -21,6 +21,7 @@ from sgpu_decl.cli.main import main
         (["wait"], "missing argument"),
         (["plan", "--on-active", "maybe"], "maybe"),
         (["apply", "--parallelism", "0"], "parallelism"),
+        (["plan", "--parallelism", "0"], "parallelism"),
         (["apply", "--logs", "first"], "`first` is no rank"),
         (["gc", "--older-than", "soon"], "`soon` is no duration"),
         (["wait", "x", "--timeout", "-1"], "`-1` is no duration"),

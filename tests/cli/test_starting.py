@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,22 @@ def test_help_imports_nothing_below_the_command_line(tmp_path: Path, arguments: 
     code, tops = imported(tmp_path, *arguments)
     assert code == 0
     assert not tops & BELOW
+
+
+def test_following_a_run_off_a_terminal_imports_no_terminal_library(sgpu: Any) -> None:
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
+    code, tops = imported(sgpu.folder, "apply", "-y", "--set", "mlflow.enabled=false")
+    assert code == 0
+    assert not tops & (HEAVY | {"rich"})
+
+
+@pytest.mark.parametrize("options", [[], ["-t", "prod"]])
+def test_looking_at_what_is_recorded_reads_no_file(sgpu: Any, options: list[str]) -> None:
+    sgpu.write("run.yaml", "name: a\n")
+    (sgpu.folder / ".sgpu" / "prod").mkdir(parents=True)
+    code, tops = imported(sgpu.folder, "status", *options)
+    assert code == 0
+    assert not tops & (HEAVY | {"rich", "yaml", "pydantic"})
 
 
 @pytest.mark.parametrize("command", ["plan", "validate"])

@@ -54,6 +54,8 @@ CASES = [
      "wrong_type", "5:7", "`args` must be a mapping or a list, not `3`", ""),
     ("node without a command", RUN + "launch: {per: node}\n",
      "node_needs_command", "5:15", "needs a `command`", ""),
+    ("modules ahead of a command", HEAD + "command: [x]\nlaunch: {warm: [torch]}\n",
+     "warm_of_command", "5:10", "a command is not forked", "`entrypoint`"),
     ("reserved variable", RUN + "env: {variables: {RANK: 1}}\n",
      "reserved_variable", "5:19", "sgpu sets `RANK` itself", "remove it"),
     ("our own variable", RUN + "env: {secrets: {SGPU_X: env:A}}\n",
@@ -195,12 +197,41 @@ def test_a_token_in_an_option_is_found_and_hidden(bad: Bad) -> None:
     assert HF not in str([one.to_json() for one in found])
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        (HEAD + "entrypont: a.py\n", "4:1", "did you mean `entrypoint`?"),
+        (HEAD + "comand: [x]\n", "4:1", "did you mean `command`?"),
+        ("nmae: a\ngpus: 1\ntype: CPU\ncommand: [x]\n", "1:1", "did you mean `name`?"),
+        (HEAD + "entrypont: a.py:f\nmatrix: {lr: [1, 2]}\n", "4:1", "did you mean `entrypoint`?"),
+        (
+            HEAD + "entrypoint: a.py\narg: {a: 1}\nmatrix: {lr: [1]}\n",
+            "5:1",
+            "did you mean `args`?",
+        ),
+        ("runs: {a: {gpu: 1, type: CPU, command: x}}\n", "1:12", "did you mean `gpus`?"),
+        ("project: {nmae: p}\nruns: {}\n", "1:11", "did you mean `name`?"),
+        (RUN + "targets: {t: {entrypoin: b.py}}\n", "5:15", "did you mean `entrypoint`?"),
+    ],
+)
+def test_what_follows_from_a_misspelt_key_is_not_told(
+    bad: Bad, text: str, place: str, hint: str
+) -> None:
+    (found,) = bad(text)
+    assert (found.code, str(found.place), found.hint) == ("unknown_key", f"run.yaml:{place}", hint)
+
+
+def test_a_contradiction_with_a_misspelt_key_is_told_with_it(bad: Bad) -> None:
+    found = bad(HEAD + "comand: [x]\nargs: [a]\nmatrix: {lr: [1]}\n")
+    assert [one.code for one in found] == ["unknown_key", "args_of_command", "unused_axis"]
+
+
 def test_all_mistakes_are_told_at_once_in_order(bad: Bad) -> None:
     found = bad(
         "gpu: 1\ntype: X\ntimeout: soon\nenv: {variables: {RANK: 0}, pyton: 3}\nretry: {max: -1}\n"
     )
     assert [(one.place.line, one.code) for one in found if one.place] == [
-        (1, "missing_key"), (1, "missing_key"), (1, "no_entrypoint"), (1, "unknown_key"),
+        (1, "missing_key"), (1, "no_entrypoint"), (1, "unknown_key"),
         (2, "unknown_gpu_type"), (3, "bad_duration"), (4, "reserved_variable"),
         (4, "unknown_key"), (5, "out_of_range"),
     ]  # fmt: skip

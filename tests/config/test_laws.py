@@ -1,5 +1,6 @@
 """Laws of reading: stable, and one changed scalar is one changed path."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -111,3 +112,30 @@ def test_one_changed_scalar_is_one_changed_path(
     holder[path[-1]] = "something else entirely"
     after = json.loads(good(json.dumps(changed, ensure_ascii=False)).runs[0].spec)
     assert different(before, after) == {path}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(runs, st.sets(st.sampled_from(["description", "env", "timeout", "entrypoint"]), min_size=1))
+def test_a_cell_is_the_run_that_one_would_write_for_it(
+    good: Good, run: dict[str, Any], where: set[str]
+) -> None:
+    def written(x: str, t: str) -> dict[str, Any]:
+        """The run with the values of the axes `x` and `t` in these places."""
+        places = {
+            "description": f"of {x}",
+            "env": {"variables": {"X": x, "Y": "1"}},
+            "timeout": t,
+            "entrypoint": f"{x}.py:main",
+        }
+        return {**run, **{field: places[field] for field in where}}
+
+    xs, ts = ["a", "b-2", "7"], ["5s", "90s"]
+    matrix = {**written("${matrix.x}", "${matrix.t}"), "matrix": {"x": xs, "t": ts}}
+    cells = good(json.dumps(matrix, ensure_ascii=False))
+    assert [cell.address.key for cell in cells.runs] == [
+        f"t={t},x={json.dumps(x) if x == '7' else x}" for t in ts for x in xs
+    ]
+    for cell, (t, x) in zip(cells.runs, itertools.product(ts, xs), strict=True):
+        alone = {**written(x, t), "args": {**run.get("args", {}), "x": x, "t": t}}
+        (other,) = good(json.dumps(alone, ensure_ascii=False)).runs
+        assert (cell.config, cell.spec) == (other.config, other.spec)

@@ -1,9 +1,12 @@
 import json
 from collections.abc import Callable
 
+import pytest
+
 from sgpu_decl.config.declaring import spec_of
 from sgpu_decl.config.reading import Loaded
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
 Good = Callable[..., Loaded]
 HEAD = "name: train\ngpus: 1\ntype: CPU\n"
@@ -77,3 +80,30 @@ def test_a_shortcut_gives_what_validation_gives(good: Good) -> None:
 def test_a_run_with_nothing_but_arguments_in_its_spec_is_still_json(good: Good) -> None:
     for run in good(RUN + "matrix: {a: [1]}\n").runs:
         assert run.spec == spec_of(run.config)
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "code"),
+    [
+        ("gpus: ${matrix.n}\ntype: CPU", "[1, 0]", "out_of_range"),
+        ("gpus: ${matrix.n}\ntype: H100", "[8, 12]", "bad_gpu_count"),
+        ("gpus: 1\ntype: CPU\ntimeout: ${matrix.n}", "[5s, soon]", "bad_duration"),
+    ],
+)
+def test_a_later_cell_that_is_wrong_is_told_as_the_first_would_be(
+    bad: Callable[..., tuple[Diagnostic, ...]], field: str, values: str, code: str
+) -> None:
+    (found,) = bad(f"name: t\n{field}\ncommand: [x]\nmatrix: {{n: {values}}}\n")
+    assert found.code == code
+    assert found.place is not None
+    assert found.place.line in (2, 4)
+
+
+def test_cells_share_the_places_and_blocks_in_which_they_do_not_differ(good: Good) -> None:
+    """Ten thousand cells of one matrix must not be ten thousand times the file."""
+    one, two = good(
+        HEAD + "command: ['${matrix.n}']\nenv: {variables: {A: b}}\nmatrix: {n: [1, 2]}\n"
+    ).runs
+    assert one.places is two.places
+    assert one.config.env is two.config.env
+    assert one.config.code is two.config.code

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.model.jsonable import canonical
-from sgpu_decl.model.plan import Action, Plan
+from sgpu_decl.model.plan import Action, Plan, Reason
 from sgpu_decl.planning import changing, differing
 from sgpu_decl.planning.writing import saved_from_json, saved_text
 
@@ -47,6 +47,7 @@ HAD = st.dictionaries(
             "gone": st.booleans(),
             "owner": st.sampled_from(["sgpu.yml", "other.yaml"]),
             "code": st.sampled_from([None, "sha256:c"]),
+            "older": st.lists(SPECS, max_size=2),
         }
     ),
 )
@@ -61,7 +62,10 @@ def build(new_world: Any, wanted: Any, had: Any) -> Any:
     for name, options in wanted.items():
         world.want(name, **options)
     for name, options in had.items():
-        world.had(name=name, **options)
+        last = {key: value for key, value in options.items() if key != "older"}
+        for number, spec in enumerate(options["older"], start=1):  # active still, beside the last
+            world.had(AttemptState.RUNNING, name, spec, number=number)
+        world.had(name=name, **last)
     return world
 
 
@@ -123,6 +127,25 @@ def test_destroy_twice_is_empty(new_world: Any, wanted: Any, had: Any) -> None:
     again = world.record(world.plan(destroy=True, owner=None)).plan(destroy=True, owner=None)
     assert again.changes == ()
     assert not again.applyable
+
+
+@lawful
+@given(WANTED, HAD, st.booleans())
+def test_what_is_stopped_is_all_that_is_active_and_named(
+    new_world: Any, wanted: Any, had: Any, destroy: bool
+) -> None:
+    world = build(new_world, wanted, had)
+    for change in world.plan(destroy=destroy).changes:
+        if change.launch is None:
+            continue
+        stop = change.launch.stop
+        active = tuple(it.ref.number for it in world.active if it.ref.address == change.address)
+        assert change.destructive == bool(stop)
+        if stop:
+            assert stop == active
+            assert change.prior is not None
+            about_the_last = (Reason.PREVIOUS_FAILED, Reason.PREVIOUS_LOST)
+            assert change.prior.attempt == active[-1] or change.reason in about_the_last
 
 
 @lawful

@@ -1,4 +1,4 @@
-"""`_air.py`: deterministic, valid Python of old and new versions, and free of the user's text."""
+"""`_air.py` and `_warm.py`: deterministic, Python of old versions, free of the user's text."""
 
 import ast
 import os
@@ -7,21 +7,37 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.errorfile import COLLATERAL
-from sgpu_decl.rendering.entrypoint import render_air
+from sgpu_decl.rendering.entrypoint import render_air, render_warm
+from sgpu_decl.rendering.pools import HARMLESS
 
-GOLDEN = Path(__file__).parent / "golden" / "_air.py.txt"
+GOLDEN = Path(__file__).parent / "golden"
+TEXTS = {"_air.py": lambda: render_air("0" * 64), "_warm.py": render_warm}
 
 
-def test_the_rendered_entrypoint_is_the_golden_one() -> None:
-    text = render_air("0" * 64)
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_rendered_entrypoint_is_the_golden_one(name: str) -> None:
+    text, golden = TEXTS[name](), GOLDEN / f"{name}.txt"
     if os.environ.get("SGPU_GOLDEN") == "write":
-        GOLDEN.parent.mkdir(exist_ok=True)
-        GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text()
-    assert text == render_air("0" * 64)
+        golden.write_text(text)
+    assert text == golden.read_text()
+    assert text == TEXTS[name]()
+
+
+def test_every_pool_that_a_fork_may_meet_is_rendered_and_has_a_source() -> None:
+    namespace: dict[str, object] = {"__name__": "_warm"}
+    exec(compile(render_warm(), "_warm.py", "exec"), namespace)
+    for pool in HARMLESS:
+        known, name = (
+            (namespace["LIBRARIES"], pool.library)
+            if pool.library is not None
+            else (namespace["THREADS"], pool.thread)
+        )
+        assert name in known  # type: ignore[operator]
+        assert pool.source.startswith("https://")
 
 
 def test_it_is_python_from_3_10_on_and_does_nothing_when_imported() -> None:
+    ast.parse(render_warm(), feature_version=(3, 10))
     tree = ast.parse(render_air("a" * 64), feature_version=(3, 10))
     quiet = (ast.Expr, ast.Import, ast.Assign, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     assert all(isinstance(node, quiet) for node in tree.body[:-1])

@@ -11,7 +11,9 @@ def check(plant):
         root = plant({"train.py": source, **files})
         lines = {"entrypoint": 4, "args": 5, "args.n": 6, "args.epohcs": 7}
         place = {key: Place("run.yaml", line, 1) for key, line in lines.items()}
-        return check_entrypoint(root, entrypoint, None, args, place.get)
+        return check_entrypoint(
+            root, entrypoint, None, args, place.get, installed=lambda top: top == "json"
+        )
 
     return _check
 
@@ -119,6 +121,16 @@ def test_a_module_of_the_tree_is_checked_and_an_installed_one_is_not(check):
     assert check("", "json.tool:main", **files) == ()
 
 
+def test_a_module_that_is_nowhere_is_warned_of_with_the_nearest_name(check):
+    files = {"package/train.py": "def main(): pass", "tools.py": ""}
+    (found,) = check("", "pakcage.train:main", **files)
+    assert (found.code, found.severity) == ("module_not_found", Severity.WARNING)
+    assert found.place == Place("run.yaml", 4, 1)
+    assert found.hint == "did you mean `package`?"
+    (found,) = check("", "no.such.module:main", **files)
+    assert "installed" in found.hint
+
+
 def test_code_is_never_run(check):
     assert check("raise SystemExit('ran')\ndef main(): pass") == ()
 
@@ -130,5 +142,7 @@ def test_a_changed_file_is_read_again(check):
 
 def test_a_command_takes_no_list_of_arguments(plant):
     place = {"args": Place("run.yaml", 5, 1)}
-    findings = check_entrypoint(plant({}), None, ("true",), ["x"], place.get)
+    findings = check_entrypoint(
+        plant({}), None, ("true",), ["x"], place.get, installed=lambda _: False
+    )
     assert _codes(findings) == ["args_of_command"]

@@ -55,6 +55,12 @@ def test_what_never_counts_is_not_taken(plant):
     assert _paths(plant({"train.py": "", **dict.fromkeys(never, "x")})) == ["train.py"]
 
 
+def test_what_never_counts_is_not_taken_as_a_link_or_a_file_either(plant, tmp_path):
+    root = plant({"train.py": "", ".git": "gitdir: ../.git/worktrees/here"})
+    (root / ".sgpu").symlink_to(tmp_path)
+    assert _paths(root) == ["train.py"]
+
+
 def test_include_does_not_bring_back_whole_environments(plant):
     root = plant({"train.py": "", "env/pyvenv.cfg": "", "env/a.py": "", ".git/hooks/b.py": ""})
     assert _paths(root, include=["**/*.py"]) == ["train.py"]

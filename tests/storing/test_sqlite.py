@@ -40,7 +40,7 @@ def test_an_intent_is_there_until_its_launch_is_recorded(store, launch):
     state = store.read()
     assert state.lineage == "lin"
     assert state.intents == ()
-    assert state.resources == {TRAIN: done.resource}
+    assert state.resources == {TRAIN: replace(done.resource, numbered=1)}
     assert state.active == (done.attempt,)
 
 
@@ -136,9 +136,28 @@ def test_move_takes_the_history_along(filled):
     there = Address.run("there", "lr=1")
     with filled.lock("state mv", lineage="lin") as writer:
         writer.move(TRAIN, there)
-        assert set(writer.state.resources) == {there}
+        left = writer.state.resources[TRAIN]
+    assert left.gone
+    assert left.last is None
     assert filled.history(TRAIN) == ()
     assert [it.ref for it in filled.history(there)] == [AttemptRef(there, 1)]
+
+
+def test_numbers_that_moved_away_are_not_given_again(filled, launch):
+    there = Address.run("there")
+    second = launch(number=2)
+    with filled.lock("state mv", lineage="lin") as writer:
+        writer.move(TRAIN, there)
+        assert writer.state.resources[TRAIN].numbered == 1
+        writer.begin(second.intent)
+        writer.launched(second.intent, second.resource, second.attempt)
+        assert writer.state.resources[TRAIN].last.ref == AttemptRef(TRAIN, 2)
+        writer.move(TRAIN, Address.run("elsewhere"))
+        writer.move(there, TRAIN)
+        back = writer.state.resources[TRAIN]
+    assert back.last.ref == AttemptRef(TRAIN, 1)
+    assert back.numbered == 2
+    assert not back.gone
 
 
 def test_move_refuses_an_address_with_a_history_and_one_that_is_not_there(filled, launch):

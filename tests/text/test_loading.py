@@ -150,6 +150,11 @@ def test_ten_thousand_runs_fit_a_project_and_not_a_run_file() -> None:
     assert load(text, "x.yml", limits=RUN_FILE)[1][0].code == "too_many_values"
 
 
+def test_ten_megabytes_of_line_breaks_are_looked_at_once() -> None:
+    assert limits_for("\n" * (10 << 20), "x.yml") is RUN_FILE
+    assert limits_for("{\n  'runs' : {}}", "x.yml") is PROJECT_FILE
+
+
 def test_the_limits_follow_the_name_or_the_keys() -> None:
     assert limits_for("", "dir/sgpu.yml") is PROJECT_FILE
     assert limits_for(b'{"project": {}}', "x.json") is PROJECT_FILE

@@ -123,6 +123,25 @@ def test_trackers_that_meet_on_a_new_store_share_it(tmp_path: Path) -> None:
         assert recorded(home, tells[number]["run_id"]).info.status == status
 
 
+def test_the_use_of_the_machine_is_recorded_while_the_attempt_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    home = tmp_path / ".sgpu"
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLES_BEFORE_LOGGING", "1")
+    folder, process = start(home, 1, system_metrics=True)
+    run_id = told(folder, process)["run_id"]
+    client = MlflowClient(default_uri(home))
+    deadline = time.monotonic() + 60
+    while not client.get_metric_history(run_id, "system/cpu_utilization_percentage"):
+        assert time.monotonic() < deadline, (folder / "tracker.log").read_text()
+        time.sleep(0.05)
+    finish(folder, process, "succeeded")
+    assert recorded(home, run_id).info.status == "FINISHED"
+
+
 def test_a_store_that_cannot_be_opened_is_told_to_the_ranks(tmp_path: Path) -> None:
     folder, process = start(tmp_path / ".sgpu", 1, tracking_uri="nonsense://x")
     assert "nonsense" in told(folder, process)["error"]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -48,6 +49,7 @@ def a_plan(*changes: Change, checks: tuple[Check, ...] = (), **other: object) ->
         "tool_version": "0.1.0",
         "target": None,
         "project": "/p",
+        "destroy": False,
         "lineage": "l",
         "serial": 1,
         "created_at": NOW,
@@ -196,7 +198,31 @@ REFUSED = a_plan(
     applyable=False,
     complete=False,
 )
-PLANS = {"everything": EVERYTHING, "nothing": NOTHING, "refused": REFUSED, "empty": a_plan()}
+ENDING = a_plan(
+    run(
+        "old",
+        Action.DESTROY,
+        Reason.REMOVED_FROM_CONFIG,
+        prior=prior(),
+        launch=Launch(spec="{}", owner="run.yaml", fingerprint="f"),
+    ),
+    run(
+        "train",
+        Action.DESTROY,
+        Reason.REMOVED_FROM_CONFIG,
+        destructive=True,
+        prior=prior(RUNNING),
+        launch=Launch(spec="{}", owner="run.yaml", fingerprint="f", stop=(5, 7)),
+    ),
+    destroy=True,
+)
+PLANS = {
+    "everything": EVERYTHING,
+    "nothing": NOTHING,
+    "refused": REFUSED,
+    "empty": a_plan(),
+    "destroy": ENDING,
+}
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -226,6 +252,29 @@ def test_every_change_says_why() -> None:
     text = plan_text.render(EVERYTHING, now=NOW)
     changes = [c for c in EVERYTHING.changes if c.action is not Action.NO_OP]
     assert text.count("because: ") == len(changes)
+
+
+def test_a_first_run_after_a_destroy_says_so() -> None:
+    again = replace(FIRST, attempt=8, prior=prior())
+    text = plan_text.render(a_plan(again), now=NOW)
+    assert (
+        "because: first run since it was destroyed or forgotten (first#7 succeeded 3 d ago)" in text
+    )
+    # All is new: laid out as every first run is.
+    assert "args.epochs: 5, entrypoint:" in text
+
+
+def test_a_run_that_another_file_declares_now_says_which() -> None:
+    moved = run(
+        "train",
+        Action.UPDATE,
+        Reason.CONFIG_CHANGED,
+        prior=prior(),
+        launch=Launch(spec="{}", owner="new.yaml", fingerprint="f"),
+    )
+    assert "because: `new.yaml` declares it now (train#7 succ" in plan_text.render(
+        a_plan(moved), now=NOW
+    )
 
 
 def test_many_unchanged_runs_are_folded() -> None:

@@ -1,5 +1,6 @@
 """The local backend: attempt folders on disk, the node agent as their supervisor."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from sgpu_decl.agent import reading
 from sgpu_decl.agent.redacting import Redactor
 from sgpu_decl.backends.base import Launching, LogLine
 from sgpu_decl.backends.local.devices import visible_devices
+from sgpu_decl.backends.local.interpreting import interpreter_of
 from sgpu_decl.backends.local.layout import Layout
 from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
@@ -44,6 +46,7 @@ class LocalBackend:
     def check(self, launching: Launching) -> None:
         config = _config(launching)
         resolve_secrets(config.env.secrets, self._environ)
+        self._interpreter(launching, config)
         if (
             launching.code_digest is not None
             and self._store.manifest(launching.code_digest) is None
@@ -54,28 +57,21 @@ class LocalBackend:
                 code="code_missing",
             )
 
-    def launch(self, launching: Launching) -> None:
+    def stage(self, launching: Launching) -> None:
+        if self.staged(launching.ref, launching.token):
+            return
+        with self._nothing_left(launching) as folder:
+            self._stage(launching, _config(launching), folder)
+
+    def in_line(self, launching: Launching) -> bool:
         config = _config(launching)
-        folder = self._layout.attempt(launching.ref)
-        try:
-            if not self.staged(launching.ref, launching.token):
-                self._stage(launching, config, folder)
-            elif _launched(folder):
-                return
-            agent.launch(folder, secrets=resolve_secrets(config.env.secrets, self._environ))
-        except BackendError:
-            raise
-        except (OSError, SgpuError) as error:
-            if _launched(folder):
-                return  # another sgpu finished the same launch meanwhile
-            shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, SgpuError):
-                raise
-            raise BackendError(
-                f"`{launching.ref}` could not be started: {error}",
-                hint="see that the disk has room and the project folder is writable",
-                code="launch_failed",
-            ) from error
+        return config.max_parallel is not None or config.type.name != "CPU"
+
+    def launch(self, launching: Launching) -> None:
+        with self._nothing_left(launching) as folder:
+            if not _launched(folder):
+                secrets = resolve_secrets(_config(launching).env.secrets, self._environ)
+                agent.launch(folder, secrets=secrets)
 
     def staged(self, ref: AttemptRef, token: str) -> bool:
         try:
@@ -163,7 +159,7 @@ class LocalBackend:
 
     def unstage(self, ref: AttemptRef) -> None:
         folder = self._layout.attempt(ref)
-        if folder.is_dir() and not AttemptState(reading.read_attempt(folder)["state"]).active:
+        if not _alive(folder):
             shutil.rmtree(folder / "code", ignore_errors=True)
 
     def sweep(self, ref: AttemptRef) -> None:
@@ -176,7 +172,7 @@ class LocalBackend:
         if not old.is_dir():
             return
         for number in (name for name in _names(old) if name.isdigit()):
-            if AttemptState(reading.read_attempt(old / number)["state"]).active:
+            if _alive(old / number):
                 raise BackendError(
                     f"`{AttemptRef(source, int(number))}` is active: its folder cannot be moved",
                     hint="wait for it with `sgpu wait`, or cancel it first",
@@ -199,16 +195,36 @@ class LocalBackend:
 
     def free(self, ref: AttemptRef) -> int:
         folder = self._layout.attempt(ref)
-        if folder.is_dir() and AttemptState(reading.read_attempt(folder)["state"]).active:
+        if _alive(folder):
             return 0
         size = self.size(ref)
-        shutil.rmtree(self._layout.attempt(ref), ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         return size
+
+    @contextlib.contextmanager
+    def _nothing_left(self, launching: Launching) -> Iterator[Path]:
+        """The folder of an attempt that is being made: deleted where that fails."""
+        folder = self._layout.attempt(launching.ref)
+        try:
+            yield folder
+        except BackendError:
+            raise
+        except (OSError, SgpuError) as error:
+            if _launched(folder):
+                return  # another sgpu finished the same launch meanwhile
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, SgpuError):
+                raise
+            raise BackendError(
+                f"`{launching.ref}` could not be started: {error}",
+                hint="see that the disk has room and the project folder is writable",
+                code="launch_failed",
+            ) from error
 
     def _stage(self, launching: Launching, config: RunConfig, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
         from sgpu_decl.backends.local.tracking import prepare_tracker
-        from sgpu_decl.rendering.entrypoint import render_air
+        from sgpu_decl.rendering.entrypoint import render_air, render_warm
         from sgpu_decl.rendering.spec import render_spec
 
         if folder.exists():
@@ -227,24 +243,40 @@ class LocalBackend:
         else:
             (folder / "code").mkdir(mode=0o700)
         self._link(launching, config, folder / "code")
+        python = self._interpreter(launching, config)
         tracker = prepare_tracker(
             folder,
             config=config,
             launching=launching,
             project=self._project,
             home=self._layout.state_dir.parent,
+            python=python,
         )
         spec = specify(
             launching,
             config,
             layout=self._layout,
             project=self._project,
+            python=python,
             devices=[device.index for device in visible_devices(self._environ)],
             tracker=tracker,
         )
         raw = render_spec(spec)
         _write(folder / "_air.py", render_air(hashlib.sha256(raw).hexdigest()).encode())
+        if spec.warm is not None and spec.warm.refused is None:
+            _write(folder / "_warm.py", render_warm().encode())
         _write(folder / "spec.json", raw)
+
+    def _interpreter(self, launching: Launching, config: RunConfig) -> str:
+        folder = (self._project / launching.owner).parent
+        found = interpreter_of(config.env.python, folder)
+        if found is None:
+            raise BackendError(
+                f"this machine has no Python `{config.env.python}`",
+                hint="install it on the PATH, or name an interpreter by its path",
+                code="python_missing",
+            )
+        return found.executable
 
     def _link(self, launching: Launching, config: RunConfig, code: Path) -> None:
         root = ((self._project / launching.owner).parent / (config.code.root or ".")).resolve()
@@ -264,6 +296,12 @@ class LocalBackend:
 
 def _launched(folder: Path) -> bool:
     return bool(reading.read_attempt(folder)["state"] != "staging")
+
+
+def _alive(folder: Path) -> bool:
+    """Whether something runs for an attempt, or waits to."""
+    state = AttemptState(reading.read_attempt(folder)["state"])
+    return state.active and state is not AttemptState.STAGING
 
 
 def _config(launching: Launching) -> RunConfig:

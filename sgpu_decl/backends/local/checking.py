@@ -1,8 +1,10 @@
 """Whether this machine can run what a run asks for, said at plan time."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from sgpu_decl.backends.local.devices import visible_devices
+from sgpu_decl.backends.local.interpreting import interpreter_of
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -10,8 +12,26 @@ from sgpu_decl.diagnostics.place import Place
 __all__ = ["check_machine"]
 
 
-def check_machine(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:
-    """Return what stands in the way of running `config` here."""
+def check_machine(config: RunConfig, places: Mapping[str, Place], folder: Path) -> list[Diagnostic]:
+    """Return what stands in the way of running `config`, declared in `folder`, here."""
+    return [*_check_python(config, places, folder), *_check_devices(config, places)]
+
+
+def _check_python(config: RunConfig, places: Mapping[str, Place], folder: Path) -> list[Diagnostic]:
+    if interpreter_of(config.env.python, folder) is not None:
+        return []
+    return [
+        Diagnostic(
+            code="python_missing",
+            summary=f"this machine has no Python `{config.env.python}`",
+            place=places.get("env.python"),
+            hint="install it on the PATH, name an interpreter by its path, or leave `env.python` "
+            "out: ranks then use the Python that runs `sgpu`",
+        )
+    ]
+
+
+def _check_devices(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:
     wanted = config.type.name
     if wanted == "CPU":
         return []

@@ -1,11 +1,11 @@
 """What the node agent and `_air.py` are told about an attempt."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.local.layout import Layout, host_lock_folder
+from sgpu_decl.backends.warming import warm_start
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
@@ -20,16 +20,21 @@ def specify(
     *,
     layout: Layout,
     project: Path,
+    python: str,
     devices: Sequence[str],
     tracker: Tracker | None,
 ) -> LaunchSpec:
-    """Return the spec of one attempt. Secrets are references only; durations are seconds.
+    """Return the spec of one attempt, whose code is staged.
+
+    Secrets are references only; durations are seconds.
 
     Args:
+        python: the interpreter of the ranks.
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
         tracker: the process that makes the MLflow run, if any.
     """
     folder = layout.attempt(launching.ref)
+    entry = _entry(config, root=(project / launching.owner).parent / (config.code.root or "."))
     return LaunchSpec(
         token=launching.token,
         lineage=launching.lineage,
@@ -42,8 +47,8 @@ def specify(
         code_dir=str(folder / "code"),
         world_size=config.gpus,
         per=config.launch.per,
-        entry=_entry(config, root=(project / launching.owner).parent / (config.code.root or ".")),
-        python=sys.executable,
+        entry=entry,
+        python=python,
         env=dict(config.env.variables),
         secrets=dict(config.env.secrets),
         timeout=config.timeout.seconds if config.timeout else None,
@@ -68,6 +73,7 @@ def specify(
         master_port=config.launch.master_port,
         port_lock_dir=str(host_lock_folder("ports")),
         tracker=tracker,
+        warm=warm_start(entry, folder / "code", setting=config.launch.warm, ranks=config.gpus),
     )
 
 

@@ -13,7 +13,13 @@ __all__ = ["prepare_tracker"]
 
 
 def prepare_tracker(
-    folder: Path, *, config: RunConfig, launching: Launching, project: Path, home: Path
+    folder: Path,
+    *,
+    config: RunConfig,
+    launching: Launching,
+    project: Path,
+    home: Path,
+    python: str,
 ) -> Tracker | None:
     """Write the tracker's request into the attempt folder; return the command that serves it.
 
@@ -35,6 +41,7 @@ def prepare_tracker(
             "lineage": launching.lineage,
             "token": launching.token,
             "code_digest": launching.code_digest or "none",
+            "python": python,
         },
         tags=dict(config.tags),
     )

@@ -1,0 +1,394 @@
+"""The wire between the agents of several nodes: a line of JSON for each message, over TCP.
+
+Agent 0 listens (`Hub`), the others connect (`Link`). Before anything else is believed both sides
+prove that they know the run's token, each for a nonce of the other's, and that they hold the same
+`spec.json`; the token itself never travels. Agent 0 asks each node for its clock twice a second: a
+node that says nothing for its `silence`, or whose connection ends, is lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import json
+import os
+import socket
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.nodes import Node
+
+    Message = dict[str, Any]
+
+__all__ = ["Hub", "Link"]
+
+_BEAT = 0.5  # seconds
+_AGAIN = 0.1  # between two tries to reach agent 0
+_LONGEST = 1 << 20  # bytes of one message: a traceback fits
+_LINGER = 5.0  # for the last message, to a node that reads slowly
+
+
+def _proof(key: bytes, *words: object) -> str:
+    text = "\0".join(map(str, words)).encode()
+    return hmac.new(key, text, "sha256").hexdigest()
+
+
+class _Wire:
+    """One connection: whole lines in, whole lines out, and one call when it is over."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        connection: socket.socket,
+        heard: Callable[[Message], None],
+        over: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._connection = connection
+        self._heard = heard
+        self._over = over
+        self._rest = b""
+        self._unsent = b""
+        self._open = True
+        self.heard_ns = time.monotonic_ns()
+        connection.setblocking(False)  # noqa: FBT003
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # The loop closes the descriptor it watches, so it gets one of its own.
+        self._watched = os.dup(connection.fileno())
+        loop.read(self._watched, self._read)
+
+    def send(self, message: Message) -> None:
+        if self._open:
+            self._unsent += json.dumps(message).encode() + b"\n"
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what the kernel takes now; the rest goes with the next beat."""
+        try:
+            while self._open and self._unsent:
+                self._unsent = self._unsent[self._connection.send(self._unsent) :]
+        except BlockingIOError:
+            if len(self._unsent) > 8 * _LONGEST:
+                self._end("it takes nothing any more")
+        except OSError as error:
+            self._end(error.strerror or str(error))
+
+    def finish(self) -> None:
+        """Send the rest, for a few seconds at most, and close."""
+        if self._open:
+            self._connection.settimeout(_LINGER)
+            try:
+                self._connection.sendall(self._unsent)
+                self._connection.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # whoever did not get it finds the link ended, and ends as well
+            self.close()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.forget(self._watched)
+            self._connection.close()
+
+    def _end(self, why: str) -> None:
+        if self._open:
+            self.close()
+            self._over(why)
+
+    def _read(self) -> None:
+        try:
+            data = self._connection.recv(65_536)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(error.strerror or str(error))
+            return
+        if not data:
+            self._end("it closed the connection")
+            return
+        self.heard_ns = time.monotonic_ns()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LONGEST:
+            self._end("it sent a message without an end")
+            return
+        for line in lines:
+            if not self._open:
+                return
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                message = None
+            if not isinstance(message, dict):
+                self._end("it sent what is no message")
+                return
+            self._heard(message)
+
+
+class _Guest:
+    """A connection to agent 0 that has not proven yet which node it is."""
+
+    def __init__(self, hub: Hub, connection: socket.socket) -> None:
+        self._hub = hub
+        self._nonce = os.urandom(16).hex()
+        self._hello: Message | None = None
+        self.wire = _Wire(hub.loop, connection, self._heard, lambda _: hub.guests.discard(self))
+
+    def _heard(self, message: Message) -> None:
+        if self._hello is None:
+            self._hello = message
+            answer = _proof(self._hub.key, "hub", message.get("nonce"), self._nonce)
+            self.wire.send({"nonce": self._nonce, "proof": answer})
+            return
+        node = self._hello.get("node")
+        wanted = _proof(self._hub.key, "node", node, self._nonce, self._hello.get("nonce"))
+        if not hmac.compare_digest(wanted, str(message.get("proof"))):
+            self._refuse("it does not know the token of this run")
+        elif self._hello.get("spec") != self._hub.spec:
+            self._refuse("its spec.json is another one")
+        elif not isinstance(node, int) or not 0 < node < self._hub.node.count:
+            self._refuse(f"there is no node {node}: this run has {self._hub.node.count}")
+        elif node in self._hub.members:
+            self._refuse(f"node {node} is here already")
+        else:
+            self._hub.admit(self, node)
+
+    def _refuse(self, why: str) -> None:
+        self._hub.guests.discard(self)
+        self.wire.send({"refused": why})
+        self.wire.finish()
+        self._hub.on_refused(why)
+
+
+class _Member:
+    """A node that takes part. `offset_ns` is its monotonic clock less ours, as far as known."""
+
+    def __init__(self, hub: Hub, node: int, wire: _Wire) -> None:
+        self._hub = hub
+        self.node = node
+        self.wire = wire
+        self.offset_ns: int | None = None
+        self._closest_ns = 0
+        wire._heard = self._heard
+        wire._over = lambda why: hub.lose(self, why)
+
+    def _heard(self, message: Message) -> None:
+        if "beat" not in message:
+            self._hub.on_message(self.node, message)
+            return
+        sent, theirs = message["beat"], message.get("mono_ns")
+        if isinstance(sent, int) and isinstance(theirs, int):
+            took = time.monotonic_ns() - sent
+            if self.offset_ns is None or took < self._closest_ns:
+                self._closest_ns = took
+                self.offset_ns = theirs - (sent + took // 2)
+
+
+class Hub:
+    """Agent 0's side. Set the callbacks, then `listen`."""
+
+    on_complete: Callable[[], None]
+    on_message: Callable[[int, Message], None]
+    on_lost: Callable[[int, str], None]
+    on_refused: Callable[[str], None]
+
+    def __init__(self, loop: Loop, node: Node, *, token: str, spec: str) -> None:
+        self.loop = loop
+        self.node = node
+        self.key = token.encode()
+        self.spec = spec
+        self.members: dict[int, _Member] = {}
+        self.guests: set[_Guest] = set()
+        self._listener = -1
+
+    def listen(self) -> None:
+        """Wait for the others on agent 0's address alone.
+
+        Raises:
+            OSError: the port is taken, or the address is not of this machine.
+        """
+        found = socket.getaddrinfo(self.node.address, self.node.port, type=socket.SOCK_STREAM)
+        family, kind, _, _, where = found[0]
+        listener = socket.socket(family, kind)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)  # noqa: FBT003
+        listener.bind(where)
+        listener.listen(min(self.node.count * 2, 1024))
+        self._listener = os.dup(listener.fileno())
+        self.loop.read(self._listener, lambda: self._accept(listener))
+        self._beat()
+
+    def tell(self, message: Message) -> None:
+        """Send a message to every node that is still there."""
+        for member in list(self.members.values()):
+            member.wire.send(message)
+
+    def offsets(self) -> dict[int, int | None]:
+        """How far ahead each node's monotonic clock is, in ns."""
+        return {member.node: member.offset_ns for member in self.members.values()}
+
+    def close(self) -> None:
+        self.loop.cancel("beat")
+        self.loop.forget(self._listener)
+        wires = [member.wire for member in self.members.values()]
+        for wire in (*wires, *(guest.wire for guest in self.guests)):
+            wire.finish()
+
+    def admit(self, guest: _Guest, node: int) -> None:
+        self.guests.discard(guest)
+        member = self.members[node] = _Member(self, node, guest.wire)
+        member.wire.send({"welcome": True})
+        member.wire.send({"beat": time.monotonic_ns()})
+        if len(self.members) == self.node.count - 1:
+            self.on_complete()
+
+    def lose(self, member: _Member, why: str) -> None:
+        if self.members.pop(member.node, None) is not None:
+            self.on_lost(member.node, why)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return  # gone again before it was taken, or no descriptor is left: it will come again
+        self.guests.add(_Guest(self, connection))
+
+    def _beat(self) -> None:
+        now = time.monotonic_ns()
+        for member in list(self.members.values()):
+            silent = (now - member.wire.heard_ns) / 1e9
+            if silent > self.node.silence:
+                member.wire.close()
+                self.lose(member, f"nothing was heard of it for {silent:.0f} s")
+                continue
+            member.wire.send({"beat": time.monotonic_ns()})
+        for guest in list(self.guests):
+            if (now - guest.wire.heard_ns) / 1e9 > self.node.silence:
+                guest.wire.close()
+                self.guests.discard(guest)
+        self.loop.after("beat", _BEAT, self._beat)
+
+
+class Link:
+    """The side of every other agent. Set the callbacks, then `connect`."""
+
+    on_joined: Callable[[], None]
+    on_message: Callable[[Message], None]
+    on_lost: Callable[[str], None]
+
+    def __init__(self, loop: Loop, node: Node, *, token: str, spec: str) -> None:
+        self._loop = loop
+        self.node = node
+        self._key = token.encode()
+        self._spec = spec
+        self._nonce = os.urandom(16).hex()
+        self._wire: _Wire | None = None
+        self._joined = False
+
+    def connect(self, patience: float) -> None:
+        """Reach agent 0, which may start later than this one; for `patience` seconds."""
+        self._until = time.monotonic() + patience
+        self._try()
+
+    def send(self, message: Message) -> None:
+        if self._wire is not None:
+            self._wire.send(message)
+
+    def close(self) -> None:
+        self._loop.cancel("link")
+        if self._wire is not None:
+            self._wire.finish()
+            self._wire = None
+
+    def _try(self) -> None:
+        try:
+            found = socket.getaddrinfo(self.node.address, self.node.port, type=socket.SOCK_STREAM)[
+                0
+            ]
+            connection = socket.socket(*found[:2])
+        except OSError as error:
+            self._later(error)
+            return
+        connection.setblocking(False)  # noqa: FBT003
+        code = connection.connect_ex(found[4])
+        if code not in (0, errno.EINPROGRESS):
+            connection.close()
+            self._later(OSError(code, os.strerror(code)))
+            return
+        watched = os.dup(connection.fileno())
+        self._loop.write(watched, lambda: self._connected(watched, connection))
+        self._loop.after("link", 5.0, lambda: self._connected(watched, connection))
+
+    def _connected(self, watched: int, connection: socket.socket) -> None:
+        self._loop.forget(watched)
+        self._loop.cancel("link")
+        code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        try:
+            connection.getpeername()
+        except OSError:
+            code = code or errno.ETIMEDOUT
+        if code:
+            connection.close()
+            self._later(OSError(code, os.strerror(code)))
+            return
+        self._wire = _Wire(self._loop, connection, self._heard, self._over)
+        self._wire.send({"node": self.node.number, "nonce": self._nonce, "spec": self._spec})
+        self._watch()
+
+    def _later(self, error: OSError) -> None:
+        if time.monotonic() > self._until:
+            where = f"{self.node.address}:{self.node.port}"
+            self.on_lost(f"agent 0 was not reached at {where}: {error.strerror or error}")
+        else:
+            self._loop.after("link", _AGAIN, self._try)
+
+    def _heard(self, message: Message) -> None:
+        wire = self._wire
+        if wire is None:
+            return
+        if "beat" in message:
+            wire.send({"beat": message["beat"], "mono_ns": time.monotonic_ns()})
+        elif self._joined:
+            self.on_message(message)
+        elif "refused" in message:
+            self._give_up(f"agent 0 refuses this node: {message['refused']}")
+        elif "proof" in message:
+            theirs = message.get("nonce")
+            wanted = _proof(self._key, "hub", self._nonce, theirs)
+            if hmac.compare_digest(wanted, str(message["proof"])):
+                proof = _proof(self._key, "node", self.node.number, theirs, self._nonce)
+                wire.send({"proof": proof})
+            else:
+                self._give_up("what listens there is not agent 0 of this run")
+        elif "welcome" in message:
+            self._joined = True
+            self.on_joined()
+
+    def _give_up(self, why: str) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+        self._loop.cancel("link")
+        self.on_lost(why)
+
+    def _over(self, why: str) -> None:
+        self._wire = None
+        self._loop.cancel("link")
+        if self._joined or time.monotonic() > self._until:
+            self.on_lost(f"the connection to agent 0 is lost: {why}")
+        else:
+            self._loop.after("link", _AGAIN, self._try)
+
+    def _watch(self) -> None:
+        if self._wire is None:
+            return
+        silent = (time.monotonic_ns() - self._wire.heard_ns) / 1e9
+        if silent > self.node.silence:
+            self._give_up(f"nothing was heard of agent 0 for {silent:.0f} s")
+        else:
+            self._wire.flush()
+            self._loop.after("link", _BEAT, self._watch)

@@ -1,0 +1,95 @@
+"""The agent of one node of several, as a backend starts it there: in the foreground.
+
+    python agent.zip --spec RUN/spec.json --node-rank K --nodes N --master-addr A --master-port P
+
+The folder of `spec.json` is the run's folder on this node, with `_air.py` in it; the records of
+nodes other than the first lie in `nodes/K` below it. The port is that of agent 0's control
+connection: the ranks' own is chosen there, and told to all. Ranks inherit the environment that the
+agent was started with, secrets included. The exit code is the run's, on every node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from sgpu_decl.agent import processes, records
+from sgpu_decl.agent.guardian import fork_supervisor, guard, supervise
+from sgpu_decl.agent.locks import create_held
+from sgpu_decl.agent.nodes import SILENCE, Node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+__all__ = ["main"]
+
+_USAGE = 64
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run this node's ranks to the end; return the run's exit code."""
+    options = _parser().parse_args(arguments)
+    node = Node(
+        options.node_rank,
+        options.nodes,
+        options.master_addr,
+        options.master_port,
+        options.silence,
+    )
+    run_dir, name = os.path.split(os.path.abspath(options.spec))
+    spec = records.read_json(run_dir, name)
+    problem = _unusable(spec, node, options.spec)
+    if spec is None or problem:
+        sys.stderr.write(f"sgpu agent: {problem}\n")
+        return _USAGE
+    os.umask(0o077)
+    folder = node.records(run_dir)
+    os.makedirs(folder, exist_ok=True)
+    try:
+        lock = create_held(os.path.join(folder, records.GUARDIAN_LOCK))
+    except FileExistsError:
+        sys.stderr.write(f"sgpu agent: `{folder}` holds a launch of this node already\n")
+        return _USAGE
+    processes.become_subreaper()
+    told, tracked = os.pipe()
+    answer = os.open(os.devnull, os.O_WRONLY)  # nobody waits for word of the launch
+    records.set_aside(folder)
+    supervisor = fork_supervisor()
+    if supervisor == 0:
+        os.close(lock)
+        supervise({**spec, "run_dir": run_dir}, {}, told=told, answer=answer, node=node)
+        return 0
+    os.close(told)
+    os.close(answer)
+    guard(folder, spec, supervisor, tracked)
+    outcome = records.read_json(folder, records.OUTCOME)
+    return int(outcome["exit_code"]) if outcome else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="agent", description="Run the ranks of one node.")
+    parser.add_argument("--spec", required=True, metavar="FILE")
+    parser.add_argument("--node-rank", type=int, default=0, metavar="K")
+    parser.add_argument("--nodes", type=int, default=1, metavar="N")
+    parser.add_argument("--master-addr", default="127.0.0.1", metavar="A")
+    parser.add_argument("--master-port", type=int, default=0, metavar="P")
+    parser.add_argument(
+        "--silence", type=float, default=SILENCE, metavar="S",
+        help="a node is lost when nothing was heard of it for so many seconds",
+    )  # fmt: skip
+    return parser
+
+
+def _unusable(spec: dict[str, Any] | None, node: Node, path: str) -> str | None:
+    if spec is None:
+        return f"`{path}` is missing or damaged"
+    if node.count < 1 or not 0 <= node.number < node.count:
+        return f"there is no node {node.number} of {node.count}"
+    if node.count > 1 and not 0 < node.port < 65_536:
+        return "several nodes need the `--master-port` of agent 0"
+    if spec["world_size"] % node.count:
+        return f"{spec['world_size']} ranks cannot be shared evenly by {node.count} nodes"
+    return None

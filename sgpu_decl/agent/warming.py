@@ -1,0 +1,264 @@
+"""The warm parent of an attempt: a process that imported once, and forks the ranks on request.
+
+    absent ─▶ importing ─▶ ready ─▶ forking ─▶ ready ...        `retry` forks again
+       └──────────┴──────────┴─────────┴────▶ gone              the ranks are started cold
+
+What its death does, by the moment: before the ranks are released none of them has run any code of
+the user's, so they leave by themselves and the group is started cold; after that they are our
+children like any other (their forker has ended, and we adopt orphans), and nothing happens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socketpair
+
+from sgpu_decl.agent.errorfile import read_error
+from sgpu_decl.agent.records import parse_object
+from sgpu_decl.agent.spawning import LaunchError, argv_of, exec_error, spawn
+from sgpu_decl.agent.verdict import signal_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.report import Report
+
+__all__ = ["WarmParent"]
+
+_FOLDER = "warm"
+_OWN_FAULT = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
+)
+_PATIENCE_MS = 1000  # for the end of a process that was killed
+
+
+class WarmParent:
+    """Tells `on_forked(pids)`, `on_cold()` when there is to be no warm start, or `on_refused`."""
+
+    on_forked: Callable[[list[int]], None]
+    on_cold: Callable[[], None]
+    on_refused: Callable[[LaunchError], None]
+    _request: Callable[[], tuple[list[dict[str, str]], int, int]]
+
+    def __init__(self, spec: Mapping[str, Any], records: str, loop: Loop, report: Report) -> None:
+        self._spec = spec
+        self._folder = os.path.join(records, _FOLDER)
+        self._loop = loop
+        self._report = report
+        self._warm: Mapping[str, Any] = spec["warm"] or {}
+        self._state = "absent" if self._warm else "gone"
+        self._channel: Any = None
+        self._go = -1
+        self.pid = -1
+
+    @property
+    def usable(self) -> bool:
+        return self._state != "gone"
+
+    def fork(
+        self,
+        environment: Mapping[str, str],
+        request: Callable[[], tuple[list[dict[str, str]], int, int]],
+    ) -> None:
+        """Fork a rank for each environment of `request()`, which is called once that can begin.
+
+        Args:
+            environment: what all ranks have in common, secrets left out.
+            request: gives the environments and two descriptors, closed here: where ranks say that
+                they are up, and where one writes `rank errno` if it cannot be set up.
+        """
+        self._request = request
+        if self._warm["refused"] is not None:
+            self._turn_cold(self._warm["refused"])
+        elif self._state == "absent":
+            self._start(environment)
+        else:
+            self._ask()
+
+    def release(self, ranks: int) -> None:
+        """Let the forked ranks go on: from here on they are like any other."""
+        os.write(self._go, b"g" * ranks)
+        self._drop_go()
+        self._state = "ready"
+
+    def close(self) -> None:
+        """Kill the parent, and have ranks that were not released leave."""
+        self._leave()
+        if self.pid > 0:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def finish(self) -> None:
+        """Close it, and wait for its end, which takes as long as giving its memory back."""
+        self.close()
+        if self.pid > 0:
+            poller = select.poll()
+            handle = os.pidfd_open(self.pid)
+            poller.register(handle, select.POLLIN)
+            poller.poll(_PATIENCE_MS)
+            os.close(handle)
+
+    def _start(self, environment: Mapping[str, str]) -> None:
+        folder = self._folder
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+        except OSError as error:
+            self.on_refused(LaunchError("launch_failed", f"cannot start a warm parent: {error}"))
+            return
+        argv = argv_of(self._spec)
+        try:
+            pid, told = spawn(
+                argv,
+                {**environment, "SGPU_WARM_FD": str(theirs.fileno())},
+                cwd=self._spec["code_dir"],
+                logs=(os.path.join(folder, "stdout.log"), os.path.join(folder, "stderr.log")),
+                settle=self._loop.close,
+                keep=theirs.fileno(),
+            )
+        except LaunchError as error:
+            ours.close()
+            self._state = "gone"
+            self.on_refused(error)
+            return
+        finally:
+            theirs.close()
+        self.pid, self._state, self._channel = pid, "importing", ours
+        self._report.event("warm_started", pid=pid)
+        self._loop.watch(pid, self._ended)
+        self._loop.read(ours.fileno(), self._hear)
+        refused = exec_error(told, argv[0])
+        if refused is not None:
+            self._leave()
+            self.on_refused(refused)
+
+    def _ask(self) -> None:
+        """Send the request; environments lie in memory that only ranks read, secrets with them."""
+        try:
+            environments, ready, told = self._request()
+        except (LaunchError, OSError) as error:
+            failed = error if isinstance(error, LaunchError) else _out_of(error)
+            self.on_refused(failed)
+            return
+        passed = [ready, told]
+        try:
+            memory = os.memfd_create("sgpu")
+            passed.insert(0, memory)
+            data = memoryview(json.dumps(environments).encode())
+            while data:
+                data = data[os.write(memory, data) :]
+            wait, self._go = os.pipe2(os.O_CLOEXEC)
+            passed.insert(1, wait)
+            rights = b"".join(number.to_bytes(4, sys.byteorder) for number in passed)
+            message = json.dumps({"ranks": len(environments)}).encode()
+            self._state = "forking"
+            self._loop.hold_orphans()
+            self._channel.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, rights)])
+        except (BrokenPipeError, ConnectionResetError):
+            self._turn_cold("the warm parent died")
+        except OSError as error:
+            self._leave()
+            self.on_refused(_out_of(error))
+        finally:
+            for descriptor in passed:
+                os.close(descriptor)
+
+    def _hear(self) -> None:
+        try:
+            message = parse_object(self._channel.recv(1 << 20))
+        except ConnectionResetError:
+            message = None
+        if message is None:
+            return  # its end comes next, and says more
+        if "ready" in message:
+            self._state = "ready"
+            self._report.event("warm_ready")
+            self._ask()
+        elif "pids" in message:
+            self.on_forked(message["pids"])
+            self._loop.release_orphans()
+        elif "own" in message:
+            name = message["own"]
+            if self._warm["required"]:
+                self._leave()
+                summary = (
+                    f"`launch.warm` cannot import `{name}` ahead: the code of this run has a module"
+                    " of that name"
+                )
+                self.on_refused(LaunchError("launch_failed_user", summary))
+            else:
+                self._turn_cold(f"the code of this run has a module `{name}` of its own")
+        elif "errno" in message:
+            self._leave()
+            reason = os.strerror(message["errno"])
+            self.on_refused(LaunchError("launch_failed", f"cannot fork: {reason}"))
+        elif "unsafe" in message:
+            self._turn_cold(message["unsafe"])
+        else:
+            self._turn_cold("the fork of the ranks was cut short")
+
+    def _ended(self, status: int, _now: int) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        importing, gone = self._state == "importing", self._state == "gone"
+        self.pid = -1
+        if gone:
+            return
+        how = f"was killed with {signal_name(-code)}" if code < 0 else f"exited with {code}"
+        if self._state == "ready":
+            self._leave()
+            self._say(f"the warm parent {how}", event="warm_ended")
+        elif importing and self._warm["required"] and (code >= 0 or -code in _OWN_FAULT):
+            self._leave()
+            self.on_refused(self._import_error(code, how))
+        else:
+            self._turn_cold(f"the warm parent {how}")
+
+    def _import_error(self, code: int, how: str) -> LaunchError:
+        """Return the failure of an import that the user asked for, with its traceback."""
+        folder = self._folder
+        error = read_error(folder)
+        if error is not None:
+            return LaunchError(error["class"], error["summary"], error["traceback"])
+        names = ", ".join(f"`{name}`" for name, _ in self._warm["imports"])
+        try:
+            with open(os.path.join(folder, "fault.log"), errors="replace") as file:
+                stack = file.read(65_536) or None
+        except OSError:
+            stack = None
+        failure = "signal_self" if code < 0 else "exit_code"
+        return LaunchError(
+            failure, f"an import of {names}, asked for by `launch.warm`, {how}", stack
+        )
+
+    def _turn_cold(self, reason: str) -> None:
+        self.close()
+        self._say(reason)
+        self.on_cold()
+
+    def _say(self, reason: str, event: str = "cold_start") -> None:
+        self._report.event(event, reason=reason)
+        sys.stderr.write(f"sgpu: {event.replace('_', ' ')}: {reason}\n")  # into agent.log
+
+    def _leave(self) -> None:
+        """Want nothing more of the parent; ranks that still wait for `go` end without it."""
+        self._state = "gone"
+        self._drop_go()
+        self._loop.release_orphans()
+        if self._channel is not None:
+            self._loop.forget(self._channel.detach())
+            self._channel = None
+
+    def _drop_go(self) -> None:
+        if self._go >= 0:
+            os.close(self._go)
+            self._go = -1
+
+
+def _out_of(error: OSError) -> LaunchError:
+    return LaunchError("launch_failed", f"cannot start the ranks: {error.strerror}")

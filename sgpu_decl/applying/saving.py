@@ -1,0 +1,74 @@
+"""Saved plans: files that someone can look at, mail, and apply later."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.errors import InvalidInput, SgpuError
+from sgpu_decl.model.plan import Plan
+
+if TYPE_CHECKING:
+    from sgpu_decl.applying.site import Site
+    from sgpu_decl.staging.snapshot import Snapshot
+
+__all__ = ["is_saved_plan", "load_plan", "save_plan"]
+
+
+def save_plan(site: "Site", plan: Plan, path: Path, snapshots: "Mapping[str, Snapshot]") -> None:
+    """Write a plan and pin the code behind it in the local store.
+
+    Args:
+        snapshots: trees that were looked at just now, by digest.
+
+    Raises:
+        SgpuError: the file cannot be written.
+    """
+    from sgpu_decl.applying.pinning import launched_code, pin
+    from sgpu_decl.planning.writing import saved_text
+
+    pin(site, plan, snapshots)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(saved_text(plan), encoding="utf-8")
+        temporary.chmod(0o600)
+        temporary.rename(path)
+        site.store.refer(path.resolve(), set(launched_code(plan)))
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise SgpuError(
+            f"the plan cannot be written to `{path}`: {error.strerror}",
+            hint="give `--out` the path of a file in a folder that you may write to",
+            code="unwritable",
+        ) from None
+
+
+def is_saved_plan(path: Path) -> bool:
+    """Whether a file is (or was meant to be) a saved plan, by its first character."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(b"{")
+    except OSError:
+        return False
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a saved plan.
+
+    Raises:
+        InvalidInput: truncated, of another format, or no plan at all.
+    """
+    from sgpu_decl.planning.writing import saved_from_json
+
+    file = os.fspath(path)
+    plan, findings = saved_from_json(path.read_text(encoding="utf-8", errors="replace"), file)
+    if plan is None:
+        start = Place(file, 1, 1)
+        raise InvalidInput(
+            f"`{path}` is not a plan that can be applied",
+            hint=findings[0].hint,
+            diagnostics=tuple(replace(one, place=one.place or start) for one in findings),
+        )
+    return plan

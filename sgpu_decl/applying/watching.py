@@ -1,0 +1,301 @@
+"""Looking at attempts, waiting for them and asking them to stop. Nothing here writes state."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sgpu_decl.applying.naming import match_addresses, split_attempt
+from sgpu_decl.applying.observing import being_launched, lost
+from sgpu_decl.applying.site import Site
+from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.state import Attempt
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.base import Backend, LogLine
+
+__all__ = ["Runs"]
+
+QUIET = 0.05  # seconds between two looks at a run that is being watched
+
+
+class Runs:
+    """The attempts of one project and target, as their backends and the history know them."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._kinds: dict[AttemptRef, str] = {}
+
+    def find(self, *texts: str) -> tuple[AttemptRef, ...]:
+        """The attempts that names, addresses, `train#8` or globs stand for, the latest of each run,
+        in the order of the texts.
+
+        Raises:
+            NotFound: one of them matches nothing.
+        """
+        return tuple(dict.fromkeys(ref for text in texts for ref in self._find(text)))
+
+    def _find(self, text: str) -> tuple[AttemptRef, ...]:
+        name, number = split_attempt(text)
+        state = self._site.believed()
+        resources = {a: it for a, it in state.resources.items() if it.last is not None}
+        found = []
+        for address in sorted(match_addresses([name], resources)):
+            last = resources[address].last
+            if last is None:
+                continue
+            if number is not None and not 1 <= number <= last.ref.number:
+                raise NotFound(
+                    f"`{address.label}` has no attempt {number}",
+                    hint=f"its latest is `{last.ref}`",
+                )
+            found.append(AttemptRef(address, number) if number is not None else last.ref)
+        return tuple(found)
+
+    def find_one(self, text: str) -> AttemptRef:
+        """As `find`, for calls that are about one run.
+
+        Raises:
+            NotFound: it matches nothing, or several runs.
+        """
+        found = self.find(text)
+        if len(found) > 1:
+            raise NotFound(
+                f"`{text}` names {len(found)} runs",
+                hint=f"name one of them, such as `{found[0]}`",
+                code="ambiguous",
+            )
+        return found[0]
+
+    def find_active(self, *texts: str) -> tuple[AttemptRef, ...]:
+        """As `find`, with every other attempt of the named runs that is active: `on_active:
+        parallel` and `queue` leave several.
+
+        Raises:
+            NotFound: one of them matches nothing.
+        """
+        named = {
+            ref.address
+            for text in texts
+            if split_attempt(text)[1] is None
+            for ref in self._find(text)
+        }
+        others = [it.ref for it in self._site.believed().active if it.ref.address in named]
+        active = (ref for ref in others if self.status(ref).state.active)
+        return tuple(sorted({*self.find(*texts), *active}))
+
+    def current(self) -> tuple[AttemptRef, ...]:
+        """The latest attempt of every run that is not gone, and older ones that are active."""
+        state = self._site.believed()
+        latest = {it.last.ref for it in state.resources.values() if it.last and not it.gone}
+        older = [it.ref for it in state.active if it.ref not in latest]
+        return tuple(sorted({*latest, *(ref for ref in older if self.status(ref).state.active)}))
+
+    def status(self, ref: AttemptRef) -> AttemptStatus:
+        """What the backend says, else what was recorded.
+
+        Raises:
+            NotFound: neither knows the attempt.
+        """
+        known = self._backend_of(ref).read([ref]).get(ref)
+        if known is None or known.state is AttemptState.STAGING:
+            return self._recorded_status(ref)
+        return known
+
+    def describe(self, refs: Sequence[AttemptRef]) -> list[dict[str, Json]]:
+        """The `status` objects of the public contract."""
+        return [self._describe(ref) for ref in refs]
+
+    def show(self, ref: AttemptRef) -> dict[str, Json]:
+        """One `status` object whole, with the spec that was launched and the run's history."""
+        from sgpu_decl.storing.pulling import attempt_to_json
+
+        history = self._site.states.history(ref.address)
+        spec = next((attempt.spec for attempt in history if attempt.ref == ref), "{}")
+        return {
+            **self._describe(ref),
+            "spec": json.loads(spec),
+            "history": [
+                {**attempt_to_json(attempt), **_live(self.status(attempt.ref))}
+                for attempt in history
+            ],
+        }
+
+    def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
+        """What each rank returned: `[{"rank", "value"}]` in rank order.
+
+        Raises:
+            NotFound: what the attempt left was deleted.
+        """
+        self._must_be_kept(ref)
+        return self._backend_of(ref).results(ref)
+
+    def logs(
+        self,
+        ref: AttemptRef,
+        *,
+        ranks: tuple[int, ...] | None,
+        follow: bool,
+        restart: int | None = None,
+    ) -> "Iterator[LogLine | None]":
+        """Lines of the ranks and the restart (`None`: all), in the order of time where it is known.
+
+        While following, `None` marks a quiet moment.
+
+        Raises:
+            NotFound: what the attempt left was deleted.
+        """
+        self._must_be_kept(ref)
+        backend = self._backend_of(ref)
+        for line in backend.logs(ref, ranks=ranks, follow=follow, restart=restart):
+            if line is None:
+                time.sleep(QUIET)
+            yield line
+
+    def follow(
+        self,
+        refs: Sequence[AttemptRef],
+        *,
+        ranks: tuple[int, ...] | None,
+        restart: int | None = None,
+    ) -> "Iterator[LogLine | AttemptStatus | None]":
+        """Log lines and changes of state of several attempts until all have ended.
+
+        Yields `None` at quiet moments, several times a second, so that the caller can look around.
+        """
+        streams = {
+            ref: self._backend_of(ref).logs(ref, ranks=ranks, follow=True, restart=restart)
+            for ref in refs
+        }
+        known: dict[AttemptRef, AttemptState] = {}
+        while streams:
+            quiet = True
+            for ref, stream in list(streams.items()):
+                for line in stream:
+                    if line is None:
+                        break
+                    quiet = False
+                    yield line
+                else:
+                    del streams[ref]
+                status = self.status(ref)
+                if known.get(ref) is not status.state:
+                    known[ref] = status.state
+                    yield status
+            if quiet and streams:
+                yield None
+                time.sleep(QUIET)
+
+    def wait(
+        self,
+        refs: Sequence[AttemptRef],
+        timeout: float | None = None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> list[AttemptStatus]:
+        """Wait until all have ended; `tick` is called between looks.
+
+        Raises:
+            SgpuError: `timeout` seconds went by first.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pending = list(refs)
+        while True:
+            looked = time.monotonic()
+            pending = [ref for ref in pending if self.status(ref).state.active]
+            if not pending:
+                return [self.status(ref) for ref in refs]
+            if deadline is not None and time.monotonic() >= deadline:
+                names = ", ".join(f"`{ref}`" for ref in pending[:5])
+                raise SgpuError(
+                    f"{names} did not end in time", code="wait_timeout", hint="wait longer"
+                )
+            tick()
+            # Looking at a thousand runs takes a while itself: rest as long as that took.
+            time.sleep(max(QUIET, time.monotonic() - looked))
+
+    def cancel(self, ref: AttemptRef) -> None:
+        """Ask an attempt to stop. One that has ended is left as it is."""
+        self._backend_of(ref).cancel(ref)
+
+    def _backend_of(self, ref: AttemptRef) -> "Backend":
+        """The backend that the attempt was launched on."""
+        if ref not in self._kinds:
+            state = self._site.believed()
+            known = [*state.active, *(it.last for it in state.resources.values() if it.last)]
+            self._kinds.update({attempt.ref: attempt.backend for attempt in known})
+        if ref not in self._kinds:
+            self._kinds[ref] = self._recorded(ref).backend
+        return self._site.backend(self._kinds[ref])
+
+    def _recorded(self, ref: AttemptRef) -> Attempt:
+        history = self._site.states.history(ref.address)
+        recorded = next((attempt for attempt in history if attempt.ref == ref), None)
+        if recorded is None:
+            raise NotFound(f"there is no `{ref}`", hint="`sgpu status` lists the runs")
+        return recorded
+
+    def _recorded_status(self, ref: AttemptRef) -> AttemptStatus:
+        """What is known of an attempt whose backend says nothing, or no more than that it is
+        staged."""
+        if ref in being_launched(self._site.state()):
+            return AttemptStatus(ref=ref, state=AttemptState.STAGING)
+        recorded = self._recorded(ref)
+        # It may have got up between the look at its backend and the look at the state.
+        now = self._backend_of(ref).read([ref]).get(ref)
+        if now is not None and now.state is not AttemptState.STAGING:
+            return now
+        if recorded.state.active:
+            return lost(ref)
+        return AttemptStatus(
+            ref=ref,
+            state=recorded.state,
+            started_at=recorded.started_at,
+            ended_at=recorded.ended_at,
+            exit_code=recorded.exit_code,
+            failure=recorded.failure,
+        )
+
+    def _must_be_kept(self, ref: AttemptRef) -> None:
+        backend = self._backend_of(ref)
+        if not backend.read([ref]) and not self._recorded_status(ref).state.active:
+            raise NotFound(
+                f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
+                hint=f"its record is kept: `sgpu show '{ref}'`",
+                code="attempt_freed",
+            )
+
+    def _describe(self, ref: AttemptRef) -> dict[str, Json]:
+        named: dict[str, Json] = {"address": str(ref.address), "name": ref.address.label}
+        described = self._backend_of(ref).describe(ref)
+        if described is not None and described["state"] != AttemptState.STAGING:
+            return {**named, **described}
+        status = self._recorded_status(ref)
+        return {
+            **named,
+            "attempt": ref.number,
+            "state": str(status.state),
+            "backend": self._kinds[ref],
+            "started_at": _text(status.started_at),
+            "ended_at": _text(status.ended_at),
+            "exit_code": status.exit_code,
+            "ranks": [],
+            "first_cause": None,
+            "links": described["links"] if described is not None else {},
+        }
+
+
+def _live(status: AttemptStatus) -> dict[str, Json]:
+    return {
+        "state": str(status.state),
+        "started_at": _text(status.started_at),
+        "ended_at": _text(status.ended_at),
+        "exit_code": status.exit_code,
+        "class": str(status.failure) if status.failure else None,
+    }
+
+
+def _text(moment: datetime | None) -> str | None:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z") if moment else None

@@ -1,0 +1,40 @@
+"""Values that users write as text and that have one canonical text of their own."""
+
+from typing import Any, ClassVar, Self
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+__all__ = ["Textual"]
+
+
+class Textual:
+    """How pydantic takes such a type: `read` from what a user gives, `str` to the canonical text,
+    `published` as its JSON Schema."""
+
+    __slots__ = ()
+    published: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        """Validate what a user or a caller gives.
+
+        Raises:
+            PydanticCustomError: it is none.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.read, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return dict(cls.published)

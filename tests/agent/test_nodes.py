@@ -1,0 +1,316 @@
+"""Several agents as one run: on loopback, and between network namespaces where they are allowed."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sgpu_decl.agent
+from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.processes import start_time, tell
+from sgpu_decl.agent.reading import read_attempt, read_events
+from sgpu_decl.rendering.spec import Entry, Retry
+
+NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
+TELLS = f"import os\ndef main(): return [int(os.environ[name]) for name in {NAMES}]"
+MAIN = Entry(kind="file_function", path="main.py", function="main")
+BLOCK = """
+import os, signal
+def main():
+    open(os.environ["SGPU_OUTPUT_DIR"] + "/up" + os.environ["RANK"], "w").close()
+    while True: signal.pause()
+"""
+
+
+class Nodes:
+    """The agents of one run, each a process of its own, as a backend starts them."""
+
+    def __init__(self, attempt: Any, archive: Path, count: int) -> None:
+        self.attempt = attempt
+        self.archive = archive
+        self.count = count
+        self.port, self._lock = claim_port(str(archive.parent / "control"), os.getpid())
+        self.agents: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(
+        self, number: int, *before: str, spec: Path | None = None, address: str = "127.0.0.1"
+    ) -> None:
+        given = ["--spec", str(spec or self.attempt.folder / "spec.json")]
+        given += ["--node-rank", str(number), "--nodes", str(self.count)]
+        given += ["--master-addr", address, "--master-port", str(self.port), "--silence", "1.5"]
+        with open(self.attempt.folder / f"node-{number}.log", "wb") as log:
+            self.agents[number] = subprocess.Popen(
+                [*before, sys.executable, str(self.archive), *given], stderr=log
+            )
+
+    def all(self) -> "Nodes":
+        for number in range(self.count):
+            self.start(number)
+        return self
+
+    def folder(self, number: int) -> Path:
+        folder: Path = self.attempt.folder
+        return folder if number == 0 else folder / "nodes" / str(number)
+
+    def read(self, number: int = 0) -> dict[str, Any]:
+        return read_attempt(self.folder(number))
+
+    def events(self, name: str, number: int = 0) -> list[dict[str, Any]]:
+        return [it for it in read_events(self.folder(number))[0] if it["event"] == name]
+
+    def up(self, *ranks: int) -> None:
+        output = self.attempt.folder / "output"
+        self.attempt.until(lambda: all((output / f"up{rank}").exists() for rank in ranks))
+
+    def supervisor(self, number: int) -> int:
+        return int(json.loads((self.folder(number) / "identity.json").read_text())["pid"])
+
+    def wait(self) -> list[int]:
+        """Wait for all agents; nothing of the run is left then. Returns their exit codes."""
+        codes = [agent.wait(30) for _, agent in sorted(self.agents.items())]
+        assert self.attempt.left() == []
+        return codes
+
+
+@pytest.fixture
+def make_nodes(make_attempt: Callable[..., Any], tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
+    made: list[Nodes] = []
+    archive = tmp_path / "agent.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for module in Path(sgpu_decl.agent.__file__).parent.glob("*.py"):
+            file.write(module, module.name)
+
+    def make(source: str, *, nodes: int = 2, **fields: Any) -> Nodes:
+        fields = {"world_size": 4, "entry": MAIN, **fields}
+        made.append(Nodes(make_attempt(source, **fields), archive, nodes))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for agent in one.agents.values():
+            agent.kill()
+            agent.wait()
+
+
+def test_every_rank_knows_its_node_and_all_agents_end_alike(make_nodes: Any) -> None:
+    nodes = make_nodes(TELLS).all()
+    assert nodes.wait() == [0, 0]
+    told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(4)]
+    assert told == [
+        [0, 0, 4, 2, 0, 0],
+        [1, 1, 4, 2, 0, 0],
+        [2, 0, 4, 2, 1, 1],
+        [3, 1, 4, 2, 1, 1],
+    ]
+    whole = nodes.read()
+    assert [rank["node_rank"] for rank in whole["ranks"]] == [0, 0, 1, 1]
+    assert {rank["state"] for rank in whole["ranks"]} == {"succeeded"}
+    assert nodes.read(1)["state"] == "succeeded"
+    assert set(nodes.events("clocks")[0]["offset_ns"]) == {"1"}
+
+
+def test_a_failure_on_one_node_stops_the_ranks_of_the_other(make_nodes: Any) -> None:
+    source = BLOCK.replace(
+        "    while", "    if os.environ['RANK'] == '3': raise KeyError('x')\n    while"
+    )
+    nodes = make_nodes(source).all()
+    assert nodes.wait() == [1, 1]
+    for number in (0, 1):
+        cause = nodes.read(number)["first_cause"]
+        assert (cause["rank"], cause["summary"]) == (3, "KeyError: 'x'")
+        assert "main.py" in cause["traceback"]
+    states = [rank["state"] for rank in nodes.read()["ranks"]]
+    assert states == ["stopped", "stopped", "stopped", "failed"]
+
+
+def test_a_restart_starts_the_ranks_of_all_nodes_again(make_nodes: Any) -> None:
+    source = (
+        "import os\n"
+        "def main():\n"
+        "    restart = os.environ['TORCHELASTIC_RESTART_COUNT']\n"
+        "    if os.environ['RANK'] == '2' and restart == '0': raise OSError('once')\n"
+        "    return restart\n"
+    )
+    nodes = make_nodes(source, retry=Retry(max=1, on=("error",), backoff=0.0)).all()
+    assert nodes.wait() == [0, 0]
+    told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(4)]
+    assert told == ["1", "1", "1", "1"]
+    assert nodes.read(1)["restart"] == 1
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_a_signal_to_any_agent_cancels_the_run_on_all(make_nodes: Any, asked: int) -> None:
+    nodes = make_nodes(BLOCK).all()
+    nodes.up(0, 1, 2, 3)
+    nodes.agents[asked].terminate()
+    assert nodes.wait() == [130, 130]
+    assert [nodes.read(number)["state"] for number in (0, 1)] == ["cancelled", "cancelled"]
+
+
+def test_a_killed_agent_is_a_lost_node(make_nodes: Any) -> None:
+    nodes = make_nodes(BLOCK).all()
+    nodes.up(0, 1, 2, 3)
+    os.kill(nodes.supervisor(1), signal.SIGKILL)
+    assert nodes.wait() == [1, 70]
+    ended = nodes.read()
+    assert (ended["state"], ended["class"]) == ("failed", "node_lost")
+    assert ended["first_cause"]["summary"].startswith("node 1 was lost: ")
+    assert [rank["state"] for rank in ended["ranks"]] == ["stopped", "stopped", "lost", "lost"]
+    assert nodes.read(1)["class"] == "supervisor_lost"
+
+
+def test_agents_that_lose_agent_0_stop_their_ranks(make_nodes: Any) -> None:
+    nodes = make_nodes(BLOCK).all()
+    nodes.up(0, 1, 2, 3)
+    os.kill(nodes.supervisor(0), signal.SIGKILL)
+    assert nodes.wait() == [70, 1]
+    ended = nodes.read(1)
+    assert (ended["state"], ended["class"]) == ("failed", "node_lost")
+    assert ended["first_cause"]["summary"].startswith("node 0 was lost: ")
+
+
+def test_a_node_that_says_nothing_any_more_is_lost(make_nodes: Any) -> None:
+    nodes = make_nodes(BLOCK).all()
+    nodes.up(0, 1, 2, 3)
+    stopped = nodes.supervisor(1)
+    os.kill(stopped, signal.SIGSTOP)
+    assert nodes.agents[0].wait(30) == 1
+    assert "nothing was heard of it" in nodes.read()["first_cause"]["summary"]
+    assert tell(stopped, start_time(stopped), signal.SIGCONT)
+    assert nodes.wait() == [1, 1]
+    assert nodes.read(1)["class"] == "node_lost"
+
+
+def test_a_clock_that_is_an_hour_ahead_orders_nothing(make_nodes: Any) -> None:
+    unshare = ("unshare", "--time", "--monotonic", "3600", "--fork", "--kill-child=TERM")
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine allows no time namespaces")
+    source = """
+import os, time
+out = os.environ["SGPU_OUTPUT_DIR"]
+def main():
+    rank = int(os.environ["RANK"])
+    if rank == 3: raise KeyError("first")
+    if rank == 0:
+        while not os.path.exists(os.path.dirname(out) + "/ranks/3/0/error.json"): time.sleep(0.01)
+        raise BrokenPipeError("a peer is gone")
+    while True: time.sleep(9)
+"""
+    nodes = make_nodes(source)
+    nodes.start(0)
+    nodes.start(1, *unshare)
+    assert nodes.wait() == [1, 1]
+    assert nodes.read()["first_cause"]["rank"] == 3
+    offset = nodes.events("clocks")[0]["offset_ns"]["1"]
+    assert abs(offset / 1e9 - 3600) < 1
+
+
+def test_a_node_that_never_comes_is_named(make_nodes: Any) -> None:
+    nodes = make_nodes(TELLS, nodes=4, startup_timeout=1.0)
+    nodes.start(0)
+    nodes.start(2)
+    assert nodes.wait() == [1, 1]
+    assert nodes.read()["first_cause"]["summary"] == (
+        "node 1 was lost: it did not join within 1 s, nor did node 3"
+    )
+
+
+def test_strangers_and_other_runs_are_turned_away(make_nodes: Any, tmp_path: Path) -> None:
+    nodes = make_nodes(TELLS)
+    other = tmp_path / "other"
+    shutil.copytree(nodes.attempt.folder, other)
+    spec = json.loads((other / "spec.json").read_text())
+    (other / "spec.json").write_text(json.dumps({**spec, "grace": 9.0}))
+    nodes.start(0)
+    nodes.attempt.until(lambda: _listens(nodes.port))
+    for noise in (b"GET / HTTP/1.0\r\n\r\n", b'{"node": 1, "nonce": "n"}\n{"proof": "p"}\n'):
+        with socket.create_connection(("127.0.0.1", nodes.port)) as stranger:
+            stranger.sendall(noise)
+            stranger.settimeout(20)
+            while stranger.recv(4096):
+                pass
+    nodes.start(1, spec=other / "spec.json")
+    assert nodes.agents[1].wait(30) == 1
+    assert (
+        "its spec.json is another one"
+        in read_attempt(other / "nodes" / "1")["first_cause"]["summary"]
+    )
+    nodes.start(1)
+    assert nodes.wait() == [0, 0]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_rank_that_cannot_start_on_another_node_is_the_cause(make_nodes: Any) -> None:
+    nodes = make_nodes("", entry=Entry(kind="command", command=("no-such-program",))).all()
+    assert nodes.wait() == [1, 1]
+    ended = nodes.read()
+    assert ended["class"] == "launch_failed_user"
+    assert "no-such-program" in ended["first_cause"]["summary"]
+
+
+def test_a_launcher_runs_once_on_each_node(make_nodes: Any) -> None:
+    command = ("sh", "-c", "echo $NODE_RANK $RANK $LOCAL_WORLD_SIZE $NUM_NODES")
+    entry = Entry(kind="command", command=command)
+    nodes = make_nodes("", entry=entry, per="node").all()
+    assert nodes.wait() == [0, 0]
+    assert [nodes.attempt.log(process) for process in (0, 1)] == ["0 0 2 2\n", "1 2 2 2\n"]
+
+
+def test_wrong_use_of_the_agent_is_told(make_nodes: Any) -> None:
+    nodes = make_nodes(TELLS, world_size=3)
+    nodes.start(0)
+    assert nodes.wait() == [64]
+    assert "3 ranks cannot be shared evenly by 2 nodes" in nodes.attempt.text("node-0.log")
+
+
+@pytest.fixture
+def two_hosts() -> Iterator[tuple[str, str, str]]:
+    """Two network namespaces and a cable; yields their names and the first address."""
+    names = [f"sgpu{os.getpid()}{side}" for side in "ab"]
+    steps = [
+        *(["ip", "netns", "add", name] for name in names),
+        ["ip", "link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0",
+         "netns", names[1]],
+        *(["ip", "-n", name, "addr", "add", f"10.77.0.{last}/24", "dev", "eth0"]
+          for last, name in enumerate(names, 1)),
+        *(["ip", "-n", name, "link", "set", link, "up"]
+          for name in names for link in ("eth0", "lo")),
+    ]  # fmt: skip
+    try:
+        for step in steps:
+            try:
+                subprocess.run(step, check=True, capture_output=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                pytest.skip(f"this machine allows no network namespaces: {error}")
+        yield names[0], names[1], "10.77.0.1"
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+def test_nodes_that_see_each_other_over_a_network_until_it_is_cut(
+    make_nodes: Any, two_hosts: tuple[str, str, str]
+) -> None:
+    first, second, address = two_hosts
+    nodes = make_nodes(BLOCK)
+    for number, name in enumerate((first, second)):
+        nodes.start(number, "ip", "netns", "exec", name, address=address)
+    nodes.up(0, 1, 2, 3)
+    subprocess.run(["ip", "-n", second, "link", "set", "eth0", "down"], check=True)
+    assert nodes.wait() == [1, 1]
+    for number in (0, 1):
+        assert nodes.read(number)["class"] == "node_lost"
+        assert "nothing was heard" in nodes.read(number)["first_cause"]["summary"]

@@ -1,0 +1,53 @@
+"""Cells of a matrix start, and are told of, in the order of their addresses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from sgpu_decl.api import PlanOptions, Session
+from sgpu_decl.model.event import ApplyEvent, Step
+
+CELLS = 10
+RUN = f"""\
+name: many
+gpus: 1
+type: CPU
+command: ["true", "${{matrix.n}}"]
+matrix: {{n: {list(range(CELLS))}}}
+mlflow: {{enabled: false}}
+"""
+
+
+def test_launches_are_told_and_recorded_in_the_order_of_the_plan(
+    folder: Path, open_file: Callable[..., Session]
+) -> None:
+    (folder / "run.yaml").write_text(RUN)
+    session = open_file()
+    plan = session.plan(PlanOptions())
+    told: list[ApplyEvent] = []
+
+    applied = session.apply(plan, sink=told.append, parallelism=4)
+
+    planned = [change.address for change in plan.changes]
+    for step in (Step.STARTED, Step.LAUNCHED):
+        assert [event.address for event in told if event.step is step] == planned
+    assert [ref.address for ref in applied.launched] == planned
+    session.runs.wait(applied.launched, timeout=60)
+
+
+def test_cells_that_may_have_to_wait_stand_in_line_in_the_order_of_the_plan(
+    folder: Path, open_file: Callable[..., Session]
+) -> None:
+    (folder / "run.yaml").write_text(f"{RUN}max_parallel: 1\n")
+    session = open_file()
+    plan = session.plan(PlanOptions())
+
+    applied = session.apply(plan, parallelism=4)
+
+    # When the supervisor of each was up; its next step is to take its ticket.
+    runs = session.state_dir / "runs"
+    folders = [runs / ref.address.folder / str(ref.number) for ref in applied.launched]
+    up = [json.loads((it / "identity.json").read_text()) for it in folders]
+    times = [identity["launched_at"] for identity in up]
+    assert times == sorted(times)
+    session.runs.wait(applied.launched, timeout=60)

@@ -1,0 +1,80 @@
+"""Ctrl-C in commands that wait: 130, a message, and nothing that was begun is undone."""
+
+import json
+import signal
+
+import pytest
+
+STUBBORN = """\
+name: stubborn
+gpus: 1
+type: CPU
+command: [sh, hold.sh]
+mlflow: {enabled: false}
+grace: 1h
+"""
+# It ignores being stopped, so that there is something to wait for until the test ends it.
+HOLD = """\
+trap '' TERM
+echo up
+while [ ! -e "$SGPU_PROJECT_DIR/end" ]; do sleep 0.05; done
+exit 1
+"""
+
+
+@pytest.fixture
+def stubborn(sgpu):
+    sgpu.write("run.yaml", STUBBORN)
+    sgpu.write("hold.sh", HOLD)
+    with sgpu.start("apply", "-y") as process:
+        assert process.stdout is not None
+        assert "up\n" in iter(process.stdout.readline, "")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    yield sgpu
+    sgpu.write("end", "")
+
+
+def interrupted(sgpu, *arguments: str, after: str) -> tuple[str, str]:
+    """Run a command, interrupt it once it said `after`; what it wrote."""
+    with sgpu.start(*arguments) as process:
+        said = ""
+        for line in process.stderr:
+            said += line
+            if after in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, said + err
+    assert "Traceback" not in said + err
+    return out, said + err
+
+
+def test_wait_is_left_and_the_run_goes_on(stubborn) -> None:
+    _, said = interrupted(stubborn, "wait", "stubborn", after="waiting for stubborn#1")
+    assert "error: interrupted\nhint: what was launched goes on: see `sgpu status`" in said
+    out, _ = interrupted(stubborn, "wait", "stubborn", "-o", "json", after="waiting for")
+    assert json.loads(out)["error"]["code"] == "interrupted"
+    (run,) = stubborn("status", "-o", "json").json["data"]["runs"]
+    assert run["state"] == "running"
+
+
+@pytest.mark.parametrize("command", [["cancel", "stubborn"], ["destroy", "-y"]])
+def test_what_is_being_stopped_goes_on_stopping(stubborn, command: list[str]) -> None:
+    _, said = interrupted(stubborn, *command, after="stubborn#1 asked to stop")
+    assert "error: left while runs are being stopped" in said
+    assert "hint: they go on stopping" in said
+    stubborn.write("end", "")
+    if command[0] == "cancel":
+        stubborn("wait", "stubborn")
+        (run,) = stubborn("status", "-o", "json").json["data"]["runs"]
+        assert run["state"] == "cancelled"
+
+
+def test_following_logs_is_left(stubborn) -> None:
+    with stubborn.start("logs", "-f", "stubborn") as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
