@@ -15,7 +15,7 @@ import os
 import sys
 
 from sgpu_decl.agent import processes, records
-from sgpu_decl.agent.guardian import guard, supervise
+from sgpu_decl.agent.guardian import fork_supervisor, guard, supervise
 from sgpu_decl.agent.locks import create_held
 from sgpu_decl.agent.nodes import SILENCE, Node
 
@@ -56,7 +56,8 @@ def main(arguments: Sequence[str]) -> int:
     processes.become_subreaper()
     told, tracked = os.pipe()
     answer = os.open(os.devnull, os.O_WRONLY)  # nobody waits for word of the launch
-    supervisor = os.fork()
+    records.set_aside(folder)
+    supervisor = fork_supervisor()
     if supervisor == 0:
         os.close(lock)
         supervise({**spec, "run_dir": run_dir}, {}, told=told, answer=answer, node=node)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.cgroup import kill_cgroup, rank_cgroup
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["guard", "main", "supervise"]
+__all__ = ["fork_supervisor", "guard", "main", "supervise"]
 
 _TRACKER_WAIT = 30.0
+_WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         records.set_aside(folder)
         processes.become_subreaper()
         told, tracked = os.pipe()
-        supervisor = os.fork()
+        supervisor = fork_supervisor()
     except (OSError, ValueError) as error:
         _refuse(1 if "answer" not in locals() else answer, error)
         raise
@@ -84,6 +86,17 @@ def _read_all(descriptor: int) -> bytes:
     while part := os.read(descriptor, 65_536):
         parts.append(part)
     return b"".join(parts)
+
+
+def fork_supervisor() -> int:
+    """Fork; from before that on no signal can come while neither side is there to handle it.
+
+    The child goes on with `supervise`, the parent with `guard`.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited as ignored it would hide deaths
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    return os.fork()
 
 
 def supervise(
@@ -128,6 +141,7 @@ def supervise(
         processes.become_subreaper()
         cgroup = rank_cgroup(f"{spec['token']}-{node.number}")
         supervisor = Supervisor(spec, secrets, told, node, cgroup)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         launch()
     except OSError as error:
         _refuse(answer, error)
@@ -137,21 +151,12 @@ def supervise(
 
 def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
     """Wait for the supervisor and clean up behind it; 0, or 1 where it never began."""
-
-    def forward(number: int, _frame: object) -> None:
-        # Not reaped until the loop below is over, so the pid is still the supervisor's.
-        if not gone:
-            os.kill(supervisor, number)
-
-    gone = False
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, forward)
-    while not gone:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        gone = found is not None and found.si_pid == supervisor
-        if found is not None:
-            os.waitpid(found.si_pid, 0)
+    while True:
+        number = signal.sigwait(_WATCHED)
+        if number != signal.SIGCHLD:
+            os.kill(supervisor, number)  # not reaped yet, so the pid is still its own
+        elif supervisor in processes.reap():
+            break
     marker = f"SGPU_TRACKER={spec['token']}".encode()
     if not os.path.exists(os.path.join(folder, records.OUTCOME)):
         _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
@@ -176,15 +181,10 @@ def _clear(wanted: Callable[[int], bool], grace: float) -> None:
 
 def _wait_for_children(seconds: float) -> None:
     """Give the tracker its time; what is left after that is killed."""
-
-    def late(_number: int, _frame: object) -> None:
-        for pid in processes.descendants(os.getpid()):
-            processes.tell(pid, processes.start_time(pid), signal.SIGKILL)
-
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(int(seconds))
-    try:
-        while True:
-            os.wait()
-    except ChildProcessError:
-        signal.alarm(0)
+    deadline = time.monotonic() + seconds
+    while processes.has_children():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            for pid in processes.descendants(os.getpid()):
+                processes.tell(pid, processes.start_time(pid), signal.SIGKILL)
+        signal.sigtimedwait({signal.SIGCHLD}, max(left, 0.2))

@@ -162,13 +162,25 @@ def tell(pid: int, started: int | None, number: int) -> bool:
     return True
 
 
-def reap() -> None:
-    """Collect every dead child; used where no exit status is wanted."""
+def reap() -> list[int]:
+    """Collect every dead child and return which they were; no exit status is wanted."""
+    found = []
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            found.append(pid)
     except ChildProcessError:
-        pass
+        return found
+    return found
+
+
+def has_children() -> bool:
+    """Collect every dead child and say whether any lives on."""
+    reap()
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def stop_all(find: Callable[[], Iterable[int]], grace: float, *, ask: bool = True) -> None:

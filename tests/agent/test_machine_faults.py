@@ -148,7 +148,9 @@ def test_term_between_two_spawns(make_faulty: Make) -> None:
 def test_user_signals_reach_the_ranks_through_guardian_and_supervisor(
     make_faulty: Make, number: int
 ) -> None:
-    source = f"signal.signal({number}, lambda *_: sys.exit(0))\nblock()"
+    source = (
+        f"signal.pthread_sigmask(signal.SIG_BLOCK, [{number}])\nup()\nsignal.sigwait([{number}])"
+    )
     for process in ("guardian", "supervisor"):
         attempt = make_faulty(source).launch()
         attempt.until_up()

@@ -200,18 +200,6 @@ def test_a_third_signal_kills_at_once(make_attempt: Make) -> None:
     attempt.until_gone()
 
 
-def test_hangups_are_ignored_and_user_signals_forwarded(make_attempt: Make) -> None:
-    source = (
-        "import os, signal, sys\n"
-        "signal.signal(signal.SIGUSR1, lambda *a: sys.exit(0))\n" + BLOCK.lstrip()
-    )
-    attempt = make_attempt(source).launch()
-    attempt.until(lambda: up(attempt, 0)() and up(attempt, 1)())
-    os.kill(supervisor_of(attempt), signal.SIGHUP)
-    os.kill(supervisor_of(attempt), signal.SIGUSR1)
-    assert attempt.wait()["state"] == "succeeded"
-
-
 def test_a_timeout_stops_the_run(make_attempt: Make) -> None:
     attempt = make_attempt(BLOCK, timeout=0.3).launch()
     status = attempt.wait()
