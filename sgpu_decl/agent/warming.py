@@ -37,6 +37,7 @@ _OWN_FAULT = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 )
 _PATIENCE_MS = 1000  # for the end of a process that was killed
+_LEAVING = 5.0  # seconds for the end of one that hung up
 
 
 class WarmParent:
@@ -78,6 +79,8 @@ class WarmParent:
             self._turn_cold(self._warm["refused"])
         elif self._state == "absent":
             self._start(environment)
+        elif self._channel is None:
+            self._turn_cold("the warm parent hung up")
         else:
             self._ask()
 
@@ -90,18 +93,25 @@ class WarmParent:
     def close(self) -> None:
         """Kill the parent, and have ranks that were not released leave."""
         self._leave()
-        if self.pid > 0:
-            os.kill(self.pid, signal.SIGKILL)
+        self._kill()
 
     def finish(self) -> None:
         """Close it, and wait for its end, which takes as long as giving its memory back."""
         self.close()
-        if self.pid > 0:
-            poller = select.poll()
+        if self.pid < 0:
+            return
+        try:
             handle = os.pidfd_open(self.pid)
-            poller.register(handle, select.POLLIN)
-            poller.poll(_PATIENCE_MS)
-            os.close(handle)
+        except OSError:
+            return  # out of descriptors: it ends all the same
+        poller = select.poll()
+        poller.register(handle, select.POLLIN)
+        poller.poll(_PATIENCE_MS)
+        os.close(handle)
+
+    def _kill(self) -> None:
+        if self.pid > 0:
+            os.kill(self.pid, signal.SIGKILL)
 
     def _start(self, environment: Mapping[str, str]) -> None:
         folder = os.path.join(self._spec["run_dir"], _FOLDER)
@@ -174,8 +184,9 @@ class WarmParent:
         except ConnectionResetError:
             message = None
         if message is None:
-            return  # its end comes next, and says more
-        if "ready" in message:
+            self._hang_up()  # its end comes next, and says more
+            self._loop.after("warm", _LEAVING, self._kill)
+        elif "ready" in message:
             self._state = "ready"
             self._report.event("warm_ready")
             self._ask()
@@ -206,6 +217,7 @@ class WarmParent:
         code = os.waitstatus_to_exitcode(status)
         importing, gone = self._state == "importing", self._state == "gone"
         self.pid = -1
+        self._loop.cancel("warm")
         if gone:
             return
         how = f"was killed with {signal_name(-code)}" if code < 0 else f"exited with {code}"
@@ -249,6 +261,9 @@ class WarmParent:
         self._state = "gone"
         self._drop_go()
         self._loop.release_orphans()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self._channel is not None:
             self._loop.forget(self._channel.detach())
             self._channel = None
