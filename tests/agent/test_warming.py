@@ -481,5 +481,5 @@ def test_a_refusal_of_the_plan_is_told(warm_attempt: Make) -> None:
 
 def test_a_missing_interpreter_is_told_as_for_cold_ranks(warm_attempt: Make) -> None:
     status = warm_attempt("", python="/no/python").launch().wait()
-    assert (status["class"], status["state"]) == ("launch_failed_user", "failed")
+    assert (status["class"], status["first_cause"]["rank"]) == ("launch_failed_user", 0)
     assert "/no/python" in status["first_cause"]["summary"]
