@@ -59,7 +59,7 @@ faults: .venv/.test
 	$(BIN)/python scripts/fault_table.py
 
 soak: .venv/.test
-	for round in $$(seq $(COUNT)); do echo "round $$round of $(COUNT)"; $(BIN)/python -m pytest -q -x -n 2 tests/agent; done
+	for round in $$(seq $(COUNT)); do echo "round $$round of $(COUNT)"; for warm in '' SGPU_WARM=1; do env $$warm $(BIN)/python -m pytest -q -x -n 2 tests/agent; done; done
 	SGPU_KILLS=$(KILLS) $(BIN)/python -m pytest -q -n 2 tests/agent/test_random_kills.py
 
 clean:

@@ -37,10 +37,15 @@ _OWN_FAULT = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 )
 _PATIENCE_MS = 1000  # for the end of a process that was killed
+_LEAVING = 5.0  # seconds for the end of one that hung up
 
 
 class WarmParent:
-    """Tells `on_forked(pids)`, `on_cold()` when there is to be no warm start, or `on_refused`."""
+    """Tells `on_forked(pids)`, `on_refused(error)`, or `on_cold()`: there is no warm start.
+
+    Refused is only what the user asked to import and what cannot be. Whatever else goes wrong, a
+    cold start meets it too, and tells it as it always does.
+    """
 
     on_forked: Callable[[list[int]], None]
     on_cold: Callable[[], None]
@@ -79,6 +84,8 @@ class WarmParent:
             self._turn_cold(self._warm["refused"])
         elif self._state == "absent":
             self._start(environment)
+        elif self._channel is None:
+            self._turn_cold("the warm parent hung up")
         else:
             self._ask()
 
@@ -91,30 +98,38 @@ class WarmParent:
     def close(self) -> None:
         """Kill the parent, and have ranks that were not released leave."""
         self._leave()
-        if self.pid > 0:
-            os.kill(self.pid, signal.SIGKILL)
+        self._kill()
 
     def finish(self) -> None:
         """Close it, and wait for its end, which takes as long as giving its memory back."""
         self.close()
-        if self.pid > 0:
-            poller = select.poll()
+        if self.pid < 0:
+            return
+        try:
             handle = os.pidfd_open(self.pid)
-            poller.register(handle, select.POLLIN)
-            poller.poll(_PATIENCE_MS)
-            os.close(handle)
+        except OSError:
+            return  # out of descriptors: it ends all the same
+        poller = select.poll()
+        poller.register(handle, select.POLLIN)
+        poller.poll(_PATIENCE_MS)
+        os.close(handle)
+
+    def _kill(self) -> None:
+        if self.pid > 0:
+            os.kill(self.pid, signal.SIGKILL)
 
     def _start(self, environment: Mapping[str, str]) -> None:
         folder = self._folder
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
-        except OSError as error:
-            self.on_refused(LaunchError("launch_failed", f"cannot start a warm parent: {error}"))
-            return
         argv = argv_of(self._spec)
         try:
-            pid, told = spawn(
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self._channel, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+            self._loop.read(self._channel.fileno(), self._hear)
+        except OSError as error:
+            self._turn_cold(f"no warm parent could be started: {error.strerror}")
+            return
+        try:
+            self.pid, told = spawn(
                 argv,
                 {**environment, "SGPU_WARM_FD": str(theirs.fileno())},
                 cwd=self._spec["code_dir"],
@@ -123,36 +138,26 @@ class WarmParent:
                 keep=theirs.fileno(),
             )
         except LaunchError as error:
-            ours.close()
-            self._state = "gone"
-            self.on_refused(error)
+            self._turn_cold(str(error))
             return
         finally:
             theirs.close()
-        self.pid, self._state, self._channel = pid, "importing", ours
-        self._report.event("warm_started", pid=pid)
-        self._loop.watch(pid, self._ended)
-        self._loop.read(ours.fileno(), self._hear)
+        self._state = "importing"
+        self._report.event("warm_started", pid=self.pid)
+        self._loop.watch(self.pid, self._ended)
         refused = exec_error(told, argv[0])
         if refused is not None:
-            self._leave()
-            self.on_refused(refused)
+            self._turn_cold(str(refused))
 
     def _ask(self) -> None:
         """Send the request; environments lie in memory that only ranks read, secrets with them."""
+        passed: list[int] = []
         try:
-            environments, ready, told = self._request()
-        except (LaunchError, OSError) as error:
-            failed = error if isinstance(error, LaunchError) else _out_of(error)
-            self.on_refused(failed)
-            return
-        passed = [ready, told]
-        try:
-            memory = os.memfd_create("sgpu")
-            passed.insert(0, memory)
+            environments, *passed = self._request()
+            passed.insert(0, os.memfd_create("sgpu"))
             data = memoryview(json.dumps(environments).encode())
             while data:
-                data = data[os.write(memory, data) :]
+                data = data[os.write(passed[0], data) :]
             wait, self._go = os.pipe2(os.O_CLOEXEC)
             passed.insert(1, wait)
             rights = b"".join(number.to_bytes(4, sys.byteorder) for number in passed)
@@ -160,11 +165,8 @@ class WarmParent:
             self._state = "forking"
             self._loop.hold_orphans()
             self._channel.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, rights)])
-        except (BrokenPipeError, ConnectionResetError):
-            self._turn_cold("the warm parent died")
         except OSError as error:
-            self._leave()
-            self.on_refused(_out_of(error))
+            self._turn_cold(f"the warm parent could not be asked: {error.strerror}")
         finally:
             for descriptor in passed:
                 os.close(descriptor)
@@ -175,8 +177,9 @@ class WarmParent:
         except ConnectionResetError:
             message = None
         if message is None:
-            return  # its end comes next, and says more
-        if "ready" in message:
+            self._hang_up()  # its end comes next, and says more
+            self._loop.after("warm", _LEAVING, self._kill)
+        elif "ready" in message:
             self._state = "ready"
             self._report.event("warm_ready")
             self._ask()
@@ -195,9 +198,7 @@ class WarmParent:
             else:
                 self._turn_cold(f"the code of this run has a module `{name}` of its own")
         elif "errno" in message:
-            self._leave()
-            reason = os.strerror(message["errno"])
-            self.on_refused(LaunchError("launch_failed", f"cannot fork: {reason}"))
+            self._turn_cold(f"the warm parent cannot fork: {os.strerror(message['errno'])}")
         elif "unsafe" in message:
             self._turn_cold(message["unsafe"])
         else:
@@ -207,6 +208,7 @@ class WarmParent:
         code = os.waitstatus_to_exitcode(status)
         importing, gone = self._state == "importing", self._state == "gone"
         self.pid = -1
+        self._loop.cancel("warm")
         if gone:
             return
         how = f"was killed with {signal_name(-code)}" if code < 0 else f"exited with {code}"
@@ -250,6 +252,9 @@ class WarmParent:
         self._state = "gone"
         self._drop_go()
         self._loop.release_orphans()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self._channel is not None:
             self._loop.forget(self._channel.detach())
             self._channel = None
@@ -258,7 +263,3 @@ class WarmParent:
         if self._go >= 0:
             os.close(self._go)
             self._go = -1
-
-
-def _out_of(error: OSError) -> LaunchError:
-    return LaunchError("launch_failed", f"cannot start the ranks: {error.strerror}")

@@ -20,8 +20,10 @@ from sgpu_decl.agent.processes import carriers, tell
 from sgpu_decl.agent.reading import read_attempt, read_events
 from sgpu_decl.agent.records import parse_events
 from sgpu_decl.rendering.entrypoint import render_air, render_warm
-from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, render_spec
+from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm, render_spec
 
+# With SGPU_WARM set, the faults meet ranks that were forked from a warm parent.
+ALL_WARM = "SGPU_WARM" in os.environ
 ENDED = {"succeeded", "failed", "cancelled", "lost"}
 # What the scripts of faults begin with.
 PRELUDE = """
@@ -227,6 +229,8 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
             port_lock_dir=str(tmp_path / "ports"),
             grace=0.4,
         )
+        if ALL_WARM and getattr(fields.get("entry"), "kind", None) not in ("command", "shell"):
+            fields.setdefault("warm", Warm(imports=(("decimal", ()),)))
         data = render_spec(replace(spec, **fields))
         (folder / "spec.json").write_bytes(data)
         (folder / "_air.py").write_text(render_air(hashlib.sha256(data).hexdigest()))

@@ -237,6 +237,18 @@ def test_a_warm_rank_fails_as_a_cold_one(warm_attempt: Make, code: str) -> None:
     assert told[0]["first_cause"]["rank"] == 1
 
 
+def test_a_warm_rank_that_cannot_be_set_up_is_told_as_a_cold_one(warm_attempt: Make) -> None:
+    told = []
+    for fields in ({}, {"warm": None}):
+        attempt = warm_attempt("import signal\nmain = signal.pause", **fields)
+        (attempt.folder / "ranks/1/0/stdout.log").mkdir(parents=True)
+        status = attempt.launch().wait()
+        told.append((status["class"], status["first_cause"]["rank"]))
+        assert "Is a directory" in status["first_cause"]["summary"]
+        assert not attempt.left()
+    assert told == [("launch_failed_user", 1)] * 2
+
+
 def test_a_restart_is_forked_from_the_same_parent(warm_attempt: Make) -> None:
     source = (
         "import os, sys\ndef main():\n"
@@ -253,10 +265,13 @@ def test_a_restart_is_forked_from_the_same_parent(warm_attempt: Make) -> None:
 
 def test_a_killed_supervisor_takes_parent_and_ranks_with_it(warm_attempt: Make) -> None:
     attempt = warm_attempt(BLOCK).launch()
-    said(attempt, "up1")
-    os.kill(json.loads(attempt.text("identity.json"))["pid"], signal.SIGKILL)
-    assert attempt.wait()["class"] == "supervisor_lost"
+    said(attempt, "up0"), said(attempt, "up1")
+    identity = json.loads(attempt.text("identity.json"))
+    os.kill(identity["guardian"], signal.SIGSTOP)  # so that nobody is left to stop them
+    os.kill(identity["pid"], signal.SIGKILL)
     attempt.until_gone()
+    os.kill(identity["guardian"], signal.SIGCONT)
+    assert attempt.wait()["class"] == "supervisor_lost"
 
 
 # ── the parent dies ──────────────────────────────────────────────────────────────────────────────
@@ -344,6 +359,14 @@ def test_killed_after_the_forks_it_is_missed_by_nobody(warm_attempt: Make) -> No
     assert not attempt.left()
 
 
+def test_hanging_up_it_is_missed_by_nobody(warm_attempt: Make) -> None:
+    modules = {"closes": "import os\nos.closerange(3, 100)"}
+    attempt = warm_attempt("def main(): return 1", modules).launch()
+    assert values(attempt) == [1, 1]
+    assert len(why_cold(attempt)) == 1
+    assert not attempt.left()
+
+
 @pytest.mark.parametrize("how", ["cancel", "startup_timeout"])
 def test_a_stop_while_it_imports_leaves_nothing(warm_attempt: Make, how: str) -> None:
     slow = WAIT + "say('importing')\nuntil('never')\n"
@@ -422,7 +445,7 @@ def test_an_import_that_fails_ahead_is_told_by_the_rank_that_needs_it(warm_attem
     assert "main.py" in status["first_cause"]["traceback"]
 
 
-@pytest.mark.parametrize("name", ["plain", "inner", "optional"])
+@pytest.mark.parametrize("name", ["plain", "inner", "optional", "socket"])
 def test_a_module_of_the_code_is_never_taken_for_an_installed_one(
     warm_attempt: Make, name: str
 ) -> None:
@@ -458,5 +481,5 @@ def test_a_refusal_of_the_plan_is_told(warm_attempt: Make) -> None:
 
 def test_a_missing_interpreter_is_told_as_for_cold_ranks(warm_attempt: Make) -> None:
     status = warm_attempt("", python="/no/python").launch().wait()
-    assert (status["class"], status["state"]) == ("launch_failed_user", "failed")
+    assert (status["class"], status["first_cause"]["rank"]) == ("launch_failed_user", 0)
     assert "/no/python" in status["first_cause"]["summary"]
