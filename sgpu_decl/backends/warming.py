@@ -2,7 +2,7 @@
 
 Importing ahead must change nothing that the code could notice. So only the imports that the
 entrypoint begins with count, up to the first statement that may have an effect (it may set a
-variable that a library reads when it is imported) or to a package that is not listed below.
+variable that a library reads when it is imported) or to a package that no list here knows.
 """
 
 import ast
@@ -34,6 +34,12 @@ KNOWN: Mapping[str, str] = MappingProxyType(
 )
 """Packages that `warm: auto` imports ahead, with why that is harmless. Whether it was is looked at
 in the process itself each time before it forks."""
+
+LATER = frozenset(
+    {"PIL", "click", "cloudpickle", "matplotlib", "mlflow", "pydantic", "rich", "tqdm", "yaml"}
+)
+"""Packages that are left to each rank, but do not mind, nor matter to those above, coming after
+them. (mlflow waits for the id of its run, which the ranks look up.)"""
 
 _QUIET = (ast.Constant, ast.Name, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.BinOp)
 
@@ -96,7 +102,7 @@ def _leading_imports(tree: ast.Module) -> tuple[list[tuple[str, tuple[str, ...]]
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name, names in _imported(node):
                 top = name.partition(".")[0]
-                if top in sys.stdlib_module_names:
+                if top in sys.stdlib_module_names or top in LATER:
                     continue
                 if top not in KNOWN:
                     return found, f"`{name}`, which is not known to be harmless ahead"

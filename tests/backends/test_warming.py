@@ -21,6 +21,7 @@ def test_the_imports_at_the_top_are_taken_with_their_names(tmp_path: Path) -> No
         "from __future__ import annotations\n"
         "import os, sys\n"
         "from typing import TYPE_CHECKING\n"
+        "import mlflow\n"
         "import numpy as np\n"
         "SIZE: int = 4 * 2\n"
         "import torch, torch.nn as nn\n"
@@ -59,6 +60,14 @@ def test_what_may_have_an_effect_ends_them_and_is_named(
 ) -> None:
     found = read(tmp_path, before + "import torch\n")
     assert found == Warm(refused=f"`train.py` imports torch after {stop}")
+
+
+def test_the_training_example_is_warm() -> None:
+    folder = Path(__file__).parents[2] / "examples" / "fsdp"
+    entry = Entry(kind="file_function", path="train.py", function="main")
+    found = warm_start(entry, folder, setting="auto", ranks=2)
+    assert found is not None
+    assert "torch.distributed.checkpoint" in [name for name, _ in found.imports]
 
 
 @pytest.mark.parametrize("source", ["import numpy\nprint()\n", "", "import mine\n", "not Python"])
