@@ -36,14 +36,15 @@ _DONE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How the command line asked for it. `ranks` is `None` for all."""
+    """How the command line asked for it. `ranks` is `None` for all; `parallelism` is how many launches
+    overlap."""
 
     auto: bool
     ranks: tuple[int, ...] | None
     detach: bool
     json: bool
-    parallelism: int
     question: str
+    parallelism: int = 1
 
 
 def carry_out(session: "Session", plan: "Plan", *, manner: Manner, saved: bool, out: TextIO) -> int:

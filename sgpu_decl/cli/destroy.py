@@ -8,7 +8,6 @@ from sgpu_decl.cli.options import (
     Where,
     file_argument,
     output_option,
-    parallelism_option,
     where_options,
 )
 
@@ -20,7 +19,6 @@ __all__ = ["command"]
 @where_options
 @click.option("--select", multiple=True, metavar="ADDRESS", help="Only these (globs).")
 @click.option("--exclude", multiple=True, metavar="ADDRESS", help="Leave these out (globs).")
-@parallelism_option
 @click.option("-y", "--auto-approve", is_flag=True, help="Do not ask.")
 @output_option()
 def command(
@@ -29,7 +27,6 @@ def command(
     file: str | None,
     select: tuple[str, ...],
     exclude: tuple[str, ...],
-    parallelism: int,
     auto_approve: bool,
     output: str,
 ) -> int:
@@ -49,7 +46,6 @@ def command(
         ranks=(0,),
         detach=False,
         json=output == "json",
-        parallelism=parallelism,
         question="destroy all of this?",
     )
     return carry_out(session, plan, manner=manner, saved=False, out=sys.stdout)
