@@ -36,8 +36,8 @@ _DONE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How the command line asked for it. `ranks` is `None` for all; `parallelism` is how many launches
-    overlap."""
+    """How the command line asked for it. `ranks` is `None` for all; `parallelism` says how many
+    launches overlap."""
 
     auto: bool
     ranks: tuple[int, ...] | None
