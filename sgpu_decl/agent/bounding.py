@@ -67,7 +67,8 @@ class LogBound:
         """Cut what is too long, and set the time of the next look."""
         now = time.monotonic()
         elapsed, self._looked = max(now - self._looked, 0.001), now
-        self._patience = delay = min(_LATEST, 2 * self._patience)
+        self._patience = min(_LATEST, 2 * self._patience)
+        delay = _LATEST
         for rank in self._group.living:
             folder = rank_folder(self._folder, rank, self._restart)
             for name, bound in self._bounds:
@@ -87,7 +88,7 @@ class LogBound:
                 if grown:
                     room = bound - (size - self._start.get(path, 0))
                     delay = min(delay, room * elapsed / (2 * grown))
-        self._loop.after("logs", max(_SOONEST, delay), self.look)
+        self._loop.after("logs", max(_SOONEST, min(delay, self._patience)), self.look)
 
     def _cut(self, path: str, size: int, bound: int) -> None:
         end = int(size - _KEPT * bound) // _BLOCK * _BLOCK
