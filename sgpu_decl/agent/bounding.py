@@ -30,6 +30,7 @@ __all__ = ["LogBound"]
 
 _SOONEST, _LATEST = 0.5, 30.0
 _KEPT = 0.75  # of the bound: a log that is cut has room again for a while
+_MUCH = 1 / 64  # of the bound, in one go: look again soon
 _BLOCK = 4096
 _PUNCH_HOLE = 0x1 | 0x2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _INDEX_SHARE = 16  # an entry of 16 bytes stands for far more than as many bytes of log
@@ -66,7 +67,8 @@ class LogBound:
         """Cut what is too long, and set the time of the next look."""
         now = time.monotonic()
         elapsed, self._looked = max(now - self._looked, 0.001), now
-        delay = self._patience = min(_LATEST, 2 * self._patience)
+        self._patience = min(_LATEST, 2 * self._patience)
+        delay = _LATEST
         for rank in self._group.living:
             folder = rank_folder(self._folder, rank, self._restart)
             for name, bound in self._bounds:
@@ -81,10 +83,12 @@ class LogBound:
                     continue
                 grown = size - self._size.get(path, 0)
                 self._size[path] = size
+                if grown > bound * _MUCH:
+                    self._patience = _SOONEST
                 if grown:
                     room = bound - (size - self._start.get(path, 0))
                     delay = min(delay, room * elapsed / (2 * grown))
-        self._loop.after("logs", max(_SOONEST, delay), self.look)
+        self._loop.after("logs", max(_SOONEST, min(delay, self._patience)), self.look)
 
     def _cut(self, path: str, size: int, bound: int) -> None:
         end = int(size - _KEPT * bound) // _BLOCK * _BLOCK

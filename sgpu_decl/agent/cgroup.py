@@ -8,13 +8,15 @@ without elsewhere. No controller is used, so nothing about the ranks is limited 
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["fill_cgroup", "kill_cgroup", "rank_cgroup"]
+__all__ = ["fill_cgroup", "kill_cgroup", "rank_cgroup", "remove_cgroup"]
 
 
 def rank_cgroup(token: str) -> str:
@@ -46,14 +48,40 @@ def fill_cgroup(path: str, find: Callable[[], Iterable[int]]) -> None:
 
 
 def kill_cgroup(path: str) -> None:
-    """Kill all that is in a group at once, and remove it once that is reaped; harmless without."""
+    """Kill all that is in a group at once; harmless where there is none."""
     if not path:
         return
     try:
         _write(os.path.join(path, "cgroup.kill"), b"1")  # since Linux 5.14
-        os.rmdir(path)
     except OSError:
         return
+
+
+def remove_cgroup(path: str) -> None:
+    """Kill what is left in a group and remove it; harmless where there is none.
+
+    What was killed is out of it a moment later: that is waited for, at most a second.
+    """
+    if not path:
+        return
+    kill_cgroup(path)
+    try:
+        events = os.open(os.path.join(path, "cgroup.events"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    poller = select.poll()
+    poller.register(events, select.POLLPRI)
+    try:
+        while True:
+            os.pread(events, 100, 0)  # or its last change is told at once
+            try:
+                os.rmdir(path)
+                return
+            except OSError as error:
+                if error.errno != errno.EBUSY or not poller.poll(1000):
+                    return
+    finally:
+        os.close(events)
 
 
 def _own_cgroup() -> str:

@@ -17,7 +17,7 @@ import signal
 import time
 
 from sgpu_decl.agent import processes, records
-from sgpu_decl.agent.cgroup import kill_cgroup, rank_cgroup
+from sgpu_decl.agent.cgroup import rank_cgroup, remove_cgroup
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
 from sgpu_decl.agent.nodes import FIRST, Node
 from sgpu_decl.agent.report import lost_outcome
@@ -161,7 +161,7 @@ def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> i
     if not os.path.exists(os.path.join(folder, records.OUTCOME)):
         _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
         identity = records.read_json(folder, records.IDENTITY) or {}
-        kill_cgroup(identity.get("cgroup") or "")
+        remove_cgroup(identity.get("cgroup") or "")
         if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
             return 1  # never launched, and the reason was told; or somebody deleted the folder
         summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"

@@ -14,7 +14,7 @@ import os
 import signal
 
 from sgpu_decl.agent import processes, records
-from sgpu_decl.agent.cgroup import kill_cgroup
+from sgpu_decl.agent.cgroup import remove_cgroup
 from sgpu_decl.agent.locks import held
 from sgpu_decl.agent.report import lost_outcome
 
@@ -112,7 +112,7 @@ def clear_remains(folder: Path | str, *, grace: float = 5.0) -> int:
         return 0
     found = processes.carriers(identity["token"])
     if identity.get("cgroup"):
-        kill_cgroup(identity["cgroup"])
+        remove_cgroup(identity["cgroup"])
     if found:
         processes.stop_all(lambda: [p for p, _ in processes.carriers(identity["token"])], grace)
     return len(found)

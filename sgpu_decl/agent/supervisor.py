@@ -17,7 +17,7 @@ from binascii import crc32
 
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.bounding import LogBound
-from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup
+from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup, remove_cgroup
 from sgpu_decl.agent.group import RankGroup
 from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.nodes import FIRST, Node, join_team
@@ -390,7 +390,7 @@ class Supervisor:
             return
         if not left:
             self._sweeping = False
-            kill_cgroup(self._cgroup)
+            remove_cgroup(self._cgroup)
             self._loop.cancel("kill")
             self._loop.cancel("sweep")
             self._swept_all = True

@@ -17,7 +17,7 @@ import pytest
 from sgpu_decl.agent.launching import launch
 from sgpu_decl.agent.locks import create_held, held
 from sgpu_decl.agent.processes import carriers, tell
-from sgpu_decl.agent.reading import read_attempt, read_events
+from sgpu_decl.agent.reading import clear_remains, read_attempt, read_events
 from sgpu_decl.agent.records import parse_events
 from sgpu_decl.rendering.entrypoint import render_air, render_warm
 from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm, render_spec
@@ -123,6 +123,8 @@ class Attempt:
         """The folder of an ended attempt tells one story, and nobody holds on to it."""
         locks = [self.folder / name for name in ("supervisor.lock", "guardian.lock")]
         self.until(lambda: not any(held(str(path)) for path in locks))
+        identity = json.loads(self.text("identity.json"))
+        assert not identity["cgroup"] or not Path(identity["cgroup"]).exists()
         status = self.read()
         data = (self.folder / "events.log").read_bytes()
         events, taken = parse_events(data)
@@ -244,3 +246,4 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
     for attempt in made:
         for pid, started in carriers(attempt.token):
             tell(pid, started, signal.SIGKILL)
+        clear_remains(attempt.folder, grace=0.0)
