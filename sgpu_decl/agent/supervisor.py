@@ -15,7 +15,7 @@ import signal
 import time
 from binascii import crc32
 
-from sgpu_decl.agent import processes, records
+from sgpu_decl.agent import records
 from sgpu_decl.agent.bounding import LogBound
 from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup, remove_cgroup
 from sgpu_decl.agent.group import RankGroup
@@ -23,10 +23,12 @@ from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.nodes import FIRST, Node, join_team
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.progress import Progress
+from sgpu_decl.agent.queueing import Queue
 from sgpu_decl.agent.report import Report
-from sgpu_decl.agent.spawning import LaunchError, spawn
+from sgpu_decl.agent.spawning import LaunchError
+from sgpu_decl.agent.sweeping import Sweep
+from sgpu_decl.agent.tracker import TRACKED, Tracker
 from sgpu_decl.agent.verdict import Ending, Verdict, blames_the_user
-from sgpu_decl.agent.waiting import Slots, Waiters, wait_for_ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,15 +41,13 @@ __all__ = ["Supervisor"]
 # waits for nothing, so this delays no ordinary stop; busy cores can hold a culprit up this long.
 _SETTLE = 0.2
 _SHORT_GRACE = 3.0
-_SWEEP_GRACE = 5.0
-_TRACKER_WAIT = 10.0
 _SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
 _EXIT_OF = {"cancelled": 130, "timeout": 124, "hung": 124}
 
 
 class Supervisor:
-    """`tracker_pipe` is the read end of the pipe whose closing tells the tracker to finish. The
-    records of a node that is not the first lie in a folder of its own."""
+    """`tracker_pipe` is handed on to `Tracker`. The records of a node that is not the first lie in
+    a folder of its own."""
 
     def __init__(
         self,
@@ -61,25 +61,26 @@ class Supervisor:
         self._cgroup = cgroup
         self._node = node
         self._folder = node.records(spec["run_dir"])
-        self._tracker_pipe = tracker_pipe
-        self._tracker_pid = -1
         self._tracked_env: dict[str, str] = {}
         self._done = False
         self._stop: str | None = None  # why the ranks are told to stop; the first reason stays
         self._timed_out = False
         self._signals = 0
         self._restart = 0
-        self._slots: list[Slots] = []
-        self._sweeping = False
         self._swept_all = False
         self._lost_node: tuple[str, int] | None = None  # what is said of it, and when it was lost
-        must_wait = spec["gpus"]["need"] or spec["parallel"] or spec["wait_for"]
         count = node.count if spec["per"] == "node" else spec["world_size"]
         self._loop = Loop(self._on_signal)
-        self._waiters = Waiters(self._loop)
-        self._report = Report(
-            self._folder, count, "queued" if must_wait else "starting", node.count
+        first_state = "queued" if Queue.waits(spec) else "starting"
+        self._report = Report(self._folder, count, first_state, node.count)
+        self._queue = Queue(spec, node.count, self._loop, self._report)
+        self._queue.on_turn = self._begin
+        self._queue.on_refused = lambda why: self._fail("capacity", why)
+        self._tracker = Tracker(spec, self._folder, tracker_pipe, self._loop, self._report)
+        self._sweep = Sweep(
+            self._loop, self._report, lambda: {self._group.parent, *self._tracker.pids}
         )
+        self._sweep.on_clean = self._clean
         self._team = join_team(node, self, loop=self._loop, report=self._report, spec=spec)
         self._group = RankGroup(spec, secrets, self._loop, self._report, node)
         self._group.on_started = self._all_started
@@ -87,7 +88,7 @@ class Supervisor:
         self._group.on_ready = self._team.ready
         self._group.on_ended = self._team.ended
         self._group.on_failure = self.rank_failed
-        self._group.on_empty = self._sweep
+        self._group.on_empty = self._all_ended
         self._logs: LogBound | None = None
         if spec["log_limit"] is not None:
             self._logs = LogBound(
@@ -125,7 +126,7 @@ class Supervisor:
         if self._cancel_requested():
             self._conclude_stopped("cancelled")
         else:
-            self._queue()
+            self._queue.enter()
 
     def _refused(self, error: OSError) -> None:
         """The machine had no descriptor or process left for something: end what was begun.
@@ -137,45 +138,9 @@ class Supervisor:
             raise error
         self._launch_refused(LaunchError("launch_failed", str(error)))
 
-    # ── the queue ────────────────────────────────────────────────────────────────────────────
-
-    def _queue(self) -> None:
-        if self._spec["wait_for"]:
-            self._report.update(waiting_for="earlier attempts")
-            wait_for_ends(self._waiters, self._spec["wait_for"], self._queue_for_turn)
-        else:
-            self._queue_for_turn()
-
-    def _queue_for_turn(self) -> None:
-        parallel = self._spec["parallel"]
-        if parallel is None:
-            self._queue_for_devices()
-            return
-        names = [str(number) for number in range(parallel["limit"])]
-        self._wait_for(
-            Slots(parallel["lock_dir"], names, 1), "max_parallel", self._queue_for_devices
-        )
-
-    def _queue_for_devices(self) -> None:
-        gpus = self._spec["gpus"]
-        have, need = len(gpus["devices"]), gpus["need"] // self._node.count
-        if not need:
-            self._begin()
-        elif need > have:
-            self._fail("capacity", f"{need} GPUs are needed, this machine has {have}")
-        else:
-            slots = Slots(gpus["lock_dir"], gpus["devices"], need)
-            self._wait_for(slots, "gpus", lambda: self._begin(slots.names))
-
-    def _wait_for(self, slots: Slots, what: str, then: Callable[[], None]) -> None:
-        self._slots.append(slots)
-        self._report.update(waiting_for=what)
-        slots.acquire(self._waiters, then)
-
     # ── ranks start ──────────────────────────────────────────────────────────────────────────
 
-    def _begin(self, devices: tuple[str, ...] = ()) -> None:
-        self._report.update(waiting_for=None)
+    def _begin(self, devices: tuple[str, ...]) -> None:
         self._report.state("starting", devices=list(devices))
         self._devices = devices
         if self._node.number == 0:
@@ -190,7 +155,7 @@ class Supervisor:
                 return
             if self._spec["timeout"] is not None:
                 self._loop.after("timeout", self._spec["timeout"], self._time_out)
-            self._start_tracker()
+            self._tracker.start()
         try:
             self._team.gather(self._gathered)
         except OSError as error:
@@ -198,60 +163,20 @@ class Supervisor:
             self._fail("launch_failed", f"agent 0 cannot listen on {where}: {error.strerror}")
 
     def _gathered(self) -> None:
-        if self._tracker_pid > 0 and self._spec["entry"]["kind"] in ("command", "shell"):
-            self._await_tracker(time.monotonic() + _TRACKER_WAIT)
-        else:
+        if self._group.python:
             self._start_all()
-            self._share_tracker()
-
-    def _start_tracker(self) -> None:
-        tracker = self._spec["tracker"]
-        if tracker is None:
-            return
-        log = os.path.join(self._folder, "tracker.log")
-        environment = {**os.environ, **tracker["env"], "SGPU_RUN_DIR": self._folder,
-                       "SGPU_TRACKER": self._spec["token"]}  # fmt: skip
-        try:
-            pid, told = spawn(
-                tracker["argv"], environment, cwd="/", logs=(log, log), settle=self._loop.close,
-                stdin=self._tracker_pipe, raise_oom_score=False, guarded=False,
-            )  # fmt: skip
-        except LaunchError as error:
-            self._report.event("tracker_failed", reason=str(error))
-            return
-        os.close(told)
-        self._tracker_pid = pid
-        self._report.event("tracker_started", pid=pid)
-        self._loop.watch(pid, self._tracker_ended)
-
-    def _tracker_ended(self, status: int, _now: int) -> None:
-        self._tracker_pid = -1
-        self._report.event("tracker_ended", exit_code=os.waitstatus_to_exitcode(status))
-
-    def _await_tracker(self, deadline: float) -> None:
-        """Look for the MLflow variables that a command cannot wait for itself, 10 s at most."""
-        tracked = records.read_json(self._folder, "mlflow.json")
-        if tracked is None and self._tracker_pid > 0 and time.monotonic() < deadline:
-            self._loop.after("tracker", 0.02, lambda: self._await_tracker(deadline))
-            return
-        found = tracked.get("env") if tracked else None
-        if isinstance(found, dict):
-            self._tracked_env = {str(name): str(value) for name, value in found.items()}
-        self._start_all()
-
-    def _share_tracker(self) -> None:
-        """Let the other nodes have the MLflow run as soon as it is there."""
-        if self._node.count == 1 or self._tracker_pid < 0:
-            return
-        tracked = records.read_json(self._folder, "mlflow.json")
-        if tracked is None:
-            self._loop.after("tracker", 0.05, self._share_tracker)
+            if self._node.count > 1:
+                self._tracker.share(self._team.tracked)
         else:
-            self._team.tracked(tracked)
+            self._tracker.variables(self._start_tracked)
+
+    def _start_tracked(self, variables: dict[str, str]) -> None:
+        self._tracked_env = variables
+        self._start_all()
 
     def tracked(self, told: dict[str, Any]) -> None:
         """Put the MLflow run where the ranks of this node look for it."""
-        records.write_atomic(self._spec["run_dir"], "mlflow.json", records.encode(told))
+        records.write_atomic(self._spec["run_dir"], TRACKED, records.encode(told))
 
     def _start_all(self) -> None:
         if self._stop is not None:
@@ -273,7 +198,7 @@ class Supervisor:
         if self._logs is not None:
             self._logs.begin(self._restart)
         if self._cgroup:
-            fill_cgroup(self._cgroup, self._remains)
+            fill_cgroup(self._cgroup, self._sweep.remains)
 
     def _launch_refused(self, error: LaunchError) -> None:
         refused = _cause(
@@ -343,11 +268,11 @@ class Supervisor:
         self._stop = reason
         self._team.stop(reason)
         self._loop.cancel("settle")
-        if self._sweeping or self._swept_all:
+        if self._sweep.active or self._swept_all:
             return
         if not self._group.living:
             if self._group.started:
-                self._sweep()
+                self._all_ended()
             elif self._team.decides:
                 self._conclude_stopped(reason)
             return
@@ -362,56 +287,22 @@ class Supervisor:
         self._team.kill()
         self._group.kill_all()
         kill_cgroup(self._cgroup)
-        if self._sweeping:
-            self._sweep_force = True
-            self._sweep_step()
+        self._sweep.force()
 
     # ── after the ranks ──────────────────────────────────────────────────────────────────────
 
-    def _sweep(self) -> None:
+    def _all_ended(self) -> None:
         """All ranks have ended: stop what they left behind, then judge."""
         for name in ("kill", "startup", "settle", "progress", "logs"):
             self._loop.cancel(name)
         if self._restart >= self._spec["retry"]["max"] or not self._group.endings():
             self._group.retire_parent(wait=False)
-        self._sweeping, self._sweep_force = True, False
-        self._swept: set[int] = set()
-        self._sweep_watched: set[int] = set()
-        self._loop.after("kill", min(self._spec["grace"], _SWEEP_GRACE), self.kill_ranks)
-        self._sweep_step()
+        self._sweep.begin(self._spec["grace"], self.kill_ranks)
 
-    def _sweep_step(self) -> None:
-        if not self._sweeping:
-            return
-        try:
-            left = self._remains()
-        except OSError:
-            self._loop.after("sweep", 0.1, self._sweep_step)  # out of descriptors: cannot see
-            return
-        if not left:
-            self._sweeping = False
-            remove_cgroup(self._cgroup)
-            self._loop.cancel("kill")
-            self._loop.cancel("sweep")
-            self._swept_all = True
-            self._team.swept()
-            return
-        for pid in left:
-            if self._sweep_force or pid not in self._swept:
-                number = signal.SIGKILL if self._sweep_force else signal.SIGTERM
-                processes.tell(pid, processes.start_time(pid), number)
-        if not self._swept:
-            self._report.event("sweep", left=len(left))
-        self._swept.update(left)
-        # Orphans become our children and end with a SIGCHLD; only one whose parent still lives
-        # ends unseen, so look again soon.
-        self._loop.after("sweep", 0.01, self._sweep_step)
-
-    def _remains(self) -> list[int]:
-        """Return the living processes below this one, but for the tracker's and the warm parent."""
-        apart = {self._tracker_pid, self._group.parent}
-        apart.update(processes.descendants(self._tracker_pid) if self._tracker_pid > 0 else ())
-        return [pid for pid in processes.descendants(os.getpid()) if pid not in apart]
+    def _clean(self) -> None:
+        remove_cgroup(self._cgroup)
+        self._swept_all = True
+        self._team.swept()
 
     def judge(self) -> None:
         """All ranks have ended, here and on the other nodes: say how."""
@@ -497,15 +388,14 @@ class Supervisor:
 
     def _conclude(self, state: str, exit_code: int, cause: dict[str, Any] | None) -> None:
         self._done = True
-        self._waiters.stop()
+        self._queue.leave()
         self._team.finish({"state": state, "exit_code": exit_code, "cause": cause})
         self._group.retire_parent(wait=True)
         failure = cause["class"] if cause else None
         self._report.conclude(
             state=state, exit_code=exit_code, first_cause=cause, **{"class": failure}
         )
-        for slots in self._slots:
-            slots.release()
+        self._queue.release()
 
 
 def _cut_short(ending: Ending) -> bool:
