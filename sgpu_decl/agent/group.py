@@ -161,11 +161,11 @@ class RankGroup:
         self.on_started()
 
     def _read_refusals(self, pipe: int) -> None:
-        """Forked ranks write `rank errno` if they cannot become what they should be."""
+        """Forked ranks write `number errno` if they cannot become what they should be."""
         lines = os.read(pipe, 4096).splitlines()
         if lines:
-            rank, code = map(int, lines[0].split())
-            self.failed_to_start = rank
+            number, code = map(int, lines[0].split())
+            rank = self.failed_to_start = self._ranks[number]
             self.on_refused(refusal(code, f"rank {rank}"))
         self._loop.forget(pipe)
 
