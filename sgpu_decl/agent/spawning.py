@@ -55,7 +55,8 @@ def argv_of(spec: Mapping[str, Any]) -> list[str]:
     entry = spec["entry"]
     args = entry.get("args") or []
     if entry["kind"] not in ("command", "shell"):
-        return [spec["python"], os.path.join(spec["run_dir"], "_air.py")]
+        compiled = os.path.join(spec["run_dir"], "_air.pyc")
+        return [spec["python"], compiled if os.path.exists(compiled) else compiled[:-1]]
     if not isinstance(args, list):
         raise LaunchError("launch_failed_user", "a command takes `args` as a list, not a mapping")
     extra = [str(arg) for arg in args]

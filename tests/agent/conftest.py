@@ -1,6 +1,5 @@
 """Attempt folders for the tests of the agent: real processes, short graces."""
 
-import hashlib
 import json
 import os
 import select
@@ -19,8 +18,8 @@ from sgpu_decl.agent.locks import create_held, held
 from sgpu_decl.agent.processes import carriers, tell
 from sgpu_decl.agent.reading import clear_remains, read_attempt, read_events
 from sgpu_decl.agent.records import parse_events
-from sgpu_decl.rendering.entrypoint import render_air, render_warm
-from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm, render_spec
+from sgpu_decl.backends.entering import write_entrypoints
+from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm
 
 # With SGPU_WARM set, the faults meet ranks that were forked from a warm parent.
 ALL_WARM = "SGPU_WARM" in os.environ
@@ -233,11 +232,7 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
         )
         if ALL_WARM and getattr(fields.get("entry"), "kind", None) not in ("command", "shell"):
             fields.setdefault("warm", Warm(imports=(("decimal", ()),)))
-        data = render_spec(replace(spec, **fields))
-        (folder / "spec.json").write_bytes(data)
-        (folder / "_air.py").write_text(render_air(hashlib.sha256(data).hexdigest()))
-        if fields.get("warm") is not None:
-            (folder / "_warm.py").write_text(render_warm())
+        write_entrypoints(folder, replace(spec, **fields))
         attempt = Attempt(folder, token)
         made.append(attempt)
         return attempt

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -161,3 +162,58 @@ def test_a_rank_that_is_early_waits_for_the_listener() -> None:
         late.settimeout(20)
         late.accept()[0].close()
         waiting.join()
+
+
+UNDER_TORCHRUN = """
+import os
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+@record
+def main():
+    dist.init_process_group("gloo")
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    folder = os.environ["SGPU_OUTPUT_DIR"] + "/rank" + os.environ["RANK"]
+    with open(folder, "w") as file:
+        file.write(str(total.item()))
+    dist.destroy_process_group()
+    if os.environ["RANK"] == "1" and os.environ.get("FAIL"):
+        raise ValueError("of rank 1")
+
+main()
+"""
+
+
+def test_a_launcher_inside_of_a_run_starts_the_ranks_of_its_node(
+    make_attempt: Callable[..., Any],
+) -> None:
+    pytest.importorskip("torch")
+    line = (
+        f"{sys.executable} -m torch.distributed.run --nnodes $NUM_NODES --node-rank $NODE_RANK"
+        " --nproc-per-node $LOCAL_WORLD_SIZE --master-addr $MASTER_ADDR"
+        " --master-port $MASTER_PORT main.py"
+    )
+    entry = Entry(kind="shell", shell=line)
+    attempt = make_attempt(UNDER_TORCHRUN, entry=entry, per="node").launch()
+    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"), 120)
+    assert attempt.read()["state"] == "succeeded", attempt.log(0, "stderr")
+    told = [attempt.text(f"output/rank{rank}") for rank in range(2)]
+    assert told == ["2.0", "2.0"]
+    attempt.until_gone()
+
+
+def test_a_script_for_torchrun_runs_unchanged_and_its_record_is_read(
+    make_attempt: Callable[..., Any],
+) -> None:
+    pytest.importorskip("torch")
+    entry = Entry(kind="script", path="main.py")
+    attempt = make_attempt(UNDER_TORCHRUN, entry=entry, warm=WARM, env={"FAIL": "1"}).launch()
+    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"), 120)
+    cause = attempt.read()["first_cause"]
+    assert (cause["rank"], cause["class"]) == (1, "exception")
+    assert cause["summary"] == "ValueError: of rank 1"
+    assert "main.py" in cause["traceback"]
+    assert attempt.text("output/rank0") == "2.0"
+    attempt.until_gone()

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.launching import launch
 from sgpu_decl.agent.locks import create_held
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.agent.reading import clear_remains, request_cancel
@@ -117,19 +116,32 @@ def test_another_boot_id_means_a_reboot(make_faulty: Make, tmp_path: Path) -> No
     assert seen.stdout == "lost node_lost 0\n", seen.stderr
 
 
+IN_A_TERMINAL = """
+import os, signal, sys
+os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens becomes its own
+from sgpu_decl.agent.launching import launch
+if sys.argv[2]: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+launch(sys.argv[1], secrets={})
+signal.pause()
+"""
+
+
 @pytest.mark.parametrize("nohup", [False, True])
 def test_the_terminal_of_apply_is_closed(make_faulty: Make, nohup: bool) -> None:
     attempt = make_faulty("up()\nawait_file(out + '/go')")
-    pid, terminal = pty.fork()
-    if pid == 0:
-        if nohup:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        launch(attempt.folder, secrets={})
-        signal.pause()
+    terminal, inside = pty.openpty()
+    apply = subprocess.Popen(
+        [sys.executable, "-c", IN_A_TERMINAL, attempt.folder, "nohup" if nohup else ""],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    )
+    os.close(inside)
     attempt.until_up()
     os.close(terminal)  # the kernel hangs up on the session, as sshd's end does
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    apply.kill()
+    apply.wait()
     (attempt.folder / "output" / "go").touch()
     assert attempt.wait()["state"] == "succeeded"
     attempt.check()

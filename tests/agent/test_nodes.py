@@ -40,6 +40,7 @@ class Nodes:
         self.count = count
         self.port, self._lock = claim_port(str(archive.parent / "control"), os.getpid())
         self.agents: dict[int, subprocess.Popen[bytes]] = {}
+        self.python = sys.executable
 
     def start(
         self, number: int, *before: str, spec: Path | None = None, address: str = "127.0.0.1"
@@ -49,7 +50,7 @@ class Nodes:
         given += ["--master-addr", address, "--master-port", str(self.port), "--silence", "1.5"]
         with open(self.attempt.folder / f"node-{number}.log", "wb") as log:
             self.agents[number] = subprocess.Popen(
-                [*before, sys.executable, str(self.archive), *given], stderr=log
+                [*before, self.python, str(self.archive), *given], stderr=log
             )
 
     def all(self) -> "Nodes":
@@ -314,3 +315,45 @@ def test_nodes_that_see_each_other_over_a_network_until_it_is_cut(
     for number in (0, 1):
         assert nodes.read(number)["class"] == "node_lost"
         assert "nothing was heard" in nodes.read(number)["first_cause"]["summary"]
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])
+def test_agents_and_ranks_run_on_other_pythons(make_nodes: Any, version: str) -> None:
+    python = shutil.which(f"python{version}") or "none"
+    asked = [python, "-c", "import sys; print(sys.executable)"]
+    try:
+        found = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip(f"this machine has no Python {version}")
+    source = "import sys\ndef main(): return list(sys.version_info[:2])"
+    nodes = make_nodes(source, python=found, world_size=2)
+    nodes.python = found
+    nodes.all()
+    assert nodes.wait() == [0, 0]
+    told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(2)]
+    assert told == [[int(part) for part in version.split(".")]] * 2
+
+
+@pytest.mark.torch
+def test_torch_meets_over_the_network_of_two_nodes(
+    make_nodes: Any, two_hosts: tuple[str, str, str]
+) -> None:
+    pytest.importorskip("torch")
+    source = """
+import torch
+import torch.distributed as dist
+def main():
+    dist.init_process_group("gloo")
+    total = torch.ones(1) * (dist.get_rank() + 1)
+    dist.all_reduce(total)
+    dist.destroy_process_group()
+    return total.item()
+"""
+    first, second, address = two_hosts
+    nodes = make_nodes(source, world_size=2, env={"GLOO_SOCKET_IFNAME": "eth0"})
+    for number, name in enumerate((first, second)):
+        nodes.start(number, "ip", "netns", "exec", name, address=address)
+    codes = [agent.wait(120) for _, agent in sorted(nodes.agents.items())]
+    assert codes == [0, 0], nodes.attempt.log(0, "stderr") + nodes.attempt.log(1, "stderr")
+    told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(2)]
+    assert told == [3.0, 3.0]

@@ -4,7 +4,6 @@ All three run the same scripts, in alternating rounds. A rank writes the times t
 CLOCK_MONOTONIC, to a file of its own; the time of the command is taken right before it is started.
 """
 
-import hashlib
 import os
 import select
 import shutil
@@ -24,9 +23,9 @@ from sgpu_decl.agent.launching import launch
 from sgpu_decl.agent.locks import wait_until_free
 from sgpu_decl.agent.reading import read_attempt
 from sgpu_decl.agent.records import IDENTITY, read_json
+from sgpu_decl.backends.entering import write_entrypoints
 from sgpu_decl.backends.warming import warm_start
-from sgpu_decl.rendering.entrypoint import render_air, render_warm
-from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, render_spec
+from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec
 
 __all__ = ["ranks"]
 
@@ -315,10 +314,7 @@ def _launch(folder: Path, source: str, count: int) -> float:
         env={"BENCH_OUT": str(output)},
         warm=warm_start(SCRIPT, code, setting="auto", ranks=count),
     )
-    data = render_spec(spec)
-    (folder / "_air.py").write_text(render_air(hashlib.sha256(data).hexdigest()))
-    (folder / "_warm.py").write_text(render_warm())
-    (folder / "spec.json").write_bytes(data)
+    write_entrypoints(folder, spec)
     started = time.monotonic()
     launch(folder, secrets={})
     return started

@@ -1,7 +1,6 @@
 """The local backend: attempt folders on disk, the node agent as their supervisor."""
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -58,7 +57,10 @@ class LocalBackend:
             )
 
     def stage(self, launching: Launching) -> None:
+        from sgpu_decl.backends.entering import forget_compiled
+
         if self.staged(launching.ref, launching.token):
+            forget_compiled(self._layout.attempt(launching.ref))
             return
         with self._nothing_left(launching) as folder:
             self._stage(launching, _config(launching), folder)
@@ -223,9 +225,8 @@ class LocalBackend:
 
     def _stage(self, launching: Launching, config: RunConfig, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
+        from sgpu_decl.backends.entering import write_entrypoints
         from sgpu_decl.backends.local.tracking import prepare_tracker
-        from sgpu_decl.rendering.entrypoint import render_air, render_warm
-        from sgpu_decl.rendering.spec import render_spec
 
         if folder.exists():
             if _launched(folder):
@@ -261,11 +262,7 @@ class LocalBackend:
             devices=[device.index for device in visible_devices(self._environ)],
             tracker=tracker,
         )
-        raw = render_spec(spec)
-        _write(folder / "_air.py", render_air(hashlib.sha256(raw).hexdigest()).encode())
-        if spec.warm is not None and spec.warm.refused is None:
-            _write(folder / "_warm.py", render_warm().encode())
-        _write(folder / "spec.json", raw)
+        write_entrypoints(folder, spec)
 
     def _interpreter(self, launching: Launching, config: RunConfig) -> str:
         folder = (self._project / launching.owner).parent
@@ -334,13 +331,3 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)
     except OSError:
         return []
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)

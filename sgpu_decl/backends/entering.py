@@ -1,0 +1,55 @@
+"""What ranks begin with, in the folder of their attempt: the entrypoints and the spec."""
+
+import hashlib
+import marshal
+import os
+import sys
+from importlib.util import MAGIC_NUMBER
+from pathlib import Path
+
+from sgpu_decl.rendering.entrypoint import render_air, render_warm
+from sgpu_decl.rendering.spec import LaunchSpec, render_spec
+
+__all__ = ["forget_compiled", "write_entrypoints"]
+
+_COMPILED = "_air.pyc"
+
+
+def write_entrypoints(folder: Path, spec: LaunchSpec) -> None:
+    """Write `_air.py`, `_warm.py` where ranks are to fork, and at last `spec.json`.
+
+    For ranks of our own interpreter `_air.py` lies there compiled too, which each of them would
+    spend 4 ms on. That file alone is not synced: see `forget_compiled`.
+
+    Raises:
+        OSError: the disk is full, or the folder is gone.
+    """
+    raw = render_spec(spec)
+    source = render_air(hashlib.sha256(raw).hexdigest())
+    air = folder / "_air.py"
+    _write(air, source.encode())
+    if spec.python == sys.executable:
+        code = compile(source, air, "exec", dont_inherit=True)
+        # Magic, then 12 bytes (flags, time and size of the source) that nobody looks at in a file
+        # that is run by its name.
+        compiled = folder / _COMPILED
+        compiled.touch(mode=0o600)
+        compiled.write_bytes(MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
+    if spec.warm is not None and spec.warm.refused is None:
+        _write(folder / "_warm.py", render_warm().encode())
+    _write(folder / "spec.json", raw)
+
+
+def forget_compiled(folder: Path) -> None:
+    """Do without the compiled entrypoint: a power cut may have torn it."""
+    (folder / _COMPILED).unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
