@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import errno
 import hmac
-import json
 import os
 import socket
 import time
+
+from sgpu_decl.agent.records import encode, parse_object
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class _Wire:
 
     def send(self, message: Message) -> None:
         if self._open:
-            self._unsent += json.dumps(message).encode() + b"\n"
+            self._unsent += encode(message) + b"\n"
             self.flush()
 
     def flush(self) -> None:
@@ -119,11 +120,8 @@ class _Wire:
         for line in lines:
             if not self._open:
                 return
-            try:
-                message = json.loads(line)
-            except (ValueError, RecursionError):
-                message = None
-            if not isinstance(message, dict):
+            message = parse_object(line)
+            if message is None:
                 self._end("it sent what is no message")
                 return
             self._heard(message)

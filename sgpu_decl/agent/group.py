@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from sgpu_decl.agent.errorfile import read_error
+from sgpu_decl.agent.lean import signal
 from sgpu_decl.agent.oom import killed_for_memory, oom_kills
 from sgpu_decl.agent.redacting import Redactor
 from sgpu_decl.agent.spawning import (

@@ -11,13 +11,12 @@ If the guardian is killed the supervisor goes on and cleans up by itself.
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import time
 
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.cgroup import rank_cgroup, remove_cgroup
+from sgpu_decl.agent.lean import loads, signal
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
 from sgpu_decl.agent.nodes import FIRST, Node
 from sgpu_decl.agent.report import lost_outcome
@@ -43,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     folder = arguments[0]
     try:
-        secrets = json.loads(_read_all(0))
+        secrets = loads(_read_all(0))
         if os.fork():
             os._exit(0)  # whoever launched waits for this process only
         answer = os.dup(1)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import time
+
+from sgpu_decl.agent.lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import ctypes
 import errno
 import os
 import select
-import signal
 import time
+
+from sgpu_decl.agent.lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from sgpu_decl.agent import processes
+from sgpu_decl.agent.lean import signal
 from sgpu_decl.agent.spawning import rank_folder
 
 TYPE_CHECKING = False

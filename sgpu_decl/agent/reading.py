@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.cgroup import remove_cgroup
+from sgpu_decl.agent.lean import signal
 from sgpu_decl.agent.locks import held
 from sgpu_decl.agent.report import lost_outcome
 

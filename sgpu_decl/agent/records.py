@@ -10,10 +10,11 @@ reserve        disk space that becomes the outcome, so that a full disk cannot p
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from binascii import crc32
+
+from sgpu_decl.agent.lean import dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def read_json(folder: str, name: str, *, limit: int = 16 << 20) -> dict[str, Any
 def parse_object(data: bytes) -> dict[str, Any] | None:
     """Return the JSON object that bytes hold; None where they hold anything else."""
     try:
-        value = json.loads(data)
+        value = loads(data)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -83,8 +84,7 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
 
 def encode(value: object) -> bytes:
     """Return a value as compact JSON in UTF-8; lone surrogates become question marks."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", "replace")
+    return dumps(value).encode("utf-8", "replace")
 
 
 def write_atomic(folder: str, name: str, data: bytes, *, durable: bool = False) -> None:

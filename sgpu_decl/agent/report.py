@@ -6,7 +6,7 @@ import os
 import time
 
 from sgpu_decl.agent import records
-from sgpu_decl.agent.verdict import signal_name
+from sgpu_decl.agent.lean import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

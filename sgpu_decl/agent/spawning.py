@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 
+from sgpu_decl.agent.lean import signal
 from sgpu_decl.agent.processes import die_with_parent
 
 TYPE_CHECKING = False

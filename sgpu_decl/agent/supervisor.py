@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import time
 from binascii import crc32
 
@@ -19,6 +18,7 @@ from sgpu_decl.agent import records
 from sgpu_decl.agent.bounding import LogBound
 from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup, remove_cgroup
 from sgpu_decl.agent.group import RankGroup
+from sgpu_decl.agent.lean import signal, signal_name
 from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.nodes import FIRST, Node, join_team
 from sgpu_decl.agent.ports import claim_port
@@ -238,7 +238,7 @@ class Supervisor:
                 self.stop_ranks("cancelled")
         else:
             self._signals += 1
-            name = signal.Signals(number).name
+            name = signal_name(number)
             self._report.event("signal", name=name, count=self._signals)
             if self._signals == 1 and not self._team.decides:
                 self._team.signalled(name)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from sgpu_decl.agent import processes
+from sgpu_decl.agent.lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import signal
+from sgpu_decl.agent.lean import signal, signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["SIMULTANEOUS_NS", "Ending", "Verdict", "blames_the_user", "signal_name"]
+__all__ = ["SIMULTANEOUS_NS", "Ending", "Verdict", "blames_the_user"]
 
 SIMULTANEOUS_NS = 5_000_000
 _OWN_FAULT = frozenset(
@@ -23,14 +23,6 @@ _OF_THE_USER = frozenset(
 def blames_the_user(failure: str) -> bool:
     """Say whether a failure class is `error` (the user's) rather than `infra`."""
     return failure in _OF_THE_USER
-
-
-def signal_name(number: int) -> str:
-    """Return `SIGKILL` for 9; a number without a name stays a number."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"
 
 
 class Ending:

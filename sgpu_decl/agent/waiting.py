@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 
+from sgpu_decl.agent.lean import signal
 from sgpu_decl.agent.locks import open_lock, try_lock, wait_until_free
 from sgpu_decl.agent.processes import die_with_parent
 from sgpu_decl.agent.records import OUTCOME

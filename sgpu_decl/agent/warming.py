@@ -10,17 +10,15 @@ children like any other (their forker has ended, and we adopt orphans), and noth
 
 from __future__ import annotations
 
-import json
 import os
 import select
-import signal
 import sys
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socketpair
 
 from sgpu_decl.agent.errorfile import read_error
-from sgpu_decl.agent.records import parse_object
+from sgpu_decl.agent.lean import signal, signal_name
+from sgpu_decl.agent.records import encode, parse_object
 from sgpu_decl.agent.spawning import LaunchError, argv_of, exec_error, spawn
-from sgpu_decl.agent.verdict import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,13 +153,13 @@ class WarmParent:
         try:
             environments, *passed = self._request()
             passed.insert(0, os.memfd_create("sgpu"))
-            data = memoryview(json.dumps(environments).encode())
+            data = memoryview(encode(environments))
             while data:
                 data = data[os.write(passed[0], data) :]
             wait, self._go = os.pipe2(os.O_CLOEXEC)
             passed.insert(1, wait)
             rights = b"".join(number.to_bytes(4, sys.byteorder) for number in passed)
-            message = json.dumps({"ranks": len(environments)}).encode()
+            message = encode({"ranks": len(environments)})
             self._state = "forking"
             self._loop.hold_orphans()
             self._channel.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, rights)])
