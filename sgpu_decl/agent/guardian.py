@@ -12,10 +12,12 @@ If the guardian is killed the supervisor goes on and cleans up by itself.
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.cgroup import rank_cgroup, remove_cgroup
+from sgpu_decl.agent.home import Home
 from sgpu_decl.agent.lean import loads, signal
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
 from sgpu_decl.agent.nodes import FIRST, Node
@@ -77,7 +79,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def _refuse(answer: int, error: OSError | ValueError) -> None:
     reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
-    os.write(answer, reason.encode())
+    _tell(answer, reason.encode())
+
+
+def _tell(answer: int, word: bytes) -> None:
+    """Say how the launch went; whoever asked may have died since, which is no matter of the run."""
+    try:
+        os.write(answer, word)
+    except BrokenPipeError:
+        sys.stderr.write("sgpu: whoever asked for this launch is gone; the run goes on\n")
+    os.close(answer)
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -132,9 +143,11 @@ def supervise(
             raise
 
     def begun() -> None:
-        records.sync_folder(folder)  # once this is told a power cut leaves a launch that was lost
-        os.write(answer, b"ok")
-        os.close(answer)
+        try:
+            records.sync_folder(folder)  # once `ok` is told, a power cut leaves one that was lost
+        except OSError as error:
+            sys.stderr.write(f"sgpu: the launch is not safe from a power cut: {error}\n")
+        _tell(answer, b"ok")
 
     try:
         processes.become_subreaper()
@@ -150,6 +163,7 @@ def supervise(
 
 def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
     """Wait for the supervisor and clean up behind it; 0, or 1 where it never began."""
+    home = Home(folder)
     while True:
         number = signal.sigwait(_WATCHED)
         if number != signal.SIGCHLD:
@@ -157,12 +171,14 @@ def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> i
         elif supervisor in processes.reap():
             break
     marker = f"SGPU_TRACKER={spec['token']}".encode()
-    if not os.path.exists(os.path.join(folder, records.OUTCOME)):
+    if not home.there or not os.path.exists(os.path.join(folder, records.OUTCOME)):
         _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
+        if not home.there:
+            return 1  # somebody deleted the folder, and there is nothing left to say it to
         identity = records.read_json(folder, records.IDENTITY) or {}
         remove_cgroup(identity.get("cgroup") or "")
         if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
-            return 1  # never launched, and the reason was told; or somebody deleted the folder
+            return 1  # never launched, and the reason was told
         summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"
         outcome = lost_outcome(
             records.read_json(folder, records.STATUS), "supervisor_lost", summary, "guardian"

@@ -6,6 +6,7 @@ import os
 import time
 
 from sgpu_decl.agent import records
+from sgpu_decl.agent.home import Home
 from sgpu_decl.agent.lean import signal_name
 
 TYPE_CHECKING = False
@@ -31,6 +32,7 @@ class Report:
 
     def __init__(self, folder: str, ranks: int, state: str, nodes: int = 1) -> None:
         self._folder = folder
+        self._home = Home(folder)
         self._log = records.EventLog(folder)
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._wall = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -106,6 +108,7 @@ class Report:
             return
         self._dirty = False
         try:
+            self._home.check()
             records.write_atomic(self._folder, records.STATUS, records.encode(self.snapshot))
             self._unwritten = False
         except OSError as error:
@@ -128,6 +131,7 @@ class Report:
             "ended_mono_ns": time.monotonic_ns(),
             "events_dropped": self._log.dropped,
         }
+        self._home.check()
         ours = records.write_once(self._folder, records.OUTCOME, records.encode(outcome))
         self.event("state", state=self.snapshot["state"])
         self.flush()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -556,3 +557,49 @@ def test_ranks_that_tidy_up_when_told_to_stop_have_not_succeeded(
     ends = {"cancel": ("cancelled", None), "timeout": ("failed", "timeout")}
     assert (status["state"], status["class"]) == ends[asked]
     assert [rank["exit_code"] for rank in status["ranks"]] in ([0, 0], [None, None], [0, None])
+
+
+def test_a_launch_survives_the_death_of_whoever_asked_for_it(make_attempt: Make) -> None:
+    attempt = make_attempt("import os\nprint('ran', os.environ['RANK'])")
+    agent = str(Path(guardian.__file__).with_name("__main__.py"))
+    deaf, answer = os.pipe()
+    os.close(deaf)  # its end of the pipe went with it
+    with open(attempt.folder / "agent.log", "wb") as log:
+        subprocess.run(
+            [sys.executable, "-I", "-S", agent, str(attempt.folder)],
+            input=b"{}",
+            stdout=answer,
+            stderr=log,
+            check=True,
+        )
+    os.close(answer)
+    assert attempt.wait()["state"] == "succeeded"
+    assert [attempt.log(rank) for rank in (0, 1)] == ["ran 0\n", "ran 1\n"]
+    attempt.until_gone()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_an_old_run_has_to_say_is_no_word_on_a_new_one_in_its_place(
+    make_attempt: Make, killed: bool
+) -> None:
+    old = make_attempt(BLOCK).launch()
+    folder = old.folder
+    new = make_attempt(
+        BLOCK,
+        run_dir=str(folder),
+        code_dir=str(folder / "code"),
+        output_dir=str(folder / "output"),
+    )
+    old.until(up(old))
+    supervisor = supervisor_of(old)
+    folder.rename(folder.with_name("away"))
+    new.folder.rename(folder)
+    launch(folder, secrets={})
+    old.until(up(old))
+    os.kill(supervisor, signal.SIGKILL if killed else signal.SIGTERM)
+    old.until_gone()
+    assert old.read()["state"] in ("starting", "running")
+    assert not (folder / "outcome.json").exists()
+    request_cancel(folder)
+    assert old.wait()["state"] == "cancelled"
+    new.until_gone()
