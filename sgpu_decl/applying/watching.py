@@ -155,6 +155,11 @@ class Runs:
                 time.sleep(QUIET)
             yield line
 
+    def unhidden(self, refs: Sequence[AttemptRef]) -> tuple[str, ...]:
+        """References of secrets that `logs` and `follow` cannot hide here, each once."""
+        found = (it for ref in refs for it in self._backend_of(ref).unhidden(ref))
+        return tuple(dict.fromkeys(found))
+
     def follow(
         self,
         refs: Sequence[AttemptRef],

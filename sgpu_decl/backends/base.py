@@ -92,6 +92,10 @@ class Backend(Protocol):
         secrets that can be resolved here are hidden.
         """
 
+    def unhidden(self, ref: AttemptRef) -> tuple[str, ...]:
+        """References of an attempt's secrets that cannot be resolved here: `logs` shows their
+        values if a rank wrote them."""
+
     def unstage(self, ref: AttemptRef) -> None:
         """Delete the copy of the code of an attempt that has ended; harmless otherwise."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.options import Where, output_option, read_ranks, where_options
-from sgpu_decl.cli.showing import answer, write_line
+from sgpu_decl.cli.showing import answer, note, write_line
 from sgpu_decl.errors import NotFound
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ def command(
     session = where.recorded()
     refs = session.runs.find(name)
     _check_ranks(session.runs.describe(refs), ranks)
+    if missing := session.runs.unhidden(refs):
+        named = ", ".join(f"`{reference}`" for reference in missing)
+        note(f"warning: {named} cannot be resolved here: if a rank wrote the value, it is shown")
     if output == "json":
         lines: list[Json] = [
             {"run": str(it.ref), "rank": it.rank, "stream": it.stream, "text": it.text}

@@ -325,6 +325,12 @@ def test_logs_show_one_restart_and_no_secret(sgpu) -> None:
     assert applied.code == 0, applied.err
     assert sgpu("logs", "again").out == "try 0 ***\ntry 1 ***\n"
     assert sgpu("logs", "again", "--restart", "1").out == "try 1 ***\n"
+    assert "cannot be resolved" not in sgpu("logs", "again").err
+    del sgpu.environ["SECRET_SOURCE"]
+    unhidden = sgpu("logs", "again", "--restart", "1")
+    assert unhidden.out == f"try 1 {value}\n"
+    assert "warning: `env:SECRET_SOURCE` cannot be resolved here" in unhidden.err
+    sgpu.environ["SECRET_SOURCE"] = value
     assert value not in applied.out + applied.err + sgpu("logs", "again", "-o", "json").out
 
 

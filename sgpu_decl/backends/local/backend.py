@@ -138,26 +138,30 @@ class LocalBackend:
             ranks=ranks,
             restart=restart,
             follow=follow,
-            hide=Redactor(self._secrets(folder)),
+            hide=Redactor(self._secrets(ref)[0]),
             ended=lambda: not AttemptState(reading.read_attempt(folder)["state"]).active,
         )
 
-    def _secrets(self, folder: Path) -> list[str]:
-        """Return the values of an attempt's secrets that can still be resolved.
+    def unhidden(self, ref: AttemptRef) -> tuple[str, ...]:
+        return tuple(self._secrets(ref)[1])
+
+    def _secrets(self, ref: AttemptRef) -> tuple[list[str], list[str]]:
+        """Return the values of an attempt's secrets, and the references that give none here.
 
         Values are stored nowhere; this asks where they came from once more.
         """
         try:
-            references = json.loads((folder / "spec.json").read_bytes())["secrets"]
+            spec = json.loads((self._layout.attempt(ref) / "spec.json").read_bytes())
         except (OSError, ValueError):
-            return []
-        found: list[str] = []
-        for name, reference in references.items():
+            return [], []
+        values: list[str] = []
+        missing: list[str] = []
+        for name, reference in spec["secrets"].items():
             try:
-                found += resolve_secrets({name: reference}, self._environ).values()
+                values += resolve_secrets({name: reference}, self._environ).values()
             except BackendError:
-                continue
-        return found
+                missing.append(reference)
+        return values, missing
 
     def unstage(self, ref: AttemptRef) -> None:
         folder = self._layout.attempt(ref)
