@@ -77,13 +77,16 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """`path` is dotted and relative to the resource (`args.n`); a missing side is `None`."""
+    """`path` is dotted and relative to the resource (`args.n`). A side that is not there is `None`,
+    as one that holds `null`: `added` and `removed` tell them apart."""
 
     path: str
     before: Json
     after: Json
     effect: Effect
     origin: Place | None = None
+    added: bool = False
+    removed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

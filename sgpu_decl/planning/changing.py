@@ -135,8 +135,19 @@ def _field_change(
         before=item.before,
         after=item.after,
         effect=effect_of(item.path, in_place, active=active),
-        origin=None if item.removed else place_of(wanted.places, item.path),
+        origin=None if item.removed else place_of(wanted.places, item.path + _member(item)),
+        added=item.added,
+        removed=item.removed,
     )
+
+
+def _member(item: Difference) -> str:
+    """The first member of a list that differs, as the end of its path; nothing for what is none."""
+    old, new = item.before, item.after
+    if not isinstance(new, list):
+        return ""
+    same = old if isinstance(old, list) else []
+    return next((f".{at}" for at, it in enumerate(new) if same[at : at + 1] != [it]), "")
 
 
 def _what_differs(fields: Sequence[FieldChange]) -> Reason:

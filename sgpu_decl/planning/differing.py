@@ -27,13 +27,15 @@ class _Missing:
 _MISSING = _Missing()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One path whose value differs; `removed` where the new side lacks it."""
+    """One path whose value differs: `added` where the old side lacks it, `removed` where the new
+    one does."""
 
     path: str
     before: Json
     after: Json
+    added: bool
     removed: bool
 
 
@@ -95,7 +97,13 @@ def _walk(before: _Object, after: _Object, parent: str) -> Iterator[Difference]:
         elif isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from _walk(old, new, path)
         elif not _equal(old, new):
-            yield Difference(path, _side(path, old), _side(path, new), isinstance(new, _Missing))
+            yield Difference(
+                path=path,
+                before=_side(path, old),
+                after=_side(path, new),
+                added=isinstance(old, _Missing),
+                removed=isinstance(new, _Missing),
+            )
 
 
 def _equal(old: Json | _Missing, new: Json | _Missing) -> bool:

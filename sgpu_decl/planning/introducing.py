@@ -44,4 +44,5 @@ class NewFields:
             after=value,
             effect=Effect.NEW_ATTEMPT,
             origin=place_of(self._places, path),
+            added=True,
         )

@@ -247,6 +247,8 @@ def _plan(reader: _Reader) -> Plan:
 
 
 def _change(reader: _Reader) -> Change:
+    nulls_before, nulls_after = reader.one("nulls", _nulls)
+    fields = reader.many("fields", _field)
     return Change(
         address=reader.address("address"),
         kind=reader.word("kind", Kind),
@@ -257,7 +259,14 @@ def _change(reader: _Reader) -> Change:
         depends_on=reader.addresses("depends_on"),
         attempt=reader.count_or_none("attempt"),
         prior=reader.one_or_none("prior", _prior),
-        fields=reader.many("fields", _field),
+        fields=tuple(
+            replace(
+                field,
+                added=field.before is None and field.path not in nulls_before,
+                removed=field.after is None and field.path not in nulls_after,
+            )
+            for field in fields
+        ),
         unchanged=reader.count("unchanged"),
         code=reader.one_or_none("code", _code),
         environment=reader.one_or_none("environment", _environment),
@@ -271,6 +280,10 @@ def _prior(reader: _Reader) -> Prior:
         state=reader.word("state", AttemptState),
         ended_at=reader.time_or_none("ended_at"),
     )
+
+
+def _nulls(reader: _Reader) -> tuple[frozenset[str], frozenset[str]]:
+    return frozenset(reader.texts("before")), frozenset(reader.texts("after"))
 
 
 def _field(reader: _Reader) -> FieldChange:

@@ -1,9 +1,10 @@
 """A plan as JSON: the public object, and the saved one that apply can be given later.
 
-The saved object is the public one with `project`, `destroy` and, for each change, `launch` and
-`unchanged` added.
+The saved object is the public one with `project`, `destroy` and, for each change, `launch`,
+`unchanged` and `nulls` added.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sgpu_decl.diagnostics.place import Place
@@ -41,7 +42,12 @@ def plan_to_json(plan: Plan) -> dict[str, Json]:
 def saved_to_json(plan: Plan) -> dict[str, Json]:
     """Return the public object plus all that apply needs."""
     changes: list[Json] = [
-        {**_change(change), "unchanged": change.unchanged, "launch": _launch(change.launch)}
+        {
+            **_change(change),
+            "unchanged": change.unchanged,
+            "nulls": _nulls(change.fields),
+            "launch": _launch(change.launch),
+        }
         for change in plan.changes
     ]
     return {**_plan(plan, changes), "project": plan.project, "destroy": plan.destroy}
@@ -114,6 +120,14 @@ def _field(field: FieldChange) -> Json:
         "after": field.after,
         "effect": str(field.effect),
         "origin": None if field.origin and field.origin.is_option else _place(field.origin),
+    }
+
+
+def _nulls(fields: Sequence[FieldChange]) -> Json:
+    """The fields whose null is a value, on either side: any other null says that there is none."""
+    return {
+        "before": [it.path for it in fields if it.before is None and not it.added],
+        "after": [it.path for it in fields if it.after is None and not it.removed],
     }
 
 

@@ -4,8 +4,9 @@ import html
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from sgpu_decl.model.plan import Action, Change, Check, Plan
+from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
 from sgpu_decl.views.markdown import cell, code, prose
+from sgpu_decl.views.plan_fields import changed_lines, sides
 from sgpu_decl.views.plan_words import (
     EFFECT_NOTES,
     because,
@@ -13,14 +14,14 @@ from sgpu_decl.views.plan_words import (
     estimate_words,
     path_words,
     summary_line,
-    value,
 )
-from sgpu_decl.views.terminal import count, escape, shorten
+from sgpu_decl.views.terminal import count, escape
 
 __all__ = ["render"]
 
 _ROWS_SHOWN = 200
 _VALUE_COLUMNS = 80
+_LINES_SHOWN = 6
 
 
 def render(plan: Plan, *, now: datetime) -> str:
@@ -61,9 +62,10 @@ def _details(changes: Sequence[Change]) -> Iterator[str]:
         yield "|---|---|---|---|---|"
         for field in change.fields:
             where = cell(code(str(field.origin))) if field.origin else ""
+            before, after = _sides(field)
             yield (
-                f"| {cell(code(path_words(field.path)))} | {_value(value(field.before))} "
-                f"| {_value(value(field.after))} | {where} | {EFFECT_NOTES[field.effect]} |"
+                f"| {cell(code(path_words(field.path)))} | {before} | {after} "
+                f"| {where} | {EFFECT_NOTES[field.effect]} |"
             )
         if change.code is not None:
             yield f"| code | | {cell(prose(code_words(change.code)))} | | |"
@@ -85,5 +87,15 @@ def _closing(plan: Plan) -> Iterator[str]:
         yield "Some runs were left out of this plan."
 
 
-def _value(text: str) -> str:
-    return cell(code(shorten(text, _VALUE_COLUMNS)))
+def _sides(field: FieldChange) -> tuple[str, str]:
+    lines = changed_lines(field, _VALUE_COLUMNS)
+    if lines is not None:
+        return _lines(lines.old), _lines(lines.new)
+    before, after = sides(field, _VALUE_COLUMNS)
+    return cell(code(before)), cell(code(after))
+
+
+def _lines(lines: Sequence[str]) -> str:
+    shown = [cell(code(line)) for line in lines[:_LINES_SHOWN]]
+    more = len(lines) - _LINES_SHOWN
+    return "<br>".join([*shown, *([count(more, "more line")] if more > 0 else [])])

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
+from sgpu_decl.views.plan_fields import Lines, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     EFFECT_NOTES,
     because,
@@ -23,6 +24,7 @@ from sgpu_decl.views.terminal import Colour, columns, count, escape, paint, shor
 __all__ = ["render"]
 
 _UNCHANGED_SHOWN = 10
+_PAIRS_SHOWN = 6
 _SYMBOLS: Mapping[Action, tuple[str, Colour]] = MappingProxyType(
     {
         Action.CREATE: ("+", Colour.GREEN),
@@ -150,10 +152,13 @@ class _Paper:
 
     def _changed_fields(self, fields: Sequence[FieldChange]) -> Iterator[str]:
         room = max(12, (self._width - 40) // 2)
+        several = [changed_lines(field, self._width - 10) for field in fields]
         rows = [
             (
                 path_words(field.path),
-                f"{shorten(value(field.before), room)} -> {shorten(value(field.after), room)}",
+                f"-{len(lines.old)} +{len(lines.new)} lines"
+                if lines
+                else " -> ".join(sides(field, room)),
                 " ".join(
                     part
                     for part in (
@@ -163,13 +168,25 @@ class _Paper:
                     if part
                 ),
             )
-            for field in fields
+            for field, lines in zip(fields, several, strict=True)
         ]
         first = max((columns(row[0]) for row in rows), default=0)
         second = max((columns(row[1]) for row in rows), default=0)
-        for path, values, origin in rows:
+        for (path, values, origin), lines in zip(rows, several, strict=True):
             line = f"      {_pad(path, first)}  {_pad(values, second)}  {origin}"
             yield line.rstrip()
+            if lines:
+                yield from self._lines(lines)
+
+    def _lines(self, lines: Lines) -> Iterator[str]:
+        for old, new in lines.pairs[:_PAIRS_SHOWN]:
+            if old is not None:
+                yield "        " + paint(f"- {old}", Colour.RED, on=self._colour)
+            if new is not None:
+                yield "        " + paint(f"+ {new}", Colour.GREEN, on=self._colour)
+        more = sum(len(pair) - pair.count(None) for pair in lines.pairs[_PAIRS_SHOWN:])
+        if more:
+            yield f"        ({count(more, 'more changed line')})"
 
 
 def _pad(text: str, width: int) -> str:

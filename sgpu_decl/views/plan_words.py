@@ -124,10 +124,7 @@ def _reason(change: Change, plan: Plan) -> str:
 
 
 def value(item: Json) -> str:
-    """Return a value as one line of JSON, safe to show; `(none)` for a missing one, and a secret
-    by its reference."""
-    if item is None:
-        return "(none)"
+    """Return a value as one line of JSON, safe to show; a secret by its reference."""
     if isinstance(item, Mapping) and item.keys() == {"secret"}:
         return f"(secret {escape(str(item['secret']))})"
     return escape(canonical(item))

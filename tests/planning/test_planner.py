@@ -379,3 +379,17 @@ def test_ages_do_not_depend_on_the_clock(world: Any) -> None:
     assert made.changes[0].prior.ended_at == made.created_at - timedelta(days=3)
     assert made == world.plan()
     assert replace(made, serial=6) != made
+
+
+def test_a_changed_list_points_to_the_member_that_differs(world: Any) -> None:
+    places = {"command": Place("run.yaml", 4, 1), "command.1": Place("run.yaml", 6, 5)}
+    spec = {"gpus": 1, "type": "CPU", "command": ["echo", "a"]}
+    world.had(AttemptState.SUCCEEDED, spec=spec)
+    for command, named in (
+        (["echo", "b"], "command.1"),
+        (["echo", "a", "b"], "command"),
+        (["echo"], "command"),
+    ):
+        world.want(spec={**spec, "command": command}, places=places)
+        (field,) = world.change().fields
+        assert field.origin == places[named]

@@ -62,7 +62,7 @@ def test_the_saved_object_is_the_public_one_and_more(made: Any) -> None:
     public: Any = plan_to_json(made)
     assert set(saved) == TOP | {"project", "destroy"}
     for full, short in zip(saved["changes"], public["changes"], strict=True):
-        assert set(full) == CHANGE | {"launch", "unchanged"}
+        assert set(full) == CHANGE | {"launch", "unchanged", "nulls"}
         assert {key: full[key] for key in CHANGE} == short
 
 
@@ -71,6 +71,20 @@ def test_a_saved_plan_comes_back_whole(made: Any) -> None:
     assert findings == ()
     assert back == made
     assert plan_id(back) == plan_id(made)
+
+
+def test_null_and_nothing_come_back_as_what_they_were(world: Any) -> None:
+    spec = {"gpus": 1, "type": "CPU", "entrypoint": "a.py"}
+    before = {**spec, "args": {"gone": None, "same": 1, "emptied": 1}}
+    after = {**spec, "args": {"new": None, "same": 1, "emptied": None}}
+    made = world.had(AttemptState.SUCCEEDED, spec=before).want(spec=after).plan()
+    found = {field.path: (field.added, field.removed) for field in made.changes[0].fields}
+    assert found == {
+        "args.gone": (False, True),
+        "args.new": (True, False),
+        "args.emptied": (False, False),
+    }
+    assert saved_from_json(saved_text(made)) == (made, ())
 
 
 def test_an_environment_comes_back_whole(made: Any) -> None:

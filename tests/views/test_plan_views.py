@@ -74,6 +74,7 @@ def changed(path: str, before: object, after: object, line: int, effect: Effect)
         after=after,  # type: ignore[arg-type]
         effect=effect,
         origin=Place("run.yaml", line, 3),
+        added=before is None,
     )
 
 
@@ -301,6 +302,7 @@ def hostile() -> Plan:
                 after=None,
                 effect=Effect.NEW_ATTEMPT,
                 origin=Place(EVIL, 1, 1),
+                removed=True,
             ),
         ),
         code=CodeChange(digest="d", files=1, bytes=1, changed=(EVIL,)),
@@ -337,3 +339,67 @@ def test_long_values_are_cut_to_the_width() -> None:
         launch=launch(),
     )
     assert max(map(len, plan_text.render(a_plan(change), now=NOW, width=80).splitlines())) <= 100
+
+
+def lines_of(before: object, after: object, width: int = 100, **sides: bool) -> list[str]:
+    """The lines of a plan that tell of one changed field."""
+    field = replace(changed("command", before, after, 1, Effect.NEW_ATTEMPT), **sides)
+    change = replace(AGAIN, fields=(field,), code=None, unchanged=0)
+    text = plan_text.render(a_plan(change), now=NOW, width=width)
+    return text.split("because: ")[1].split("\n\n")[0].splitlines()[1:]
+
+
+def test_long_values_are_cut_around_the_first_difference() -> None:
+    same = "python train.py --data /some/long/path/to/data "
+    (line,) = lines_of(same + "--lr 0.1 " + "x" * 200, same + "--lr 0.2 " + "x" * 200)
+    old, new = line.split("run.yaml")[0].split(" -> ")
+    assert "--lr 0.1" in old
+    assert "--lr 0.2" in new
+    assert old.split()[1].startswith("…")
+    assert old.endswith("…")
+
+    (line,) = lines_of(["bash", "-c", "a" * 80, "b"], ["bash", "-c", "a" * 80, "c"])
+    assert '"b"]' in line
+    assert '"c"]' in line
+
+
+def test_of_a_text_of_several_lines_those_that_differ_are_shown() -> None:
+    old = "set -x\necho starting the training run\nmake\nmake data\nexit\n"
+    new = "set -x\necho starting the training now\nmake\nexit\n"
+    assert lines_of(old, new) == [
+        "      command  -2 +1 lines  run.yaml:1:3",
+        "        - echo starting the training run",
+        "        + echo starting the training now",
+        "        - make data",
+    ]
+    markdown = plan_markdown.render(
+        a_plan(replace(AGAIN, fields=(changed("command", old, new, 1, Effect.NEW_ATTEMPT),))),
+        now=NOW,
+    )
+    assert (
+        "| `echo starting the training run`<br>`make data` | `echo starting the training now`"
+        in (markdown)
+    )
+
+
+def test_a_line_that_ends_differently_is_shown_so_that_it_can_be_seen() -> None:
+    assert lines_of("a\nb ", "a\nb\n")[1:] == ['        - "b "', "        + b", '        + ""']
+
+
+def test_a_long_line_of_several_is_cut_around_the_difference() -> None:
+    _, old, new = lines_of("a\n" + "x" * 500 + "1", "a\n" + "x" * 500 + "2", width=80)
+    assert old.startswith("        - …x")
+    assert old.endswith("x1")
+    assert new.endswith("x2")
+
+
+def test_many_changed_lines_are_folded() -> None:
+    shown = lines_of("\n".join(map(str, range(4000))), "\n".join(map(str, range(1, 8001, 2))))
+    assert len(shown) <= 16
+    assert shown[-1].endswith("more changed lines)")
+
+
+def test_null_and_nothing_are_told_apart() -> None:
+    assert "null -> (none)" in lines_of(None, None, added=False, removed=True)[0]
+    assert "(none) -> null" in lines_of(None, None)[0]
+    assert "1 -> null" in lines_of(1, None)[0]

@@ -1,0 +1,106 @@
+"""Both sides of a changed field, cut so that what differs can be seen."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.plan import FieldChange
+from sgpu_decl.views.plan_words import value
+from sgpu_decl.views.terminal import columns, escape, shorten
+
+__all__ = ["Lines", "changed_lines", "sides"]
+
+_ABSENT = "(none)"
+# Matching lines takes the square of their number: beyond this all of them are told as changed.
+_MATCHED = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """The lines of a text that went and came, in pairs: one of a pair is None where nothing took
+    its place. Safe to show, and not longer than asked for."""
+
+    pairs: tuple[tuple[str | None, str | None], ...]
+
+    @property
+    def old(self) -> tuple[str, ...]:
+        return tuple(old for old, _ in self.pairs if old is not None)
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        return tuple(new for _, new in self.pairs if new is not None)
+
+
+def sides(field: FieldChange, room: int) -> tuple[str, str]:
+    """Return the old and the new value of a field in one line each, at most `room` columns wide;
+    long ones are cut around the first difference."""
+    before = _ABSENT if field.added else value(field.before)
+    after = _ABSENT if field.removed else value(field.after)
+    if field.added or field.removed:
+        return shorten(before, room), shorten(after, room)
+    return _around(before, after, room)
+
+
+def changed_lines(field: FieldChange, room: int) -> Lines | None:
+    """Return the lines that differ, each at most `room` columns wide, where both sides are text and
+    one has several lines; else None."""
+    before, after = field.before, field.after
+    if not (isinstance(before, str) and isinstance(after, str)) or "\n" not in before + after:
+        return None
+    pairs = tuple(_cut(old, new, room) for old, new in _pairs(before, after))
+    return Lines(pairs=pairs)
+
+
+def _pairs(before: str, after: str) -> Iterator[tuple[str | None, str | None]]:
+    old, new = before.split("\n"), after.split("\n")
+    head = _shared(old, new)
+    old, new = old[head:], new[head:]
+    tail = _shared(old[::-1], new[::-1])
+    old, new = old[: len(old) - tail], new[: len(new) - tail]
+    if len(old) + len(new) > _MATCHED:
+        yield from _paired(old, new)
+        return
+    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield from _paired(old[a:b], new[c:d])
+
+
+def _paired(old: list[str], new: list[str]) -> Iterator[tuple[str | None, str | None]]:
+    """Lines of which as many went as came belong together."""
+    if len(old) == len(new):
+        yield from zip(old, new, strict=True)
+        return
+    yield from ((line, None) for line in old)
+    yield from ((None, line) for line in new)
+
+
+def _cut(old: str | None, new: str | None, room: int) -> tuple[str | None, str | None]:
+    if old is not None and new is not None:
+        return _around(_line(old), _line(new), room)
+    return (
+        None if old is None else shorten(_line(old), room),
+        None if new is None else shorten(_line(new), room),
+    )
+
+
+def _line(text: str) -> str:
+    """In quotes where it would not be seen whole without them."""
+    return escape(text if text and text == text.rstrip() else canonical(text))
+
+
+def _shared(one: Sequence[str], two: Sequence[str]) -> int:
+    """How many members both begin with."""
+    both = enumerate(zip(one, two, strict=False))
+    return next((at for at, (a, b) in both if a != b), min(len(one), len(two)))
+
+
+def _around(before: str, after: str, room: int) -> tuple[str, str]:
+    """Cut both at the same column, some columns ahead of the first difference."""
+    if max(columns(before), columns(after)) <= room:
+        return before, after
+    differs = _shared(before, after)
+    start = differs - room // 3
+    if start <= 0:
+        return shorten(before, room), shorten(after, room)
+    return shorten("…" + before[start:], room), shorten("…" + after[start:], room)
