@@ -158,7 +158,7 @@ class Session:
         """Write a plan and pin the code behind it in the local store.
 
         Raises:
-            SgpuError: the file cannot be written.
+            SgpuError: the file cannot be written, or is there and is no saved plan.
         """
         from sgpu_decl.applying.saving import save_plan
 

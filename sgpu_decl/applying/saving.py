@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sgpu_decl.applying.site import Site
     from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["is_saved_plan", "load_plan", "save_plan"]
+__all__ = ["is_saved_plan", "load_plan", "refuse_taken", "save_plan"]
 
 
 def save_plan(site: "Site", plan: Plan, path: Path, snapshots: "Mapping[str, Snapshot]") -> None:
@@ -24,11 +24,12 @@ def save_plan(site: "Site", plan: Plan, path: Path, snapshots: "Mapping[str, Sna
         snapshots: trees that were looked at just now, by digest.
 
     Raises:
-        SgpuError: the file cannot be written.
+        SgpuError: the file cannot be written, or is there and is no saved plan.
     """
     from sgpu_decl.applying.pinning import launched_code, pin
     from sgpu_decl.planning.writing import saved_text
 
+    refuse_taken(path)
     pin(site, plan, snapshots)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -43,6 +44,33 @@ def save_plan(site: "Site", plan: Plan, path: Path, snapshots: "Mapping[str, Sna
             hint="give `--out` the path of a file in a folder that you may write to",
             code="unwritable",
         ) from None
+
+
+def refuse_taken(path: Path) -> None:
+    """Return where a plan may be saved: where nothing is, an empty file, or an older plan.
+
+    Raises:
+        SgpuError: a file is there that somebody may need, the run file maybe.
+    """
+    if not os.path.exists(path) or _replaceable(path):
+        return
+    raise SgpuError(
+        f"`{path}` exists and is no saved plan: it is not overwritten",
+        hint="give `--out` another name, such as `run.plan`; or move that file away",
+        code="exists",
+    )
+
+
+def _replaceable(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        # a run file may be JSON too: what only plans have must be in it
+        return path.stat().st_size == 0 or (
+            is_saved_plan(path) and b'"format_version"' in path.read_bytes()
+        )
+    except OSError:
+        return False
 
 
 def is_saved_plan(path: Path) -> bool:

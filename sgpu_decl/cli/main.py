@@ -7,13 +7,14 @@
 """
 
 import gc
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
 from sgpu_decl.cli.commands import COMMANDS, LazyGroup
+from sgpu_decl.cli.streams import closed_stdout, fill_closed, given_up, unwritable_stdout
 
 __all__ = ["main"]
 
@@ -28,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A command is short and makes many small values: the default threshold costs a third of the
     # time of a large plan.
     gc.set_threshold(100_000)
+    closed = fill_closed()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -36,31 +38,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     root = LazyGroup(COMMANDS, "sgpu", _HELP)
     root.params.append(_version_option())
     try:
+        if "stdout" in closed:
+            raise closed_stdout()
         code = root.main(arguments, prog_name="sgpu", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence_stdout()
+        given_up(sys.stdout)
+        given_up(sys.stderr)
         return 1
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the outermost frame: every error ends as an exit code
-        return _report(error, arguments)
+        # nobody reads an answer on a stream that is not there
+        return _report(error, () if "stdout" in closed else arguments)
     return code if isinstance(code, int) else 0
 
 
 def _report(error: BaseException, arguments: Sequence[str]) -> int:
     from sgpu_decl.cli.failing import report
 
-    try:
-        code = report(error, arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _silence_stdout()
-        return 1
-    return code
-
-
-def _silence_stdout() -> None:
-    """The reader has gone: what is left in the buffer must not fail again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    lost = given_up(sys.stdout)
+    if lost is None:
+        try:
+            return report(error, arguments)
+        except OSError as again:
+            lost = given_up(sys.stdout) or again
+    # A reader that has gone, as `head` does, wants no words about it. Where stderr is full too, the
+    # exit code is all that is left to say.
+    if not isinstance(lost, BrokenPipeError):
+        with suppress(OSError):
+            report(unwritable_stdout(lost), ())
+    given_up(sys.stderr)
+    return 1
 
 
 def _version_option() -> click.Option:

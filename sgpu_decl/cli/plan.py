@@ -54,6 +54,10 @@ def command(
     from sgpu_decl.cli.failing import show_error
     from sgpu_decl.cli.planned import refusal
 
+    if out is not None:
+        from sgpu_decl.applying.saving import refuse_taken
+
+        refuse_taken(Path(out))  # before planning costs anything
     session = where.session(where.file_or_default(file))
     plan = session.plan(choosing.options())
     error = refusal(plan)

@@ -168,6 +168,44 @@ def test_a_plan_that_cannot_be_saved(sgpu) -> None:
     assert "`no/such/folder/p`" in refused(sgpu, "plan", "--out", "no/such/folder/p", code=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run.yaml", RUN),
+        ("run.json", '{"name": "hello", "gpus": 1, "type": "CPU", "command": ["true"]}'),
+        ("notes.txt", "all that I know"),
+        ("package.json", '{"name": "web"}'),
+    ],
+)
+def test_saving_a_plan_overwrites_no_file_that_is_none(sgpu, name: str, text: str) -> None:
+    sgpu.write("run.yaml", RUN)
+    sgpu.write(name, text)
+    file = name if name.startswith("run.") else "run.yaml"
+    message = refused(sgpu, "plan", file, "--out", name, code=1)
+    assert f"error: `{name}` exists and is no saved plan: it is not overwritten\n" in message
+    assert "give `--out` another name" in message
+    assert sgpu("plan", file, "--out", name, "-o", "json").json["error"]["code"] == "exists"
+    assert (sgpu.folder / name).read_text() == text
+
+
+def test_saving_a_plan_refuses_a_taken_name_before_it_reads_anything(sgpu) -> None:
+    sgpu.write("run.yaml", "name: [")
+    sgpu.write("notes.txt", "all that I know")
+    assert "is no saved plan" in refused(sgpu, "plan", "--out", "notes.txt", code=1)
+    assert "is no saved plan" in refused(sgpu, "plan", "--out", ".", code=1)
+
+
+def test_saving_a_plan_replaces_an_older_plan_and_an_empty_file(sgpu) -> None:
+    sgpu.write("run.yaml", RUN)
+    sgpu.write("p", "")
+    assert sgpu("plan", "--out", "p").code == 0
+    first = (sgpu.folder / "p").read_text()
+    sgpu.write("run.yaml", RUN.replace("true", "false"))
+    assert sgpu("plan", "--out", "p").code == 0
+    assert (sgpu.folder / "p").read_text() != first
+    assert sgpu("show", "p").code == 0
+
+
 def test_a_project_folder_that_is_not_there(sgpu) -> None:
     assert "`nowhere`" in refused(sgpu, "status", "--project", "nowhere", code=1)
 
