@@ -11,7 +11,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.model.plan import (
     FORMAT_VERSION,
     Action,
@@ -30,7 +30,7 @@ from sgpu_decl.model.plan import (
     Summary,
 )
 
-__all__ = ["saved_from_json"]
+__all__ = ["CHECKSUM", "saved_from_json"]
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=StrEnum)
@@ -44,7 +44,12 @@ def saved_from_json(
     """Read a saved plan; `file` names it in diagnostics. Never raises for a bad one."""
     about = f"`{file}`" if file else "the plan file"
     try:
-        return _plan(_Reader(json.loads(text, parse_constant=_constant), "")), ()
+        value = json.loads(text, parse_constant=_constant)
+        checksum = value.pop(CHECKSUM, None) if isinstance(value, dict) else None
+        plan = _plan(_Reader(value, ""))
+        # What is shown of a plan is what it launches: neither was edited since it was saved.
+        if checksum != digest(canonical(value)):
+            raise _Refused("was changed after it was saved", code="plan_edited")
     except json.JSONDecodeError as error:
         return None, (_not_json(text, about, file, error),)
     except RecursionError:
@@ -53,6 +58,11 @@ def saved_from_json(
         return None, (_refusal(refused.code, f"{about} {refused.why}", refused.hint),)
     except ValueError:
         return None, (_refusal("bad_plan", f"{about} holds a number that no plan has"),)
+    return plan, ()
+
+
+CHECKSUM = "checksum"
+"""The digest of all the rest of a saved plan."""
 
 
 class _Refused(Exception):

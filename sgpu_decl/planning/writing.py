@@ -22,7 +22,7 @@ from sgpu_decl.model.plan import (
     Prior,
     Summary,
 )
-from sgpu_decl.planning.loading import saved_from_json
+from sgpu_decl.planning.loading import CHECKSUM, saved_from_json
 
 __all__ = [
     "plan_id",
@@ -55,7 +55,7 @@ def saved_to_json(plan: Plan) -> dict[str, Json]:
 
 def saved_text(plan: Plan) -> str:
     """Return the text of a saved plan: canonical, so that equal plans are equal files."""
-    return canonical(saved_to_json(plan)) + "\n"
+    return canonical({**saved_to_json(plan), CHECKSUM: plan_id(plan)}) + "\n"
 
 
 def plan_id(plan: Plan) -> str:

@@ -172,3 +172,12 @@ def test_every_missing_or_mistyped_key_is_refused(made: Any) -> None:
 
 def test_equal_plans_are_equal_bytes(made: Any, world: Any) -> None:
     assert saved_text(made) == saved_text(world.plan())
+
+
+def test_a_plan_that_was_edited_is_refused(made: Any) -> None:
+    saved = json.loads(saved_text(made))
+    saved["changes"][0]["attempt"] = 77
+    found = refusal(json.dumps(saved))
+    assert found.code == "plan_edited"
+    assert "was changed after it was saved" in found.summary
+    assert "plan again" in str(found.hint) or "sgpu plan" in str(found.hint)
