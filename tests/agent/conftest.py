@@ -15,7 +15,7 @@ import pytest
 
 from sgpu_decl.agent.launching import launch
 from sgpu_decl.agent.locks import create_held, held
-from sgpu_decl.agent.processes import carriers, tell
+from sgpu_decl.agent.processes import carriers, start_time, tell
 from sgpu_decl.agent.reading import clear_remains, read_attempt, read_events
 from sgpu_decl.agent.records import parse_events
 from sgpu_decl.backends.entering import write_entrypoints
@@ -150,6 +150,8 @@ class Attempt:
         os.kill(guardian, signal.SIGSTOP)
         os.kill(supervisor, signal.SIGKILL)
         os.kill(guardian, signal.SIGKILL)
+        # Their ranks may be gone before they have let go of their locks.
+        self.until(lambda: start_time(supervisor) is None and start_time(guardian) is None)
 
     def facts(self) -> dict[str, object]:
         """What the table of faults shows: times in ms from the fault's moment, now it is over."""
