@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sgpu_decl.backends.local.devices import visible_devices
 from sgpu_decl.backends.local.interpreting import interpreter_of
+from sgpu_decl.backends.local.secrets import look
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -12,9 +13,15 @@ from sgpu_decl.diagnostics.place import Place
 __all__ = ["check_machine"]
 
 
-def check_machine(config: RunConfig, places: Mapping[str, Place], folder: Path) -> list[Diagnostic]:
+def check_machine(
+    config: RunConfig, places: Mapping[str, Place], folder: Path, environ: Mapping[str, str]
+) -> list[Diagnostic]:
     """Return what stands in the way of running `config`, declared in `folder`, here."""
-    return [*_check_python(config, places, folder), *_check_devices(config, places)]
+    return [
+        *_check_python(config, places, folder),
+        *_check_devices(config, places),
+        *_check_secrets(config, places, environ),
+    ]
 
 
 def _check_python(config: RunConfig, places: Mapping[str, Place], folder: Path) -> list[Diagnostic]:
@@ -28,6 +35,23 @@ def _check_python(config: RunConfig, places: Mapping[str, Place], folder: Path) 
             hint="install it on the PATH, name an interpreter by its path, or leave `env.python` "
             "out: ranks then use the Python that runs `sgpu`",
         )
+    ]
+
+
+def _check_secrets(
+    config: RunConfig, places: Mapping[str, Place], environ: Mapping[str, str]
+) -> list[Diagnostic]:
+    """Warnings only: a plan may be applied where its secrets are."""
+    return [
+        Diagnostic(
+            code="secret_missing",
+            severity=Severity.WARNING,
+            summary=f"{missing.summary}: `apply` here would refuse",
+            place=places.get(f"env.secrets.{name}"),
+            hint=missing.hint,
+        )
+        for name, reference in config.env.secrets.items()
+        if (missing := look(name, reference, environ)) is not None
     ]
 
 
