@@ -157,3 +157,19 @@ def test_a_secret_that_is_no_text_is_refused_in_words(
     session = open_file()
     with pytest.raises(BackendError, match="which is no UTF-8 text"):
         session.apply(session.plan(PlanOptions()))
+
+
+def test_more_ranks_than_one_machine_starts_are_refused(
+    folder: Path, open_file: Callable[..., Session]
+) -> None:
+    run = "name: a\ngpus: {}\ntype: CPU\ncommand: ['true']\n"
+    (folder / "run.yaml").write_text(run.format(4097))
+    plan = open_file().plan(PlanOptions())
+    (check,) = plan.checks
+    assert (check.id, check.severity, plan.applyable) == ("too_many_ranks", Severity.ERROR, False)
+    assert check.place is not None
+    assert (check.place.line, check.place.column) == (2, 7)
+
+    for allowed in (run.format(4096), run.format(4097) + "launch: {per: node}\n"):
+        (folder / "run.yaml").write_text(allowed)
+        assert open_file().plan(PlanOptions()).checks == ()

@@ -30,6 +30,8 @@ CASES = [
      "wrong_type", "2:7", "`gpus` must be a whole number, not `1.5`", ""),
     ("no gpus", HEAD.replace("1", "0") + "entrypoint: a.py\n",
      "out_of_range", "2:7", "`gpus` must be at least 1, not `0`", ""),
+    ("more gpus than there are", HEAD.replace("1", "9" * 20) + "entrypoint: a.py\n",
+     "out_of_range", "2:7", "`gpus` must be at most 1000000, not `99999999999999999999`", ""),
     ("twelve H100", "name: a\ngpus: 12\ntype: H100\nentrypoint: a.py\n",
      "bad_gpu_count", "2:7", "not 12", "`gpus: 8` or `gpus: 16`"),
     ("both entrypoint and command", RUN + "command: [x]\n",
