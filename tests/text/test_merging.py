@@ -1,5 +1,5 @@
 from sgpu_decl.text.loading import load
-from sgpu_decl.text.merging import from_option, merge, overridden, set_value
+from sgpu_decl.text.merging import from_option, merge, set_value, sources
 from sgpu_decl.text.nodes import Mapping, Scalar, Sequence
 from sgpu_decl.text.shape import ANY, TEXT, Shape
 
@@ -43,7 +43,7 @@ def test_an_overridden_value_remembers_every_place() -> None:
     value = final.entries["gpus"]
     assert isinstance(value, Scalar)
     assert (value.text, value.file) == ("4", "--set gpus")
-    assert [str(one.place) for one in overridden(value)] == ["run.yaml:3:11", "run.yaml:1:7"]
+    assert [str(one.place) for one in sources(value)] == ["run.yaml:3:11", "run.yaml:1:7"]
 
 
 def test_a_path_is_made_where_it_is_not_written() -> None:
