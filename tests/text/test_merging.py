@@ -1,3 +1,4 @@
+from sgpu_decl.config.shaping import run_shape
 from sgpu_decl.text.loading import load
 from sgpu_decl.text.merging import from_option, merge, set_value, sources
 from sgpu_decl.text.nodes import Mapping, Scalar, Sequence
@@ -63,6 +64,11 @@ def test_an_unknown_path_names_the_nearest() -> None:
     assert "`gpus`" in (found[0].hint or "")
     assert set_value(root("gpus: 1"), "", "3", SHAPE)[1][0].code == "unknown_path"
     assert set_value(root("gpus: 1"), "gpus.x", "3", SHAPE)[1][0].code == "unknown_path"
+
+
+def test_letters_that_changed_places_in_a_path_are_the_field_of_these_letters() -> None:
+    _, found = set_value(root("gpus: 1"), "agrs.n", "3", run_shape())
+    assert found[0].hint == "did you mean `args.n`?"
 
 
 def test_members_of_a_list_cannot_be_set() -> None:
