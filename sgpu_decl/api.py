@@ -4,7 +4,7 @@ Everything heavy is imported inside the calls, so that importing this module cos
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from sgpu_decl import __version__
 from sgpu_decl.applying.naming import match_addresses
 from sgpu_decl.applying.opening import Location, Opened, open_project
 from sgpu_decl.applying.site import Site, now
-from sgpu_decl.errors import Locked, StalePlan
+from sgpu_decl.errors import Locked, StalePlan, Usage
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.event import ApplyEvent
 from sgpu_decl.model.jsonable import Json
@@ -105,7 +105,13 @@ class Session:
         return Validated(loaded=loaded, findings=findings, source=source)
 
     def plan(self, options: PlanOptions = PlanOptions()) -> Plan:
-        """Say what apply would do. Writes nothing but the hash cache."""
+        """Say what apply would do. Writes nothing but the hash cache.
+
+        Raises:
+            InvalidInput: the file holds errors.
+            NotFound: an option names no run, or there is no file.
+            Usage: `rerun` names what `select` and `exclude` leave out.
+        """
         from sgpu_decl.applying.observing import observe
         from sgpu_decl.planning import planner
 
@@ -116,6 +122,7 @@ class Session:
         state = site.believed(state)
         wanted = {desired.address for desired in gathered.desired}
         known = wanted | {address for address, it in state.resources.items() if not it.gone}
+        select = _selection(options, known)
         return planner.plan(
             desired=gathered.desired,
             state=state,
@@ -123,8 +130,8 @@ class Session:
             request=planner.Request(
                 target=self.target,
                 project=os.fspath(site.root),
-                rerun=match_addresses(options.rerun, known),
-                select=_selection(options, known),
+                rerun=_rerun(options, known, wanted if select is None else wanted & select),
+                select=select,
                 retry_failed=options.retry_failed,
                 on_active=options.on_active,
                 whole_project=gathered.whole_project,
@@ -288,6 +295,23 @@ def _selection(options: PlanOptions, known: set[Address]) -> frozenset[Address] 
         return None
     chosen = match_addresses(options.select, known) if options.select else frozenset(known)
     return chosen - match_addresses(options.exclude, known)
+
+
+def _rerun(
+    options: PlanOptions, known: set[Address], planned: Collection[Address]
+) -> frozenset[Address]:
+    """What is launched in any case: every `--rerun` must name something that is planned."""
+    found: frozenset[Address] = frozenset()
+    for pattern in options.rerun:
+        hits = match_addresses([pattern], known).intersection(planned)
+        if not hits:
+            raise Usage(
+                f"`--rerun {pattern}` names nothing of this plan",
+                hint="choose it with `--select`, leave it out of `--exclude`, and plan the file "
+                "that declares it",
+            )
+        found |= hits
+    return found
 
 
 def _check_fresh(plan: Plan, state: State) -> None:

@@ -214,9 +214,8 @@ class _Gathering:
             ),
         )
         self.findings.extend(_from_here(root, found, self._opened.shown) for found in looked)
-        self.findings.extend(_check_secrets(config, run.places))
         if str(config.backend.kind) == "local":
-            self.findings.extend(check_machine(config, run.places, self._folder))
+            self.findings.extend(check_machine(config, run.places, self._folder, os.environ))
 
 
 def _not_yet(name: str, place: Place) -> Diagnostic:
@@ -290,23 +289,6 @@ def _from_here(root: Path, found: Diagnostic, shown: str) -> Diagnostic:
         return found
     file = os.path.relpath(root / found.place.file)
     return replace(found, place=replace(found.place, file=file))
-
-
-def _check_secrets(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:
-    missing = []
-    for name, reference in config.env.secrets.items():
-        scheme, _, variable = str(reference).partition(":")
-        if scheme == "env" and variable not in os.environ:
-            missing.append(
-                Diagnostic(
-                    code="secret_missing",
-                    severity=Severity.WARNING,
-                    summary=f"`{variable}` is not set here, so `apply` here would refuse",
-                    place=_locator(places)(f"env.secrets.{name}"),
-                    hint=f"run `export {variable}=…` before `sgpu apply`",
-                )
-            )
-    return missing
 
 
 def read_bytes(file: Path) -> bytes:

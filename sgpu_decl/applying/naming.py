@@ -10,6 +10,7 @@ from sgpu_decl.model.address import Address
 
 __all__ = ["match_addresses", "split_attempt"]
 
+_OFFERED = 5
 _ATTEMPT = re.compile(r"(.+)#(\d{1,9})")
 
 
@@ -33,10 +34,19 @@ def match_addresses(patterns: Iterable[str], known: Collection[Address]) -> froz
             close = nearest(pattern, sorted(words))
             raise NotFound(
                 f"no run matches `{pattern}`",
-                hint=f"did you mean `{close}`?" if close else "`sgpu status` lists the runs",
+                hint=f"did you mean `{close}`?" if close else _offered(known),
             )
         found |= hits
     return frozenset(found)
+
+
+def _offered(known: Collection[Address]) -> str:
+    names = sorted({address.name for address in known})
+    if len(names) < 2:
+        return f"the only run here is `{names[0]}`" if names else "there are no runs here"
+    more = len(names) - _OFFERED
+    shown = ", ".join(f"`{name}`" for name in names[:_OFFERED])
+    return f"the runs here are {shown}" + (f" and {more:,} more" if more > 0 else "")
 
 
 def _matches(address: Address, pattern: str) -> bool:

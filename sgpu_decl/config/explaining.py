@@ -13,7 +13,7 @@ from sgpu_decl.config.placing import locate
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.suggesting import nearest
-from sgpu_decl.text.merging import overridden
+from sgpu_decl.text.merging import sources
 from sgpu_decl.text.nodes import Mapping, Node, Scalar, Sequence, children
 from sgpu_decl.text.resolving import resolve
 from sgpu_decl.text.shape import Shape
@@ -89,7 +89,7 @@ class Explained:
             summary=one.summary if not self.prefix else f"{one.summary} (`{self.prefix}`)",
             place=(spot.key if one.key else spot.place),
             hint=one.hint,
-            related=overridden(spot.node) if spot.node is not None and one.path else (),
+            related=sources(spot.node) if spot.node is not None and one.path else (),
         )
 
     def _one(self, error: ErrorDetails, context: dict[str, Any]) -> tuple[object, Diagnostic]:
@@ -99,7 +99,7 @@ class Explained:
         spot = self._walk(loc[:-1] if names_key else loc)
         path = spot.path
         place = spot.key if names_key or kind == "extra_forbidden" else spot.place
-        related = overridden(spot.node) if spot.node is not None else ()
+        related = sources(spot.node) if spot.node is not None else ()
         name = f"`{path}`" if path else "the run"
         if context.get("ours"):
             summary = str(context["summary"]).replace("{path}", name)

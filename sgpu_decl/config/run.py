@@ -61,7 +61,10 @@ class RunConfig(Block):
     name: Name = Field(description="The run's name; in a project file it is the key under `runs`.")
     description: str | None = Field(None, description="What the run is for.")
     tags: dict[str, str] = Field({}, description="Labels; they change nothing.")
-    gpus: Positive = Field(description="How many GPUs, one rank on each: the world size.")
+    # No cluster is as large: a number beyond is a mistake, and one without end breaks arithmetic.
+    gpus: Positive = Field(
+        le=1_000_000, description="How many GPUs, one rank on each: the world size."
+    )
     type: GpuType = Field(
         description="The kind of GPU: A10, H100, B300, CPU (ranks without one), or a platform's "
         "name for it such as GPU_8xH100. Any case."

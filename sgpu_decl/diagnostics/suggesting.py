@@ -7,14 +7,17 @@ __all__ = ["nearest"]
 # Beyond these, comparing costs more than the hint is worth.
 _LONGEST = 100
 _MOST = 5_000
+_COMPARED = 3
+_ABOUT = 0.05
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that is most like `word`, or `None` where none is near.
 
-    Case and the difference between `-`, `_` and a space do not count.
+    Case and the difference between `-`, `_` and a space do not count. Of candidates that are about
+    as like, one of the same letters in another order comes first, then one that begins alike.
     """
-    from difflib import get_close_matches  # 2 ms that only a mistake needs
+    from difflib import SequenceMatcher, get_close_matches  # 2 ms that only a mistake needs
 
     if not word or len(word) > _LONGEST:
         return None
@@ -23,8 +26,14 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
         names.setdefault(_plain(name), name)
         if len(names) >= _MOST:
             break
-    found = get_close_matches(_plain(word), names, n=1, cutoff=0.6)
-    return names[found[0]] if found else None
+    plain = _plain(word)
+    found = get_close_matches(plain, names, n=_COMPARED, cutoff=0.6)
+    if not found:
+        return None
+    best = SequenceMatcher(None, found[0], plain).ratio()
+    alike = [it for it in found if SequenceMatcher(None, it, plain).ratio() > best - _ABOUT]
+    letters = sorted(plain)
+    return names[max(alike, key=lambda it: (sorted(it) == letters, it[0] == plain[0]))]
 
 
 def _plain(name: str) -> str:

@@ -179,12 +179,15 @@ def _start_checks(
 ) -> Iterator[Check]:
     if start.refused:
         refs = ", ".join(f"`{attempt.ref}`" for attempt in standing.active)
+        one = len(standing.active) == 1
+        it = "it" if one else "them"
         yield Check(
             id="active_run",
             severity=Severity.ERROR,
             address=wanted.address,
-            summary=f"{refs} is active, and `on_active` is `error`",
-            hint="wait for it or cancel it, or choose `--on-active replace`, `queue` or `parallel`",
+            summary=f"{refs} {'is' if one else 'are'} active, and `on_active` is `error`",
+            hint=f"wait for {it} or cancel {it}, or choose `--on-active replace`, `queue` or "
+            "`parallel`",
             place=place_of(wanted.places, "on_active"),
         )
         return

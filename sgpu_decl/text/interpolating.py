@@ -179,9 +179,10 @@ def _scalar(node: Scalar, scope: Scope) -> Scalar:
         value = scope.value(whole[1], whole[2], place)
         if value is None:
             return node
-        return node._replace(text=value.text, plain=value.plain)
+        return node._replace(text=value.text, plain=value.plain, filled=_sources(value, place))
 
     grown = len(text)
+    sources: dict[Place, None] = {}
 
     def put(match: re.Match[str]) -> str:
         nonlocal grown
@@ -193,6 +194,7 @@ def _scalar(node: Scalar, scope: Scope) -> Scalar:
         if value is None:
             return match[0]
         grown += len(value.text)
+        sources.update(dict.fromkeys(_sources(value, place)))
         return value.text
 
     result = _REFERENCE.sub(put, text)
@@ -209,7 +211,13 @@ def _scalar(node: Scalar, scope: Scope) -> Scalar:
         )
         return node
     # Text with a reference inside is text, whatever the outcome looks like.
-    return node._replace(text=result, plain=False)
+    return node._replace(text=result, plain=False, filled=tuple(sources))
+
+
+def _sources(value: Scalar, reference: Place) -> tuple[Place, ...]:
+    """Where a value was written; nowhere for one of the surroundings, which has the reference's."""
+    place = place_of(value)
+    return value.filled if place == reference else (place, *value.filled)
 
 
 def _text(text: str, place: Place) -> Scalar:

@@ -11,7 +11,7 @@ from sgpu_decl.text.loading import load
 from sgpu_decl.text.nodes import Mapping, Node, Scalar, place_of
 from sgpu_decl.text.shape import Shape
 
-__all__ = ["from_option", "merge", "overridden", "set_value"]
+__all__ = ["from_option", "merge", "set_value", "sources"]
 
 _COLLECTION = re.compile(r"\s*[\[{]")
 
@@ -31,9 +31,11 @@ def merge(base: Node, over: Node) -> Node:
     return replace(base, entries=entries, keys=keys)
 
 
-def overridden(node: Node) -> tuple[Related, ...]:
-    """The places of the values that this one replaced, the latest first."""
-    found: list[Related] = []
+def sources(node: Node) -> tuple[Related, ...]:
+    """The places of the values that filled this one's references, then of those that it replaced,
+    the latest first."""
+    filled = node.filled if isinstance(node, Scalar) else ()
+    found = [Related(place=place, note="its value comes from here") for place in filled]
     before = node.before
     while before is not None:
         found.append(Related(place=place_of(before), note="it overrides the value here"))

@@ -14,7 +14,8 @@ __all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "children", "pla
 
 class Scalar(NamedTuple):
     """`text` as written; `plain` where it was unquoted, so that it may mean a number, a boolean or
-    null. `before` is the node that an override replaced. A tuple, for a file may hold a million.
+    null. `before` is the node that an override replaced, `filled` the places of the values that
+    references in it stood for. A tuple, for a file may hold a million.
     """
 
     text: str
@@ -23,6 +24,7 @@ class Scalar(NamedTuple):
     column: int
     file: str
     before: "Node | None" = None
+    filled: tuple[Place, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

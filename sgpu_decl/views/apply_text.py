@@ -26,7 +26,8 @@ def event_line(event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = ()) -> st
         return None
     if event.step is Step.LAUNCHED and waits_for:
         older = ", ".join(map(str, waits_for))
-        words = f"queued: it starts when {older} has ended"
+        have = "has" if len(waits_for) == 1 else "have"
+        words = f"queued: it starts when {older} {have} ended"
     name = str(event.attempt) if event.attempt else event.address.label
     return f"{name} {words}" + (f": {event.message}" if event.message else "")
 

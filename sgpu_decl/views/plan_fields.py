@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.plan import FieldChange
@@ -61,6 +60,8 @@ def _pairs(before: str, after: str) -> Iterator[tuple[str | None, str | None]]:
     if len(old) + len(new) > _MATCHED:
         yield from _paired(old, new)
         return
+    from difflib import SequenceMatcher  # 2 ms that few plans need
+
     for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal":
             yield from _paired(old[a:b], new[c:d])

@@ -8,9 +8,9 @@ from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
 from sgpu_decl.views.markdown import cell, code, prose
 from sgpu_decl.views.plan_fields import changed_lines, sides
 from sgpu_decl.views.plan_words import (
-    EFFECT_NOTES,
     because,
     code_words,
+    effect_note,
     estimate_words,
     path_words,
     summary_line,
@@ -65,7 +65,7 @@ def _details(changes: Sequence[Change]) -> Iterator[str]:
             before, after = _sides(field)
             yield (
                 f"| {cell(code(path_words(field.path)))} | {before} | {after} "
-                f"| {where} | {EFFECT_NOTES[field.effect]} |"
+                f"| {where} | {effect_note(field.effect, change)} |"
             )
         if change.code is not None:
             yield f"| code | | {cell(prose(code_words(change.code)))} | | |"

@@ -9,9 +9,9 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
 from sgpu_decl.views.plan_fields import Lines, changed_lines, sides
 from sgpu_decl.views.plan_words import (
-    EFFECT_NOTES,
     because,
     code_words,
+    effect_note,
     estimate_words,
     path_words,
     stops_active,
@@ -91,7 +91,7 @@ class _Paper:
         if change.reason is Reason.FIRST_RUN:
             yield from self._first_fields(change.fields)
         else:
-            yield from self._changed_fields(change.fields)
+            yield from self._changed_fields(change)
         if change.code is not None:
             yield f"      code: {code_words(change.code)}"
         if change.unchanged:
@@ -150,7 +150,8 @@ class _Paper:
         if line:
             yield f"      {line}"
 
-    def _changed_fields(self, fields: Sequence[FieldChange]) -> Iterator[str]:
+    def _changed_fields(self, change: Change) -> Iterator[str]:
+        fields = change.fields
         room = max(12, (self._width - 40) // 2)
         several = [changed_lines(field, self._width - 10) for field in fields]
         rows = [
@@ -159,14 +160,7 @@ class _Paper:
                 f"-{len(lines.old)} +{len(lines.new)} lines"
                 if lines
                 else " -> ".join(sides(field, room)),
-                " ".join(
-                    part
-                    for part in (
-                        escape(str(field.origin)) if field.origin else "",
-                        f"({EFFECT_NOTES[field.effect]})" if EFFECT_NOTES[field.effect] else "",
-                    )
-                    if part
-                ),
+                _where(field, effect_note(field.effect, change)),
             )
             for field, lines in zip(fields, several, strict=True)
         ]
@@ -187,6 +181,11 @@ class _Paper:
         more = sum(len(pair) - pair.count(None) for pair in lines.pairs[_PAIRS_SHOWN:])
         if more:
             yield f"        ({count(more, 'more changed line')})"
+
+
+def _where(field: FieldChange, note: str) -> str:
+    place = escape(str(field.origin)) if field.origin else ""
+    return " ".join(filter(None, (place, f"({note})" if note else "")))
 
 
 def _pad(text: str, width: int) -> str:

@@ -10,9 +10,9 @@ from sgpu_decl.model.plan import Action, Change, CodeChange, Effect, Estimate, P
 from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
-    "EFFECT_NOTES",
     "because",
     "code_words",
+    "effect_note",
     "estimate_words",
     "path_words",
     "stops_active",
@@ -23,7 +23,7 @@ __all__ = [
 
 _PATHS_SHOWN = 5
 
-EFFECT_NOTES: Mapping[Effect, str] = MappingProxyType(
+_EFFECT_NOTES: Mapping[Effect, str] = MappingProxyType(
     {
         Effect.NEW_ATTEMPT: "",
         Effect.IN_PLACE: "changed in place",
@@ -49,6 +49,13 @@ _REASONS: Mapping[Reason, str] = MappingProxyType(
         Reason.UP_TO_DATE: "up to date",
     }
 )
+
+
+def effect_note(effect: Effect, change: Change) -> str:
+    """Return what a changed field does beyond what the change says; the attempt that the change
+    launches is the next one."""
+    launches = change.action in (Action.CREATE, Action.REPLACE)
+    return "" if launches and effect is Effect.NEXT_ATTEMPT else _EFFECT_NOTES[effect]
 
 
 def summary_line(plan: Plan) -> str:
@@ -83,7 +90,8 @@ def what(change: Change) -> str:
         case Action.CREATE:
             waits = change.launch.wait_for if change.launch else ()
             after = ", ".join(_ref(change, number) for number in waits)
-            return f"create {launched}" + (f" after {after} has ended" if after else "")
+            have = "has" if len(waits) == 1 else "have"
+            return f"create {launched}" + (f" after {after} {have} ended" if after else "")
         case Action.REPLACE:
             return f"stop {stopped or 'the active attempt'}, then create {launched}"
         case Action.DESTROY:

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,6 +9,7 @@ import pytest
 
 from sgpu_decl.api import PlanOptions, Session
 from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.plan import Plan
 
 
@@ -102,3 +104,72 @@ def test_a_module_that_nobody_has_is_warned_of(
     # Another path than ours may lead there.
     (folder / "run.yaml").write_text(run + "env: {variables: {PYTHONPATH: /opt/lib}}\n")
     assert "module_not_found" not in {it.id for it in open_file().plan(PlanOptions()).checks}
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("env:NOWHERE_SET", "is not set here"),
+        ("file:/nonexistent/token", "does not exist"),
+        ("file:~nobody-of-this-name/token", "does not exist"),
+        ("file:/", "is a folder"),
+        ("databricks:scope/key", "the local backend cannot resolve"),
+    ],
+)
+def test_a_secret_that_cannot_be_resolved_here_is_warned_of_and_refused_at_launch(
+    folder: Path, open_file: Callable[..., Session], reference: str, why: str
+) -> None:
+    (folder / "run.yaml").write_text(
+        f"name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\nenv:\n  secrets:\n    TOK: {reference}\n"
+    )
+    session = open_file()
+    plan = session.plan(PlanOptions())
+    (check,) = plan.checks
+    words = f"secret `TOK` refers to `{reference}`, which {why}"
+    assert (check.id, check.severity) == ("secret_missing", Severity.WARNING)
+    assert check.summary == f"{words}: `apply` here would refuse"
+    assert check.place is not None
+    assert check.place.line == 7
+    with pytest.raises(BackendError) as refused:
+        session.apply(plan)
+    assert (refused.value.message, refused.value.code) == (words, "secret_missing")
+
+
+def test_a_secret_in_a_file_is_looked_for_and_not_read(
+    folder: Path, open_file: Callable[..., Session]
+) -> None:
+    os.mkfifo(folder / "token")  # reading it would wait for a writer
+    (folder / "run.yaml").write_text(
+        "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n"
+        f"env: {{secrets: {{TOK: 'file:{folder}/token'}}}}\n"
+    )
+    assert open_file().plan(PlanOptions()).checks == ()
+
+
+def test_a_secret_that_is_no_text_is_refused_in_words(
+    folder: Path, open_file: Callable[..., Session]
+) -> None:
+    (folder / "token").write_bytes(b"\xff\xfe")
+    (folder / "run.yaml").write_text(
+        "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n"
+        f"env: {{secrets: {{TOK: 'file:{folder}/token'}}}}\n"
+    )
+    session = open_file()
+    with pytest.raises(BackendError, match="which is no UTF-8 text"):
+        session.apply(session.plan(PlanOptions()))
+
+
+def test_more_ranks_than_one_machine_starts_are_refused(
+    folder: Path, open_file: Callable[..., Session]
+) -> None:
+    run = "name: a\ngpus: {}\ntype: CPU\ncommand: ['true']\n"
+    (folder / "run.yaml").write_text(run.format(4097))
+    plan = open_file().plan(PlanOptions())
+    (check,) = plan.checks
+    assert (check.id, check.severity, plan.applyable) == ("too_many_ranks", Severity.ERROR, False)
+    assert check.place is not None
+    assert (check.place.line, check.place.column) == (2, 7)
+
+    for allowed in (run.format(4096), run.format(4097) + "launch: {per: node}\n"):
+        (folder / "run.yaml").write_text(allowed)
+        assert open_file().plan(PlanOptions()).checks == ()

@@ -122,6 +122,26 @@ def test_a_selection_that_matches_nothing_names_the_nearest(sgpu, option: str) -
     assert "hello" in refused(sgpu, "plan", option, "helo", code=1)
 
 
+def test_a_selection_that_is_like_nothing_names_what_there_is(sgpu) -> None:
+    runs = "".join(f"  r{n}: {{gpus: 1, type: CPU, command: [x]}}\n" for n in range(9))
+    sgpu.write("run.yaml", RUN)
+    sgpu.write("sgpu.yml", "project: {name: p}\nruns:\n" + runs)
+    assert "hint: the only run here is `hello`\n" in refused(
+        sgpu, "plan", "run.yaml", "--select", "zzz", code=1
+    )
+    message = refused(sgpu, "plan", "--select", "zzz", code=1)
+    assert "hint: the runs here are `r0`, `r1`, `r2`, `r3`, `r4` and 4 more\n" in message
+
+
+def test_a_rerun_that_is_left_out_of_the_plan(sgpu) -> None:
+    runs = "".join(f"  {name}: {{gpus: 1, type: CPU, command: [x]}}\n" for name in ("cmd", "grid"))
+    sgpu.write("sgpu.yml", "project: {name: p}\nruns:\n" + runs)
+    for left_out in (("--select", "cmd"), ("--exclude", "grid")):
+        message = refused(sgpu, "plan", "--rerun", "grid", *left_out, code=64)
+        assert "error: `--rerun grid` names nothing of this plan\n" in message
+    assert sgpu("plan", "--rerun", "*", "--select", "cmd").code == 0
+
+
 def test_a_name_without_any_run_yet(sgpu) -> None:
     sgpu.write("run.yaml", RUN)
     assert "`hello`" in refused(sgpu, "logs", "hello", code=1)

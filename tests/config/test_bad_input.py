@@ -30,6 +30,8 @@ CASES = [
      "wrong_type", "2:7", "`gpus` must be a whole number, not `1.5`", ""),
     ("no gpus", HEAD.replace("1", "0") + "entrypoint: a.py\n",
      "out_of_range", "2:7", "`gpus` must be at least 1, not `0`", ""),
+    ("more gpus than there are", HEAD.replace("1", "9" * 20) + "entrypoint: a.py\n",
+     "out_of_range", "2:7", "`gpus` must be at most 1000000, not `99999999999999999999`", ""),
     ("twelve H100", "name: a\ngpus: 12\ntype: H100\nentrypoint: a.py\n",
      "bad_gpu_count", "2:7", "not 12", "`gpus: 8` or `gpus: 16`"),
     ("both entrypoint and command", RUN + "command: [x]\n",
@@ -244,6 +246,36 @@ def test_an_overridden_value_shows_both_places(bad: Bad) -> None:
         ("run.yaml:8:11", ["run.yaml:2:7"])
     ]
     assert "it overrides the value here" in excerpt(found[0], text)
+
+
+def test_a_value_that_filled_a_reference_is_shown_beside_it(bad: Bad) -> None:
+    text = RUN.replace("gpus: 1", "gpus: ${var.n}") + "variables: {n: '${var.m}', m: many}\n"
+    places = {"--var n": [("n", "foo")], "run.yaml:5:16": [], "run.yaml:5:31": []}
+    for place, given in places.items():
+        (found,) = bad(text, variables=given)
+        assert found.code == "wrong_type"
+        assert str(found.place) == "run.yaml:2:7"
+        assert place in [str(other.place) for other in found.related]
+    assert "note: its value comes from here\n  --> --var n" in excerpt(
+        bad(text, variables=[("n", "foo")])[0], text
+    )
+
+
+@pytest.mark.parametrize(
+    ("timeout", "related"),
+    [
+        ("${var.a} ${var.b} ${var.a}", ["run.yaml:6:16", "run.yaml:6:22"]),
+        ("${matrix.t}", ["run.yaml:7:14"]),
+        ("${env.HOME}", []),
+    ],
+)
+def test_every_value_that_filled_a_text_is_shown(
+    bad: Bad, timeout: str, related: list[str]
+) -> None:
+    text = f"{RUN}timeout: {timeout}\nvariables: {{a: x, b: y}}\nmatrix: {{t: [soon]}}\nargs: []\n"
+    found = bad(text, environ={"HOME": "/"})
+    (wrong,) = (one for one in found if one.code == "bad_duration")
+    assert [str(other.place) for other in wrong.related] == related
 
 
 def test_an_option_names_itself_as_the_place(bad: Bad) -> None:

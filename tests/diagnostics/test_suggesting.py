@@ -11,3 +11,10 @@ def test_nothing_near_gives_no_hint() -> None:
     assert nearest("zebra", ["gpus", "type"]) is None
     assert nearest("", ["gpus"]) is None
     assert nearest("x" * 1_000_000, ["gpus"]) is None
+
+
+def test_of_names_that_are_as_like_the_one_of_the_same_letters_is_meant() -> None:
+    keys = ["tags", "args", "gpus", "grace"]
+    assert nearest("agrs", keys) == nearest("agrs", reversed(keys)) == "args"
+    assert nearest("arg", keys) == "args"
+    assert nearest("tag", keys) == "tags"

@@ -393,3 +393,11 @@ def test_a_changed_list_points_to_the_member_that_differs(world: Any) -> None:
         world.want(spec={**spec, "command": command}, places=places)
         (field,) = world.change().fields
         assert field.origin == places[named]
+
+
+def test_several_active_attempts_are_told_together(world: Any) -> None:
+    world.want(spec=OTHER).had(S.RUNNING, number=6).had(S.RUNNING, number=7)
+    (check,) = world.plan().checks
+    assert check.summary == "`train#6`, `train#7` are active, and `on_active` is `error`"
+    assert check.hint is not None
+    assert check.hint.startswith("wait for them or cancel them, ")

@@ -1,5 +1,6 @@
+from sgpu_decl.config.shaping import run_shape
 from sgpu_decl.text.loading import load
-from sgpu_decl.text.merging import from_option, merge, overridden, set_value
+from sgpu_decl.text.merging import from_option, merge, set_value, sources
 from sgpu_decl.text.nodes import Mapping, Scalar, Sequence
 from sgpu_decl.text.shape import ANY, TEXT, Shape
 
@@ -43,7 +44,7 @@ def test_an_overridden_value_remembers_every_place() -> None:
     value = final.entries["gpus"]
     assert isinstance(value, Scalar)
     assert (value.text, value.file) == ("4", "--set gpus")
-    assert [str(one.place) for one in overridden(value)] == ["run.yaml:3:11", "run.yaml:1:7"]
+    assert [str(one.place) for one in sources(value)] == ["run.yaml:3:11", "run.yaml:1:7"]
 
 
 def test_a_path_is_made_where_it_is_not_written() -> None:
@@ -63,6 +64,11 @@ def test_an_unknown_path_names_the_nearest() -> None:
     assert "`gpus`" in (found[0].hint or "")
     assert set_value(root("gpus: 1"), "", "3", SHAPE)[1][0].code == "unknown_path"
     assert set_value(root("gpus: 1"), "gpus.x", "3", SHAPE)[1][0].code == "unknown_path"
+
+
+def test_letters_that_changed_places_in_a_path_are_the_field_of_these_letters() -> None:
+    _, found = set_value(root("gpus: 1"), "agrs.n", "3", run_shape())
+    assert found[0].hint == "did you mean `args.n`?"
 
 
 def test_members_of_a_list_cannot_be_set() -> None:

@@ -10,7 +10,8 @@ import pytest
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import (
     Action,
     Change,
@@ -26,6 +27,7 @@ from sgpu_decl.model.plan import (
     Summary,
 )
 from sgpu_decl.views import plan_markdown, plan_text
+from sgpu_decl.views.apply_text import event_line
 
 RUNNING = AttemptState.RUNNING
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -403,3 +405,26 @@ def test_null_and_nothing_are_told_apart() -> None:
     assert "null -> (none)" in lines_of(None, None, added=False, removed=True)[0]
     assert "(none) -> null" in lines_of(None, None)[0]
     assert "1 -> null" in lines_of(1, None)[0]
+
+
+def test_several_attempts_that_are_waited_for_have_ended() -> None:
+    queued = replace(AGAIN, launch=launch(wait_for=(6, 7)))
+    assert "create train#8 after train#6, train#7 have ended" in plan_text.render(
+        a_plan(queued), now=NOW
+    )
+    event = ApplyEvent(
+        step=Step.LAUNCHED, address=AGAIN.address, attempt=AttemptRef(AGAIN.address, 8)
+    )
+    waited = [AttemptRef(AGAIN.address, number) for number in (6, 7)]
+    assert event_line(event, waits_for=waited) == (
+        "train#8 queued: it starts when train#6, train#7 have ended"
+    )
+
+
+def test_a_limit_is_not_put_off_where_the_next_attempt_is_the_one_that_is_created() -> None:
+    for change in (AGAIN, replace(AGAIN, action=Action.REPLACE)):
+        assert "next attempt" not in plan_text.render(a_plan(change), now=NOW)
+        assert "next attempt" not in plan_markdown.render(a_plan(change), now=NOW)
+    kept = replace(AGAIN, action=Action.UPDATE)
+    assert "from the next attempt on" in plan_text.render(a_plan(kept), now=NOW)
+    assert "from the next attempt on" in plan_markdown.render(a_plan(kept), now=NOW)

@@ -5,16 +5,27 @@ from pathlib import Path
 
 from sgpu_decl.backends.local.devices import visible_devices
 from sgpu_decl.backends.local.interpreting import interpreter_of
+from sgpu_decl.backends.local.secrets import look
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 
 __all__ = ["check_machine"]
 
+# One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
+# has neither the cores nor the descriptors for them.
+_MOST_RANKS = 4096
 
-def check_machine(config: RunConfig, places: Mapping[str, Place], folder: Path) -> list[Diagnostic]:
+
+def check_machine(
+    config: RunConfig, places: Mapping[str, Place], folder: Path, environ: Mapping[str, str]
+) -> list[Diagnostic]:
     """Return what stands in the way of running `config`, declared in `folder`, here."""
-    return [*_check_python(config, places, folder), *_check_devices(config, places)]
+    return [
+        *_check_python(config, places, folder),
+        *_check_devices(config, places),
+        *_check_secrets(config, places, environ),
+    ]
 
 
 def _check_python(config: RunConfig, places: Mapping[str, Place], folder: Path) -> list[Diagnostic]:
@@ -31,10 +42,43 @@ def _check_python(config: RunConfig, places: Mapping[str, Place], folder: Path) 
     ]
 
 
+def _check_ranks(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:
+    if config.gpus <= _MOST_RANKS:
+        return []
+    return [
+        Diagnostic(
+            code="too_many_ranks",
+            summary=f"`gpus: {config.gpus}` asks for more than {_MOST_RANKS:,} processes on this "
+            "machine",
+            place=places.get("gpus"),
+            hint="each rank is a process with open logs of its own; use fewer, or a target with "
+            "another backend",
+        )
+    ]
+
+
+def _check_secrets(
+    config: RunConfig, places: Mapping[str, Place], environ: Mapping[str, str]
+) -> list[Diagnostic]:
+    """Warnings only: a plan may be applied where its secrets are."""
+    return [
+        Diagnostic(
+            code="secret_missing",
+            severity=Severity.WARNING,
+            summary=f"{missing.summary}: `apply` here would refuse",
+            place=places.get(f"env.secrets.{name}"),
+            hint=missing.hint,
+        )
+        for name, reference in config.env.secrets.items()
+        if (missing := look(name, reference, environ)) is not None
+    ]
+
+
 def _check_devices(config: RunConfig, places: Mapping[str, Place]) -> list[Diagnostic]:
     wanted = config.type.name
+    per_rank = str(config.launch.per) == "rank"
     if wanted == "CPU":
-        return []
+        return _check_ranks(config, places) if per_rank else []
     devices = visible_devices()
     if not devices:
         return [
@@ -45,7 +89,7 @@ def _check_devices(config: RunConfig, places: Mapping[str, Place]) -> list[Diagn
                 hint="use `type: CPU` here (`--set type=CPU`), or a target with another backend",
             )
         ]
-    if config.gpus > len(devices) and str(config.launch.per) == "rank":
+    if config.gpus > len(devices) and per_rank:
         return [
             Diagnostic(
                 code="too_few_gpus",

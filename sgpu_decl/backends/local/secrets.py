@@ -1,11 +1,29 @@
 """Secrets of a run, resolved at launch and handed on by pipe: never written, never in argv."""
 
+import errno
+import os
+import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu_decl.errors import BackendError
 
-__all__ = ["resolve_secrets"]
+__all__ = ["Unresolved", "look", "resolve_secrets"]
+
+_WHY: Mapping[int | None, str] = {
+    errno.ENOENT: "does not exist",
+    errno.EISDIR: "is a folder",
+    errno.EACCES: "you may not read",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unresolved:
+    """Why a reference has no value here, and what to do. Names the reference only."""
+
+    summary: str
+    hint: str
 
 
 def resolve_secrets(references: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -21,28 +39,59 @@ def resolve_secrets(references: Mapping[str, str], environ: Mapping[str, str]) -
     return {name: _resolve(name, text, environ) for name, text in references.items()}
 
 
-def _resolve(name: str, reference: str, environ: Mapping[str, str]) -> str:
+def look(name: str, reference: str, environ: Mapping[str, str]) -> Unresolved | None:
+    """Say why a secret could not be resolved here, None where it could, without reading it: a file
+    may be a pipe, which gives its value once."""
     scheme, _, rest = reference.partition(":")
     if scheme == "env":
-        value = environ.get(rest)
-        if value is None:
-            raise BackendError(
-                f"secret `{name}` refers to `{reference}`, which is not set here",
-                hint=f"run `export {rest}=…` first, or point `env.secrets.{name}` elsewhere",
-                code="secret_missing",
-            )
-        return value
+        if rest in environ:
+            return None
+        return Unresolved(
+            summary=f"secret `{name}` refers to `{reference}`, which is not set here",
+            hint=f"run `export {rest}=…` first, or point `env.secrets.{name}` elsewhere",
+        )
     if scheme == "file":
+        path = _path(rest)
         try:
-            return Path(rest).expanduser().read_text().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BackendError(
-                f"secret `{name}` refers to `{reference}`, which cannot be read: {error}",
-                hint="give the path of a readable UTF-8 file that holds the value only",
-                code="secret_missing",
-            ) from None
-    raise BackendError(
-        f"secret `{name}` refers to `{reference}`, which the local backend cannot resolve",
+            mode = path.stat().st_mode
+        except OSError as error:
+            return _unreadable(name, reference, _why(error))
+        if stat.S_ISDIR(mode):
+            return _unreadable(name, reference, _WHY[errno.EISDIR])
+        if not os.access(path, os.R_OK):
+            return _unreadable(name, reference, _WHY[errno.EACCES])
+        return None
+    return Unresolved(
+        summary=f"secret `{name}` refers to `{reference}`, which the local backend cannot resolve",
         hint="use `env:NAME` or `file:PATH`, for instance in a target of your own",
-        code="secret_missing",
+    )
+
+
+def _resolve(name: str, reference: str, environ: Mapping[str, str]) -> str:
+    refused = look(name, reference, environ)
+    if refused is None:
+        scheme, _, rest = reference.partition(":")
+        if scheme == "env":
+            return environ[rest]
+        try:
+            return _path(rest).read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            refused = _unreadable(name, reference, _why(error))
+        except UnicodeDecodeError:
+            refused = _unreadable(name, reference, "is no UTF-8 text")
+    raise BackendError(refused.summary, hint=refused.hint, code="secret_missing") from None
+
+
+def _path(text: str) -> Path:
+    return Path(os.path.expanduser(text))  # unlike Path.expanduser, leaves an unknown `~name`
+
+
+def _why(error: OSError) -> str:
+    return _WHY.get(error.errno) or f"cannot be read ({(error.strerror or str(error)).lower()})"
+
+
+def _unreadable(name: str, reference: str, why: str) -> Unresolved:
+    return Unresolved(
+        summary=f"secret `{name}` refers to `{reference}`, which {why}",
+        hint="give the path of a readable UTF-8 file that holds the value only",
     )
