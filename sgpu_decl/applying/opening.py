@@ -1,13 +1,14 @@
 """Which project, which file, which state: DESIGN's "whose state" as one function."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.storing.locating import state_folder
 
-__all__ = ["DEFAULT_FILES", "Location", "Opened", "open_project"]
+__all__ = ["DEFAULT_FILES", "Location", "Opened", "absolute", "open_project"]
 
 DEFAULT_FILES = ("sgpu.yml", "run.yaml")
 
@@ -40,18 +41,24 @@ class Opened:
         return None if self.file is None else os.path.relpath(self.file.resolve(), self.root)
 
 
+def absolute(file: Path) -> Path:
+    """The file in the folder that it was named in, with no link above it. A link that is the file
+    itself stays: its folder has the code and the state, wherever the text comes from."""
+    return file.parent.resolve() / file.name
+
+
 def open_project(location: Location, *, here: Path) -> Opened:
     """Find the project of a command without reading any YAML.
 
     Raises:
-        NotFound: the folder given as project, or the file given, is not there.
+        NotFound: the folder given as project is not there.
+        SgpuError: the project or its state cannot lie where they would.
     """
     if location.project is not None and not location.project.is_dir():
         raise NotFound(
             f"project folder `{location.project}` does not exist", hint="give an existing folder"
         )
-    base = location.project or here
-    file = location.file or _default_file(base)
+    file = location.file or _default_file(location.project or here)
     root = (location.project or _nearest(file.parent if file else here)).resolve()
     target = location.target
     if target is not None and (not target or "/" in target or target.startswith(".")):
@@ -61,6 +68,8 @@ def open_project(location: Location, *, here: Path) -> Opened:
             code="unknown_target",
         )
     state_dir, note = state_folder(root, target or "default")
+    for path in (root, state_dir, *([absolute(file)] if file else [])):
+        _refuse_unreadable_name(path)
     return Opened(
         root=root,
         file=file,
@@ -69,6 +78,21 @@ def open_project(location: Location, *, here: Path) -> Opened:
         state_dir=state_dir,
         notes=(note,) if note else (),
     )
+
+
+def _refuse_unreadable_name(path: Path) -> None:
+    """State, plans and the node agent keep paths as text: what is none is refused at the start."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        raise SgpuError(
+            f"`{path}` cannot be used: its name is no text in the encoding `{encoding}`",
+            hint="rename the folder or file"
+            if encoding == "utf-8"
+            else "take a locale of UTF-8: `export LC_ALL=C.UTF-8`",
+            code="state_unreachable",
+        ) from None
 
 
 def _default_file(base: Path) -> Path | None:

@@ -30,6 +30,12 @@ def explained(path: Path) -> Iterator[None]:
         raise _translated(path, error) from error
     except OSError as error:
         raise _unreachable(path, error) from error
+    except UnicodeEncodeError as error:
+        raise SgpuError(
+            f"the state `{path}` keeps text, and {error.object[error.start]!a} is no character",
+            hint="nothing was recorded; is a name, or a value of `${env.…}`, no UTF-8?",
+            code="state_unreachable",
+        ) from error
     except ValueError as error:
         raise _unusable(path, f"holds a value that cannot be read: {error}") from error
 

@@ -210,6 +210,38 @@ def test_a_project_folder_that_is_not_there(sgpu) -> None:
     assert "`nowhere`" in refused(sgpu, "status", "--project", "nowhere", code=1)
 
 
+@pytest.mark.parametrize(
+    ("folder", "environ", "encoding", "hint"),
+    [
+        (b"caf\xe9", {}, "utf-8", "rename the folder or file"),
+        (
+            "café".encode(),
+            {"LC_ALL": "C", "PYTHONUTF8": "0"},
+            "ascii",
+            "take a locale of UTF-8: `export LC_ALL=C.UTF-8`",
+        ),
+    ],
+    ids=["not UTF-8", "not ASCII where that is the encoding"],
+)
+def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_made(
+    sgpu, folder: bytes, environ: dict[str, str], encoding: str, hint: str
+) -> None:
+    bad = Path(os.fsdecode(os.fsencode(sgpu.folder) + b"/" + folder))
+    bad.mkdir()
+    (bad / "run.yaml").write_text(RUN)
+    here = type(sgpu)(bad, {**sgpu.environ, **environ})
+    named = type(sgpu)(sgpu.folder, {**sgpu.environ, **environ})
+    for command in (["plan"], ["apply", "-y"], ["status"], ["destroy", "-y"]):
+        message = refused(here, *command, code=1)
+        assert f"its name is no text in the encoding `{encoding}`" in message
+        assert hint in message
+        assert here(*command, "-o", "json").json["error"]["code"] == "state_unreachable"
+    shown = refused(named, "apply", "-y", os.fsdecode(folder + b"/run.yaml"), code=1)
+    assert "its name is no text" in shown
+    assert [it.name for it in bad.iterdir()] == ["run.yaml"]
+    assert [it.name for it in sgpu.folder.iterdir()] == [bad.name]
+
+
 def test_an_address_that_is_none(sgpu) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("apply", "-y").code == 0
