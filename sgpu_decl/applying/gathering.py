@@ -54,8 +54,8 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
     """
     if opened.file is None:
         raise NotFound(
-            "there is no `sgpu.yml` or `run.yaml` here",
-            hint="name a file, or write one with `sgpu init`",
+            f"there is no `sgpu.yml` and no `run.yaml` {_where(opened.root)}",
+            hint="name a file, or write a first one with `sgpu init`",
         )
     raw = read_bytes(opened.file)
     loaded, findings = read(
@@ -70,6 +70,10 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
     if loaded is None or has_errors(findings):
         raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
     return loaded, in_order(findings), raw.decode("utf-8-sig", "replace")
+
+
+def _where(root: Path) -> str:
+    return "here" if root == Path.cwd() else f"in `{root}`"
 
 
 def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gathered:

@@ -58,7 +58,7 @@ def open_project(location: Location, *, here: Path) -> Opened:
         raise NotFound(
             f"project folder `{location.project}` does not exist", hint="give an existing folder"
         )
-    file = location.file or _default_file(location.project or here)
+    file = location.file or _default_file(location.project, here)
     root = (location.project or _nearest(file.parent if file else here)).resolve()
     target = location.target
     if target is not None and (not target or "/" in target or target.startswith(".")):
@@ -95,10 +95,13 @@ def _refuse_unreadable_name(path: Path) -> None:
         ) from None
 
 
-def _default_file(base: Path) -> Path | None:
-    for name in DEFAULT_FILES:
-        if (base / name).is_file():
-            return Path(os.path.relpath(base / name)) if base != Path.cwd() else Path(name)
+def _default_file(project: Path | None, here: Path) -> Path | None:
+    """The file that is meant where none is named: of the project given; else the one here, else
+    that of the project upward from here."""
+    for folder in (project,) if project else (here, _nearest(here)):
+        for name in DEFAULT_FILES:
+            if (folder / name).is_file():
+                return Path(os.path.relpath(folder / name, here))
     return None
 
 

@@ -68,11 +68,10 @@ def command(
 def _planned(where: Where, file: str | None, choosing: Choosing) -> "tuple[Session, Plan, bool]":
     from sgpu_decl.applying.saving import is_saved_plan
 
-    named = where.file_or_default(file)
-    if is_saved_plan(Path(named)):
+    if file is not None and is_saved_plan(Path(file)):
         from sgpu_decl.cli.saved import open_saved
 
-        session, plan = open_saved(where, Path(named), choosing)
+        session, plan = open_saved(where, Path(file), choosing)
         return session, plan, True
-    session = where.session(named)
+    session = where.session(file)
     return session, session.plan(choosing.options()), False

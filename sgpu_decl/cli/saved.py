@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import DEFAULT_FILES, Choosing, Where
+from sgpu_decl.applying.opening import DEFAULT_FILES
+from sgpu_decl.cli.options import Choosing, Where
 from sgpu_decl.errors import StalePlan
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import IO
 
 import pytest
 
+COMMAND = "name: hello\ngpus: 1\ntype: CPU\ncommand: ['true']\nmlflow: {enabled: false}\n"
 HELLO = """\
 name: hello
 gpus: 2
@@ -140,6 +141,45 @@ def test_a_saved_plan_of_a_subfolder_is_applied_from_above(sgpu) -> None:
     applied = sgpu("apply", "p")
     assert applied.code == 0, applied.err
     assert (sgpu.folder / "sub" / ".sgpu").is_dir()
+
+
+@pytest.mark.parametrize("name", ["sgpu.yml", "run.yaml"])
+def test_the_file_of_the_project_is_found_from_a_subfolder(sgpu, name: str) -> None:
+    run = COMMAND.replace("\n", "\n    ")
+    project = f"project: {{name: p}}\nruns:\n  hello:\n    {run}".replace("name: hello\n", "\n")
+    sgpu.write(name, project if name == "sgpu.yml" else COMMAND)
+    (sgpu.folder / ".sgpu").mkdir()  # what makes a folder with a run file alone a project
+    deep = sgpu.folder / "deep" / "er"
+    deep.mkdir(parents=True)
+    assert sgpu("validate", cwd=deep).out == f"../../{name} is valid: 1 run\n"
+    planned = sgpu("plan", "-o", "json", cwd=deep).json["data"]
+    assert [change["address"] for change in planned["changes"]] == ["run.hello"]
+    assert sgpu("apply", "-y", cwd=deep).code == 0
+    assert "hello#1" in sgpu("status", cwd=deep).out
+    assert sgpu("destroy", "-y", cwd=deep).code == 0
+    assert list(deep.iterdir()) == []
+
+    sgpu.write(name, "nme: x\n")
+    assert f"--> ../../{name}:1:1" in sgpu("plan", cwd=deep).err
+
+
+def test_a_run_file_here_comes_before_the_project_above(sgpu) -> None:
+    sgpu.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
+    sgpu.write("sub/run.yaml", COMMAND)
+    assert sgpu("validate", cwd=sgpu.folder / "sub").out == "run.yaml is valid: 1 run\n"
+    sgpu.write("sub/sgpu.yml", "project: {name: q}\nruns: {}\n")
+    assert sgpu("validate", cwd=sgpu.folder / "sub").out == "sgpu.yml is valid: 0 runs\n"
+
+
+def test_a_project_without_any_file_is_named_from_below(sgpu) -> None:
+    (sgpu.folder / ".sgpu").mkdir()
+    (sgpu.folder / "sub").mkdir()
+    for command in ("plan", "validate", "apply"):
+        refused = sgpu(command, "-o", "json", cwd=sgpu.folder / "sub")
+        error = refused.json["error"]
+        assert (refused.code, error["code"]) == (1, "not_found")
+        assert error["message"] == f"there is no `sgpu.yml` and no `run.yaml` in `{sgpu.folder}`"
+    assert "no `run.yaml` here" in sgpu("plan").err
 
 
 def test_a_plan_of_another_project_is_refused(hello) -> None:
