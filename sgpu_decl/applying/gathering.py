@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sgpu_decl.applying.opening import Location, Opened
+from sgpu_decl.applying.opening import Location, Opened, absolute
 from sgpu_decl.applying.owning import Owners
 from sgpu_decl.backends.local.checking import check_machine
 from sgpu_decl.backends.local.interpreting import has_package, interpreter_of
@@ -108,7 +108,7 @@ class _Gathering:
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
         assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
-        self._folder = opened.file.resolve().parent
+        self._folder = absolute(opened.file).parent
         self._owner = opened.owner
         self._owners = Owners(opened.root)
 

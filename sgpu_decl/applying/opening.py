@@ -38,7 +38,7 @@ class Opened:
     @property
     def owner(self) -> str | None:
         """The file relative to the project, as state and plans name it."""
-        return None if self.file is None else os.path.relpath(self.file.resolve(), self.root)
+        return None if self.file is None else os.path.relpath(absolute(self.file), self.root)
 
 
 def absolute(file: Path) -> Path:

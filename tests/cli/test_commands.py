@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import IO
@@ -180,6 +181,32 @@ def test_a_project_without_any_file_is_named_from_below(sgpu) -> None:
         assert (refused.code, error["code"]) == (1, "not_found")
         assert error["message"] == f"there is no `sgpu.yml` and no `run.yaml` in `{sgpu.folder}`"
     assert "no `run.yaml` here" in sgpu("plan").err
+
+
+@pytest.mark.parametrize("named", ["b/run.yaml", "linked/run.yaml"])
+def test_a_linked_run_file_has_its_code_and_state_where_it_is_named(sgpu, named: str) -> None:
+    sgpu.write("a/run.yaml", HELLO)
+    sgpu.write("a/train.py", TRAIN.replace("hello from", "not me"))
+    sgpu.write("b/train.py", TRAIN)
+    (sgpu.folder / "b" / "run.yaml").symlink_to("../a/run.yaml")
+    (sgpu.folder / "linked").symlink_to("b")
+    assert sgpu("plan", named, "--out", "p").code == 0
+    saved = json.loads((sgpu.folder / "p").read_text())
+    assert saved["project"] == str(sgpu.folder / "b")
+    assert [change["launch"]["owner"] for change in saved["changes"]] == ["run.yaml"]
+    (sgpu.folder / "b" / "train.py").write_text(TRAIN.replace("hello", "changed"))
+    applied = sgpu("apply", named, "-y", "-o", "json")
+    assert applied.code == 0, applied.out
+    assert "changed from 0" in applied.err
+    assert (sgpu.folder / "b" / ".sgpu").is_dir()
+    assert not (sgpu.folder / "a" / ".sgpu").exists()
+    again = sgpu("plan", named, "-o", "json").json["data"]["changes"]
+    assert [change["action"] for change in again] == ["no_op"]
+    shutil.rmtree(Path(sgpu.environ["XDG_DATA_HOME"]))  # the code of a plan, from its own folder
+    sgpu.write("b/notes.md", "other bytes")
+    assert sgpu("plan", named, "--out", "q").code == 0
+    shutil.rmtree(Path(sgpu.environ["XDG_DATA_HOME"]))
+    assert sgpu("apply", "q").code == 0
 
 
 def test_a_plan_of_another_project_is_refused(hello) -> None:
