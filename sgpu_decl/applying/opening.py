@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.model.target import BASE, misnamed
 from sgpu_decl.storing.locating import state_folder
 
 __all__ = ["DEFAULT_FILES", "Location", "Opened", "absolute", "open_project"]
@@ -61,13 +62,9 @@ def open_project(location: Location, *, here: Path) -> Opened:
     file = location.file or _default_file(location.project, here)
     root = (location.project or _nearest(file.parent if file else here)).resolve()
     target = location.target
-    if target is not None and (not target or "/" in target or target.startswith(".")):
-        raise SgpuError(
-            f"`{target}` is no name of a target",
-            hint="it names a folder in `.sgpu/`: no `/`, and no `.` first",
-            code="unknown_target",
-        )
-    state_dir, note = state_folder(root, target or "default")
+    if target is not None and (hint := misnamed(target)):
+        raise SgpuError(f"`{target}` is no name of a target", hint=hint, code="unknown_target")
+    state_dir, note = state_folder(root, target or BASE)
     for path in (root, state_dir, *([absolute(file)] if file else [])):
         _refuse_unreadable_name(path)
     return Opened(

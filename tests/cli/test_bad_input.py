@@ -308,4 +308,6 @@ def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu) -> None:
 
 def test_a_target_where_nothing_declares_any(sgpu) -> None:
     assert "leave `-t` out" in refused(sgpu, "status", "-t", "prod", code=1)
-    assert "`../x` is no name of a target" in refused(sgpu, "status", "-t", "../x", code=1)
+    for name in ("../x", "", "default", "x" * 101):
+        message = refused(sgpu, "status", "-t", name, code=1)
+        assert f"error: `{name}` is no name of a target\nhint: " in message
