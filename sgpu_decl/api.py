@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl import __version__
 from sgpu_decl.applying.naming import match_addresses
-from sgpu_decl.applying.opening import Location, Opened, open_project
+from sgpu_decl.applying.opening import Location, Opened, current_folder, open_project
 from sgpu_decl.applying.site import Site, now
 from sgpu_decl.errors import Locked, StalePlan
 from sgpu_decl.model.address import Address
@@ -68,9 +68,9 @@ class Session:
         """Find the project of `location`.
 
         Raises:
-            NotFound: the project folder does not exist.
+            NotFound: the project folder, or the current one, does not exist.
         """
-        return cls(open_project(location, here=Path.cwd()), location)
+        return cls(open_project(location, here=current_folder()), location)
 
     def check_target(self) -> None:
         """For calls that look at the state and read no file: planning finds it out by itself.

@@ -9,7 +9,7 @@ from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.model.target import BASE, misnamed
 from sgpu_decl.storing.locating import state_folder
 
-__all__ = ["DEFAULT_FILES", "Location", "Opened", "absolute", "open_project"]
+__all__ = ["DEFAULT_FILES", "Location", "Opened", "absolute", "current_folder", "open_project"]
 
 DEFAULT_FILES = ("sgpu.yml", "run.yaml")
 
@@ -46,6 +46,20 @@ def absolute(file: Path) -> Path:
     """The file in the folder that it was named in, with no link above it. A link that is the file
     itself stays: its folder has the code and the state, wherever the text comes from."""
     return file.parent.resolve() / file.name
+
+
+def current_folder() -> Path:
+    """Where the command was called.
+
+    Raises:
+        NotFound: somebody deleted it under us.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise NotFound(
+            "the current folder does not exist any more", hint="change to one that does"
+        ) from None
 
 
 def open_project(location: Location, *, here: Path) -> Opened:

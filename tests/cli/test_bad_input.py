@@ -1,7 +1,10 @@
 """What users do wrong: a clear error, quickly, with the right exit code and nothing changed."""
 
+import json
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -240,6 +243,31 @@ def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_made(
     assert "its name is no text" in shown
     assert [it.name for it in bad.iterdir()] == ["run.yaml"]
     assert [it.name for it in sgpu.folder.iterdir()] == [bad.name]
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["plan"], ["plan", "run.yaml", "--out", "p"], ["apply", "-y"],
+                ["validate"], ["destroy", "-y"], ["init"], ["logs", "x"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_current_folder_that_was_deleted(sgpu, command: list[str]) -> None:
+    gone = sgpu.folder / "gone"
+    asked = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "sgpu_decl"]
+    for form in ([], ["-o", "json"]):
+        gone.mkdir()
+        done = subprocess.run(
+            [*asked, *command, *form], cwd=gone, env=sgpu.environ, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+    assert json.loads(done.stdout)["error"] == {
+        "code": "not_found",
+        "message": "the current folder does not exist any more",
+        "hint": "change to one that does",
+        "retryable": False,
+        "diagnostics": [],
+    }
+    assert not list(Path(sgpu.environ["XDG_STATE_HOME"]).rglob("sgpu-crash-*"))
 
 
 def test_an_address_that_is_none(sgpu) -> None:
