@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sgpu_decl.applying.opening import Location, Opened, absolute
 from sgpu_decl.applying.owning import Owners
+from sgpu_decl.applying.saving import holds_plan
 from sgpu_decl.backends.local.checking import check_machine
 from sgpu_decl.backends.local.interpreting import has_package, interpreter_of
 from sgpu_decl.config.code import Code
@@ -50,12 +51,18 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
 
     Raises:
         NotFound: there is no file.
-        InvalidInput: it holds errors; all of them are in `diagnostics`.
+        InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
     """
     if opened.file is None:
         raise NotFound(
             f"there is no `sgpu.yml` and no `run.yaml` {_where(opened.root)}",
             hint="name a file, or write a first one with `sgpu init`",
+        )
+    if holds_plan(opened.file):
+        raise InvalidInput(
+            f"`{opened.shown}` is a saved plan, not a run or project file",
+            hint=f"carry it out with `sgpu apply {opened.shown}`, or look at it with "
+            f"`sgpu show {opened.shown}`",
         )
     raw = read_bytes(opened.file)
     loaded, findings = read(

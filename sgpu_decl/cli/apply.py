@@ -60,6 +60,8 @@ def command(
         json=output == "json",
         parallelism=parallelism,
         question="carry this plan out?",
+        unattended="look at it and apply it with `-y`, or save it with `sgpu plan --out FILE` "
+        "and apply that",
     )
     session, plan, saved = _planned(where, file, choosing)
     return carry_out(session, plan, manner=manner, saved=saved, out=sys.stdout)

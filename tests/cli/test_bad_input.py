@@ -209,8 +209,33 @@ def test_saving_a_plan_replaces_an_older_plan_and_an_empty_file(sgpu) -> None:
     assert sgpu("show", "p").code == 0
 
 
-def test_a_project_folder_that_is_not_there(sgpu) -> None:
-    assert "`nowhere`" in refused(sgpu, "status", "--project", "nowhere", code=1)
+@pytest.mark.parametrize("command", [["plan"], ["validate"], ["destroy", "-y"]], ids=" ".join)
+def test_a_saved_plan_in_place_of_a_run_file(sgpu, command: list[str]) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert sgpu("plan", "--out", "a.plan").code == 0
+    message = refused(sgpu, *command, "a.plan", code=1)
+    assert "error: `a.plan` is a saved plan, not a run or project file\n" in message
+    assert "hint: carry it out with `sgpu apply a.plan`, or look at it with " in message
+    error = sgpu(*command, "a.plan", "-o", "json").json["error"]
+    assert (error["code"], error["diagnostics"]) == ("invalid_input", [])
+
+
+def test_an_empty_file_may_have_been_either(sgpu) -> None:
+    sgpu.write("empty.plan", "")
+    message = refused(sgpu, "apply", "empty.plan", code=1)
+    assert (
+        "error[empty_file]: the file is empty\n  --> empty.plan:1:1\nhint: write a run" in message
+    )
+    assert "save that again" in message
+    assert "init" not in message
+
+
+@pytest.mark.parametrize("command", ["status", "plan", "apply", "validate", "destroy"])
+def test_a_project_folder_that_is_not_there(sgpu, command: str) -> None:
+    message = refused(sgpu, command, "--project", "nowhere", code=1)
+    assert "project folder `nowhere` does not exist" in message
+    error = sgpu(command, "--project", "nowhere", "-o", "json").json["error"]
+    assert error["code"] == "not_found"
 
 
 @pytest.mark.parametrize(

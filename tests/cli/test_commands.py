@@ -115,6 +115,13 @@ def test_a_run_from_plan_to_gc(hello) -> None:
     assert len(freed["attempts"]) == 1
     assert hello("gc", "--keep-last", "0").code == 0
 
+    unattended = hello("destroy", "-o", "json")
+    assert unattended.code == 1
+    error = unattended.json["error"]
+    assert (error["code"], error["hint"]) == (
+        "not_approved",
+        "if that is what you want, give `-y`",
+    )
     assert hello("destroy", "-y").code == 0
     assert hello("destroy", "-y").code == 0
     assert hello("state", "rm", "hello").code == 0
@@ -253,7 +260,8 @@ def test_one_signal_off_a_terminal_detaches_and_the_run_goes_on(sgpu) -> None:
 
     waited = sgpu("wait", "sleepy", "--timeout", "100ms", "-o", "json")
     assert waited.code == 1
-    assert waited.json["error"]["code"] == "wait_timeout"
+    error = waited.json["error"]
+    assert (error["code"], error["retryable"]) == ("wait_timeout", True)
 
     changed = sgpu("plan", "--set", "grace=1s", "--set", "gpus=2", "-o", "json")
     assert changed.code == 1
