@@ -20,6 +20,7 @@ from sgpu_decl.model.event import ApplyEvent
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Resource, State
+from sgpu_decl.storing.connecting import explained
 
 if TYPE_CHECKING:
     from sgpu_decl.applying.executor import Applied
@@ -78,8 +79,11 @@ class Session:
         Raises:
             SgpuError: neither the state nor a file of the project knows the target.
         """
-        if self.target is None or self.state_dir.is_dir():
+        if self.target is None:
             return
+        with explained(self._site.states.path):
+            if self.state_dir.is_dir():
+                return
         from sgpu_decl.applying.targets import refuse_unknown
 
         refuse_unknown(self._site.opened, self.target)

@@ -112,6 +112,23 @@ def test_a_state_folder_that_may_not_be_written(sgpu) -> None:
     assert sgpu("apply", "-y", "-o", "json").json["error"]["code"] == "state_unreachable"
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_state_folder_that_may_not_be_looked_into(sgpu) -> None:
+    sgpu.write("run.yaml", RUN + "targets: {dev: {}}\n")
+    folder = sgpu.folder / ".sgpu"
+    folder.mkdir(mode=0)
+    commands = (["status"], ["plan"], ["apply", "-y"], ["destroy", "-y"], ["status", "-t", "dev"])
+    try:
+        for command in commands:
+            message = refused(sgpu, *command, code=1)
+            assert "cannot be used: permission denied" in message
+            assert f"make `{folder}` readable and writable for you" in message
+            error = sgpu(*command, "-o", "json").json["error"]
+            assert error["code"] == "state_unreachable"
+    finally:
+        folder.rmdir()
+
+
 def test_an_address_that_matches_nothing_names_the_nearest(sgpu) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("apply", "-y").code == 0
