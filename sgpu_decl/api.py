@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl import __version__
 from sgpu_decl.applying.naming import match_addresses
-from sgpu_decl.applying.opening import Location, Opened, open_project
+from sgpu_decl.applying.opening import Location, Opened, current_folder, open_project
 from sgpu_decl.applying.site import Site, now
 from sgpu_decl.errors import Locked, StalePlan, Usage
 from sgpu_decl.model.address import Address
@@ -20,6 +20,7 @@ from sgpu_decl.model.event import ApplyEvent
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Resource, State
+from sgpu_decl.storing.connecting import explained
 
 if TYPE_CHECKING:
     from sgpu_decl.applying.executor import Applied
@@ -68,9 +69,9 @@ class Session:
         """Find the project of `location`.
 
         Raises:
-            NotFound: the project folder does not exist.
+            NotFound: the project folder, or the current one, does not exist.
         """
-        return cls(open_project(location, here=Path.cwd()), location)
+        return cls(open_project(location, here=current_folder()), location)
 
     def check_target(self) -> None:
         """For calls that look at the state and read no file: planning finds it out by itself.
@@ -78,8 +79,11 @@ class Session:
         Raises:
             SgpuError: neither the state nor a file of the project knows the target.
         """
-        if self.target is None or self.state_dir.is_dir():
+        if self.target is None:
             return
+        with explained(self._site.states.path):
+            if self.state_dir.is_dir():
+                return
         from sgpu_decl.applying.targets import refuse_unknown
 
         refuse_unknown(self._site.opened, self.target)

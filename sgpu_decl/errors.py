@@ -8,6 +8,7 @@
     ├── ActiveRun             exit 1   a run is active and `on_active` forbids to touch it
     ├── StalePlan             exit 3   the state moved on since the plan, or it was applied already
     ├── Locked                exit 3   another sgpu holds the state lock
+    ├── OutOfTime             exit 1   a run did not end in the time that was given
     ├── RunFailed             exit 5   a watched run failed
     ├── Usage                 exit 64  wrong use of the command line
     └── Interrupted           exit 130
@@ -24,6 +25,7 @@ __all__ = [
     "InvalidInput",
     "Locked",
     "NotFound",
+    "OutOfTime",
     "RunFailed",
     "SgpuError",
     "StalePlan",
@@ -83,6 +85,11 @@ class StalePlan(SgpuError):
 class Locked(SgpuError):
     code = "state_locked"
     exit_code = 3
+    retryable = True
+
+
+class OutOfTime(SgpuError):
+    code = "wait_timeout"
     retryable = True
 
 

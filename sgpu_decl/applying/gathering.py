@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sgpu_decl.applying.opening import Location, Opened
+from sgpu_decl.applying.opening import Location, Opened, absolute
 from sgpu_decl.applying.owning import Owners
+from sgpu_decl.applying.saving import holds_plan
 from sgpu_decl.backends.local.checking import check_machine
 from sgpu_decl.backends.local.interpreting import has_package, interpreter_of
 from sgpu_decl.config.code import Code
@@ -50,12 +51,18 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
 
     Raises:
         NotFound: there is no file.
-        InvalidInput: it holds errors; all of them are in `diagnostics`.
+        InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
     """
     if opened.file is None:
         raise NotFound(
-            "there is no `sgpu.yml` or `run.yaml` here",
-            hint="name a file, or write one with `sgpu init`",
+            f"there is no `sgpu.yml` and no `run.yaml` {_where(opened.root)}",
+            hint="name a file, or write a first one with `sgpu init`",
+        )
+    if holds_plan(opened.file):
+        raise InvalidInput(
+            f"`{opened.shown}` is a saved plan, not a run or project file",
+            hint=f"carry it out with `sgpu apply {opened.shown}`, or look at it with "
+            f"`sgpu show {opened.shown}`",
         )
     raw = read_bytes(opened.file)
     loaded, findings = read(
@@ -70,6 +77,10 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
     if loaded is None or has_errors(findings):
         raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
     return loaded, in_order(findings), raw.decode("utf-8-sig", "replace")
+
+
+def _where(root: Path) -> str:
+    return "here" if root == Path.cwd() else f"in `{root}`"
 
 
 def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gathered:
@@ -104,7 +115,7 @@ class _Gathering:
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
         assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
-        self._folder = opened.file.resolve().parent
+        self._folder = absolute(opened.file).parent
         self._owner = opened.owner
         self._owners = Owners(opened.root)
 

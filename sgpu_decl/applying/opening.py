@@ -1,13 +1,15 @@
 """Which project, which file, which state: DESIGN's "whose state" as one function."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.model.target import BASE, misnamed
 from sgpu_decl.storing.locating import state_folder
 
-__all__ = ["DEFAULT_FILES", "Location", "Opened", "open_project"]
+__all__ = ["DEFAULT_FILES", "Location", "Opened", "absolute", "current_folder", "open_project"]
 
 DEFAULT_FILES = ("sgpu.yml", "run.yaml")
 
@@ -37,30 +39,48 @@ class Opened:
     @property
     def owner(self) -> str | None:
         """The file relative to the project, as state and plans name it."""
-        return None if self.file is None else os.path.relpath(self.file.resolve(), self.root)
+        return None if self.file is None else os.path.relpath(absolute(self.file), self.root)
+
+
+def absolute(file: Path) -> Path:
+    """The file in the folder that it was named in, with no link above it. A link that is the file
+    itself stays: its folder has the code and the state, wherever the text comes from."""
+    return file.parent.resolve() / file.name
+
+
+def current_folder() -> Path:
+    """Where the command was called.
+
+    Raises:
+        NotFound: somebody deleted it under us.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise NotFound(
+            "the current folder does not exist any more", hint="change to one that does"
+        ) from None
 
 
 def open_project(location: Location, *, here: Path) -> Opened:
     """Find the project of a command without reading any YAML.
 
     Raises:
-        NotFound: the folder given as project, or the file given, is not there.
+        NotFound: the folder given as project is not there.
+        SgpuError: the project or its state cannot lie where they would.
     """
     if location.project is not None and not location.project.is_dir():
         raise NotFound(
             f"project folder `{location.project}` does not exist", hint="give an existing folder"
         )
-    base = location.project or here
-    file = location.file or _default_file(base)
+    file = location.file or _default_file(location.project, here)
     root = (location.project or _nearest(file.parent if file else here)).resolve()
     target = location.target
-    if target is not None and (not target or "/" in target or target.startswith(".")):
-        raise SgpuError(
-            f"`{target}` is no name of a target",
-            hint="it names a folder in `.sgpu/`: no `/`, and no `.` first",
-            code="unknown_target",
-        )
-    state_dir, note = state_folder(root, target or "default")
+    if target is not None and (hint := misnamed(target)):
+        raise SgpuError(f"`{target}` is no name of a target", hint=hint, code="unknown_target")
+    state_dir, note = state_folder(root, target or BASE)
+    for path in (root, state_dir, *([absolute(file)] if file else [])):
+        _refuse_unreadable_name(path)
     return Opened(
         root=root,
         file=file,
@@ -71,10 +91,28 @@ def open_project(location: Location, *, here: Path) -> Opened:
     )
 
 
-def _default_file(base: Path) -> Path | None:
-    for name in DEFAULT_FILES:
-        if (base / name).is_file():
-            return Path(os.path.relpath(base / name)) if base != Path.cwd() else Path(name)
+def _refuse_unreadable_name(path: Path) -> None:
+    """State, plans and the node agent keep paths as text: what is none is refused at the start."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        raise SgpuError(
+            f"`{path}` cannot be used: its name is no text in the encoding `{encoding}`",
+            hint="rename the folder or file"
+            if encoding == "utf-8"
+            else "take a locale of UTF-8: `export LC_ALL=C.UTF-8`",
+            code="state_unreachable",
+        ) from None
+
+
+def _default_file(project: Path | None, here: Path) -> Path | None:
+    """The file that is meant where none is named: of the project given; else the one here, else
+    that of the project upward from here."""
+    for folder in (project,) if project else (here, _nearest(here)):
+        for name in DEFAULT_FILES:
+            if (folder / name).is_file():
+                return Path(os.path.relpath(folder / name, here))
     return None
 
 

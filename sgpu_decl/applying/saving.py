@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sgpu_decl.applying.site import Site
     from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["is_saved_plan", "load_plan", "refuse_taken", "save_plan"]
+__all__ = ["holds_plan", "is_saved_plan", "load_plan", "refuse_taken", "save_plan"]
 
 
 def save_plan(site: "Site", plan: Plan, path: Path, snapshots: "Mapping[str, Snapshot]") -> None:
@@ -62,13 +62,13 @@ def refuse_taken(path: Path) -> None:
 
 
 def _replaceable(path: Path) -> bool:
-    if not path.is_file():
-        return False
+    return path.is_file() and (path.stat().st_size == 0 or holds_plan(path))
+
+
+def holds_plan(path: Path) -> bool:
+    """Whether a file is a plan and not JSON of another kind, which a run file may be too."""
     try:
-        # a run file may be JSON too: what only plans have must be in it
-        return path.stat().st_size == 0 or (
-            is_saved_plan(path) and b'"format_version"' in path.read_bytes()
-        )
+        return is_saved_plan(path) and b'"format_version"' in path.read_bytes()
     except OSError:
         return False
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.applying.naming import match_addresses, split_attempt
 from sgpu_decl.applying.observing import being_launched, lost
 from sgpu_decl.applying.site import Site
-from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.errors import NotFound, OutOfTime
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Attempt
@@ -203,7 +203,7 @@ class Runs:
         """Wait until all have ended; `tick` is called between looks.
 
         Raises:
-            SgpuError: `timeout` seconds went by first.
+            OutOfTime: `timeout` seconds went by first.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         pending = list(refs)
@@ -214,9 +214,7 @@ class Runs:
                 return [self.status(ref) for ref in refs]
             if deadline is not None and time.monotonic() >= deadline:
                 names = ", ".join(f"`{ref}`" for ref in pending[:5])
-                raise SgpuError(
-                    f"{names} did not end in time", code="wait_timeout", hint="wait longer"
-                )
+                raise OutOfTime(f"{names} did not end in time", hint="wait longer")
             tick()
             # Looking at a thousand runs takes a while itself: rest as long as that took.
             time.sleep(max(QUIET, time.monotonic() - looked))

@@ -60,6 +60,8 @@ def command(
         json=output == "json",
         parallelism=parallelism,
         question="carry this plan out?",
+        unattended="look at it and apply it with `-y`, or save it with `sgpu plan --out FILE` "
+        "and apply that",
     )
     session, plan, saved = _planned(where, file, choosing)
     return carry_out(session, plan, manner=manner, saved=saved, out=sys.stdout)
@@ -68,11 +70,10 @@ def command(
 def _planned(where: Where, file: str | None, choosing: Choosing) -> "tuple[Session, Plan, bool]":
     from sgpu_decl.applying.saving import is_saved_plan
 
-    named = where.file_or_default(file)
-    if is_saved_plan(Path(named)):
+    if file is not None and is_saved_plan(Path(file)):
         from sgpu_decl.cli.saved import open_saved
 
-        session, plan = open_saved(where, Path(named), choosing)
+        session, plan = open_saved(where, Path(file), choosing)
         return session, plan, True
-    session = where.session(named)
+    session = where.session(file)
     return session, session.plan(choosing.options()), False

@@ -20,7 +20,7 @@ class NotApproved(SgpuError):
     code = "not_approved"
 
 
-def approve(plan: "Plan", *, auto: bool, saved: bool, question: str) -> None:
+def approve(plan: "Plan", *, auto: bool, saved: bool, question: str, unattended: str) -> None:
     """Return when the plan may be carried out.
 
     A saved plan was looked at when it was saved. `auto` (`-y`) covers everything but stopping an
@@ -39,8 +39,7 @@ def approve(plan: "Plan", *, auto: bool, saved: bool, question: str) -> None:
     if not interactive():
         raise NotApproved(
             "nobody is here to approve this plan",
-            hint="look at it and apply it with `-y`, or save it with `sgpu plan --out FILE` "
-            "and apply that",
+            hint=unattended,
         )
     if _ask(f"{question} Only `yes` is taken as one") != "yes":
         raise NotApproved("not approved: nothing was changed")

@@ -37,13 +37,14 @@ _DONE = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
     """How the command line asked for it. `ranks` is `None` for all; `parallelism` says how many
-    launches overlap."""
+    launches overlap, `unattended` what to do where nobody can answer the question."""
 
     auto: bool
     ranks: tuple[int, ...] | None
     detach: bool
     json: bool
     question: str
+    unattended: str
     parallelism: int = 1
 
 
@@ -62,7 +63,9 @@ def carry_out(session: "Session", plan: "Plan", *, manner: Manner, saved: bool, 
     if error is not None:
         show_error(error)
         return error.exit_code
-    approve(plan, auto=manner.auto, saved=saved, question=manner.question)
+    approve(
+        plan, auto=manner.auto, saved=saved, question=manner.question, unattended=manner.unattended
+    )
     with Signals() as signals:
         return _applied(session, plan, manner=manner, signals=signals, out=out)
 

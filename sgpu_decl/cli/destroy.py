@@ -47,5 +47,6 @@ def command(
         detach=False,
         json=output == "json",
         question="destroy all of this?",
+        unattended="if that is what you want, give `-y`",
     )
     return carry_out(session, plan, manner=manner, saved=False, out=sys.stdout)

@@ -50,7 +50,10 @@ def command(*, folder: str, name: str | None, output: str) -> int:
 
 
 def _name_of(folder: Path) -> str:
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", folder.resolve().name).strip("-_")
+    from sgpu_decl.applying.opening import current_folder
+
+    whole = (current_folder() / folder).resolve()
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", whole.name).strip("-_")
     return plain[:100] or "train"
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Location, PlanOptions, Session
 
 __all__ = [
-    "DEFAULT_FILES",
     "ON_ACTIVE",
     "Choosing",
     "Where",
@@ -29,7 +28,6 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 ON_ACTIVE = ("error", "replace", "queue", "parallel")
-DEFAULT_FILES = ("sgpu.yml", "run.yaml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,25 +65,6 @@ class Where:
         session = self.session()
         session.check_target()
         return session
-
-    def file_or_default(self, file: str | None) -> str:
-        """The file that is meant: `sgpu.yml`, then `run.yaml`, where none is named.
-
-        Raises:
-            NotFound: none is named and neither is there.
-        """
-        if file is not None:
-            return file
-        folder = Path(self.project or ".")
-        for name in DEFAULT_FILES:
-            if (folder / name).exists():
-                return str(folder / name)
-        from sgpu_decl.errors import NotFound
-
-        raise NotFound(
-            "there is no `sgpu.yml` and no `run.yaml` here",
-            hint="name a file, or write a first one with `sgpu init`",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def command(
         from sgpu_decl.applying.saving import refuse_taken
 
         refuse_taken(Path(out))  # before planning costs anything
-    session = where.session(where.file_or_default(file))
+    session = where.session(file)
     plan = session.plan(choosing.options())
     error = refusal(plan)
     if out is not None and error is None:

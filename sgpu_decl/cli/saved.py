@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import DEFAULT_FILES, Choosing, Where
+from sgpu_decl.applying.opening import DEFAULT_FILES, current_folder
+from sgpu_decl.cli.options import Choosing, Where
 from sgpu_decl.errors import StalePlan
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _root(plan: "Plan") -> Path:
     planned = Path(plan.project)
     here = _project_here()
     if not planned.is_dir():
-        return here or Path.cwd()
+        return here or current_folder()
     if here is not None and not planned.resolve().is_relative_to(here):
         raise StalePlan(
             f"this plan was made for the project `{plan.project}`, not for `{here}`",
@@ -54,7 +55,7 @@ def _root(plan: "Plan") -> Path:
 
 
 def _project_here() -> Path | None:
-    here = Path.cwd()
+    here = current_folder()
     for folder in (here, *here.parents):
         if (folder / "sgpu.yml").is_file() or (folder / ".sgpu").is_dir():
             return folder

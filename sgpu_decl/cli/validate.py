@@ -17,8 +17,7 @@ def command(*, where: Where, file: str | None, output: str) -> int:
 
     Exit codes: 0 valid, 1 not.
     """
-    named = where.file_or_default(file)
-    validated = where.session(named).validate()
+    validated = where.session(file).validate()
     if output == "json":
         answer(
             {
@@ -33,5 +32,5 @@ def command(*, where: Where, file: str | None, output: str) -> int:
 
         note(render_findings(validated.findings, read=lambda _: validated.source))
     count = len(validated.loaded.runs)
-    click.echo(f"{named} is valid: {count} {'run' if count == 1 else 'runs'}")
+    click.echo(f"{validated.loaded.file} is valid: {count} {'run' if count == 1 else 'runs'}")
     return 0

@@ -15,6 +15,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import digest
+from sgpu_decl.model.target import BASE, misnamed
 from sgpu_decl.text import limits, nodes
 from sgpu_decl.text.loading import load
 from sgpu_decl.text.merging import merge, set_value
@@ -120,7 +121,7 @@ def _of_document(
     values, wrong = read_variables(block, options)
     found += wrong
     around = Surroundings(
-        variables=values, target=target or "default", project=None, environ=environ, git=git,
+        variables=values, target=target or BASE, project=None, environ=environ, git=git,
         references="${" in document.source or bool(options) or any("${" in v for _, v in sets),
     )  # fmt: skip
     name: str | None = None
@@ -152,12 +153,15 @@ def _with_target(
 ) -> tuple[nodes.Mapping, tuple[Diagnostic, ...]]:
     """Lay the chosen target over the root; the names in the other targets are checked alone."""
     root, block = _without(root, "targets")
-    targets = block.entries if isinstance(block, nodes.Mapping) else {}
+    targets, keys = (block.entries, block.keys) if isinstance(block, nodes.Mapping) else ({}, {})
     found: list[Diagnostic] = []
     if block is not None and not isinstance(block, nodes.Mapping):
         found.append(_wrong("wrong_type", "`targets` must be a mapping", nodes.place_of(block),
                             "write `targets: {dev: {…}}`"))  # fmt: skip
     for name, over in targets.items():
+        if hint := misnamed(name):
+            found.append(_wrong("bad_name", f"`{name}` is no name of a target",
+                                keys[name], hint))  # fmt: skip
         if not isinstance(over, nodes.Mapping):
             if isinstance(over, nodes.Scalar) and over.plain and not over.text:
                 continue

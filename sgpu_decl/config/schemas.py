@@ -12,6 +12,7 @@ from sgpu_decl.config.documents import events_schema, plan_schema, state_schema
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.units import Duration, Size
+from sgpu_decl.model.target import BASE, TARGET_NAME
 
 __all__ = ["FieldHelp", "describe", "documents", "text_of", "write"]
 
@@ -125,6 +126,7 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
     root["properties"]["targets"] = {
         "type": "object",
         "description": "Named sets of overrides, chosen with `-t`.",
+        "propertyNames": {"pattern": f"^{TARGET_NAME}$", "not": {"const": BASE}},
         "additionalProperties": {"anyOf": [{"$ref": "#/$defs/Target"}, {"type": "null"}]},
     }
     root.pop("title", None)

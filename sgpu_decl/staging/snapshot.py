@@ -282,11 +282,13 @@ class _Walk:
     def _take(self, found: tuple[str, os.DirEntry[str]]) -> None:
         path, entry = found
         try:
+            if self._owners and os.path.realpath(entry.path) in self._owners:
+                return
             if entry.is_symlink():
                 self._take_link(path, entry)
                 return
             facts = entry.stat(follow_symlinks=False)
-            if not stat.S_ISREG(facts.st_mode) or self._is_ours(entry):
+            if not stat.S_ISREG(facts.st_mode) or _is_ours(entry):
                 return
             if (facts.st_dev, facts.st_ino) in self._outputs:
                 self._say_output(path)
@@ -314,14 +316,6 @@ class _Walk:
             target = os.path.relpath(whole, os.path.dirname(os.path.join(self._real, path)))
         self.entries.append(Entry(path, "", 0, executable=False, target=target))
 
-    def _is_ours(self, entry: os.DirEntry[str]) -> bool:
-        if self._owners and os.path.realpath(entry.path) in self._owners:
-            return True
-        if not may_be_sgpu_file(entry.name):
-            return False
-        with open(entry.path, "rb") as file:
-            return is_sgpu_file(entry.name, file.read(LOOK))
-
     def _say_output(self, path: str) -> None:
         self.findings.append(
             Diagnostic(
@@ -341,6 +335,14 @@ class _Walk:
                 hint="mend its permissions, or leave it out with `code.exclude`",
             )
         )
+
+
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    """A run file, a project file or a saved plan of sgpu that is not the one in use."""
+    if not may_be_sgpu_file(entry.name):
+        return False
+    with open(entry.path, "rb") as file:
+        return is_sgpu_file(entry.name, file.read(LOOK))
 
 
 def _rules_above(root: Path) -> list[tuple[str, list[str]]]:

@@ -30,6 +30,12 @@ def explained(path: Path) -> Iterator[None]:
         raise _translated(path, error) from error
     except OSError as error:
         raise _unreachable(path, error) from error
+    except UnicodeEncodeError as error:
+        raise SgpuError(
+            f"the state `{path}` keeps text, and {error.object[error.start]!a} is no character",
+            hint="nothing was recorded; is a name, or a value of `${env.…}`, no UTF-8?",
+            code="state_unreachable",
+        ) from error
     except ValueError as error:
         raise _unusable(path, f"holds a value that cannot be read: {error}") from error
 
@@ -153,7 +159,10 @@ def _unusable(path: Path, what: str) -> StateError:
 
 
 def _unreachable(path: Path, error: OSError) -> SgpuError:
-    blocking = next((it for it in path.parents if os.path.lexists(it) and not it.is_dir()), None)
+    # os.path: false, not an error, where a folder may not be looked into
+    blocking = next(
+        (it for it in path.parents if os.path.lexists(it) and not os.path.isdir(it)), None
+    )
     if blocking is not None:
         return SgpuError(
             f"`{blocking}` is not a folder, and the state lies in a folder of this name",
@@ -162,7 +171,7 @@ def _unreachable(path: Path, error: OSError) -> SgpuError:
         )
     hint = "free space on its disk"
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        there = next(it for it in path.parents if it.is_dir())
+        there = next(it for it in path.parents if os.path.isdir(it))
         hint = f"make `{there}` readable and writable for you; or use another: `--project DIR`"
     return SgpuError(
         f"`{error.filename or path}` cannot be used: {(error.strerror or str(error)).lower()}",

@@ -102,7 +102,7 @@ class Composer:
             code="empty_file",
             summary="the file is empty",
             place=Place(self.file, 1, 1),
-            hint="`sgpu init` writes one to start from",
+            hint="write a run in it; if it was to be a saved plan, save that again",
         )
         for event in _events(source):
             if isinstance(event, events.ScalarEvent):

@@ -1,7 +1,10 @@
 """What users do wrong: a clear error, quickly, with the right exit code and nothing changed."""
 
+import json
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,6 +110,23 @@ def test_a_state_folder_that_may_not_be_written(sgpu) -> None:
     assert f"error: `{sgpu.folder}/.sgpu/default` cannot be used: " in message
     assert f"make `{sgpu.folder}/.sgpu` readable and writable for you" in message
     assert sgpu("apply", "-y", "-o", "json").json["error"]["code"] == "state_unreachable"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_state_folder_that_may_not_be_looked_into(sgpu) -> None:
+    sgpu.write("run.yaml", RUN + "targets: {dev: {}}\n")
+    folder = sgpu.folder / ".sgpu"
+    folder.mkdir(mode=0)
+    commands = (["status"], ["plan"], ["apply", "-y"], ["destroy", "-y"], ["status", "-t", "dev"])
+    try:
+        for command in commands:
+            message = refused(sgpu, *command, code=1)
+            assert "cannot be used: permission denied" in message
+            assert f"make `{folder}` readable and writable for you" in message
+            error = sgpu(*command, "-o", "json").json["error"]
+            assert error["code"] == "state_unreachable"
+    finally:
+        folder.rmdir()
 
 
 def test_an_address_that_matches_nothing_names_the_nearest(sgpu) -> None:
@@ -226,8 +246,90 @@ def test_saving_a_plan_replaces_an_older_plan_and_an_empty_file(sgpu) -> None:
     assert sgpu("show", "p").code == 0
 
 
-def test_a_project_folder_that_is_not_there(sgpu) -> None:
-    assert "`nowhere`" in refused(sgpu, "status", "--project", "nowhere", code=1)
+@pytest.mark.parametrize("command", [["plan"], ["validate"], ["destroy", "-y"]], ids=" ".join)
+def test_a_saved_plan_in_place_of_a_run_file(sgpu, command: list[str]) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert sgpu("plan", "--out", "a.plan").code == 0
+    message = refused(sgpu, *command, "a.plan", code=1)
+    assert "error: `a.plan` is a saved plan, not a run or project file\n" in message
+    assert "hint: carry it out with `sgpu apply a.plan`, or look at it with " in message
+    error = sgpu(*command, "a.plan", "-o", "json").json["error"]
+    assert (error["code"], error["diagnostics"]) == ("invalid_input", [])
+
+
+def test_an_empty_file_may_have_been_either(sgpu) -> None:
+    sgpu.write("empty.plan", "")
+    message = refused(sgpu, "apply", "empty.plan", code=1)
+    assert (
+        "error[empty_file]: the file is empty\n  --> empty.plan:1:1\nhint: write a run" in message
+    )
+    assert "save that again" in message
+    assert "init" not in message
+
+
+@pytest.mark.parametrize("command", ["status", "plan", "apply", "validate", "destroy"])
+def test_a_project_folder_that_is_not_there(sgpu, command: str) -> None:
+    message = refused(sgpu, command, "--project", "nowhere", code=1)
+    assert "project folder `nowhere` does not exist" in message
+    error = sgpu(command, "--project", "nowhere", "-o", "json").json["error"]
+    assert error["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("folder", "environ", "encoding", "hint"),
+    [
+        (b"caf\xe9", {}, "utf-8", "rename the folder or file"),
+        (
+            "café".encode(),
+            {"LC_ALL": "C", "PYTHONUTF8": "0"},
+            "ascii",
+            "take a locale of UTF-8: `export LC_ALL=C.UTF-8`",
+        ),
+    ],
+    ids=["not UTF-8", "not ASCII where that is the encoding"],
+)
+def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_made(
+    sgpu, folder: bytes, environ: dict[str, str], encoding: str, hint: str
+) -> None:
+    bad = Path(os.fsdecode(os.fsencode(sgpu.folder) + b"/" + folder))
+    bad.mkdir()
+    (bad / "run.yaml").write_text(RUN)
+    here = type(sgpu)(bad, {**sgpu.environ, **environ})
+    named = type(sgpu)(sgpu.folder, {**sgpu.environ, **environ})
+    for command in (["plan"], ["apply", "-y"], ["status"], ["destroy", "-y"]):
+        message = refused(here, *command, code=1)
+        assert f"its name is no text in the encoding `{encoding}`" in message
+        assert hint in message
+        assert here(*command, "-o", "json").json["error"]["code"] == "state_unreachable"
+    shown = refused(named, "apply", "-y", os.fsdecode(folder + b"/run.yaml"), code=1)
+    assert "its name is no text" in shown
+    assert [it.name for it in bad.iterdir()] == ["run.yaml"]
+    assert [it.name for it in sgpu.folder.iterdir()] == [bad.name]
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["plan"], ["plan", "run.yaml", "--out", "p"], ["apply", "-y"],
+                ["validate"], ["destroy", "-y"], ["init"], ["logs", "x"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_current_folder_that_was_deleted(sgpu, command: list[str]) -> None:
+    gone = sgpu.folder / "gone"
+    asked = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "sgpu_decl"]
+    for form in ([], ["-o", "json"]):
+        gone.mkdir()
+        done = subprocess.run(
+            [*asked, *command, *form], cwd=gone, env=sgpu.environ, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+    assert json.loads(done.stdout)["error"] == {
+        "code": "not_found",
+        "message": "the current folder does not exist any more",
+        "hint": "change to one that does",
+        "retryable": False,
+        "diagnostics": [],
+    }
+    assert not list(Path(sgpu.environ["XDG_STATE_HOME"]).rglob("sgpu-crash-*"))
 
 
 def test_an_address_that_is_none(sgpu) -> None:
@@ -296,4 +398,6 @@ def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu) -> None:
 
 def test_a_target_where_nothing_declares_any(sgpu) -> None:
     assert "leave `-t` out" in refused(sgpu, "status", "-t", "prod", code=1)
-    assert "`../x` is no name of a target" in refused(sgpu, "status", "-t", "../x", code=1)
+    for name in ("../x", "", "default", "x" * 101):
+        message = refused(sgpu, "status", "-t", name, code=1)
+        assert f"error: `{name}` is no name of a target\nhint: " in message

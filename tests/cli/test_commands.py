@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import IO
 
 import pytest
 
+COMMAND = "name: hello\ngpus: 1\ntype: CPU\ncommand: ['true']\nmlflow: {enabled: false}\n"
 HELLO = """\
 name: hello
 gpus: 2
@@ -113,6 +115,13 @@ def test_a_run_from_plan_to_gc(hello) -> None:
     assert len(freed["attempts"]) == 1
     assert hello("gc", "--keep-last", "0").code == 0
 
+    unattended = hello("destroy", "-o", "json")
+    assert unattended.code == 1
+    error = unattended.json["error"]
+    assert (error["code"], error["hint"]) == (
+        "not_approved",
+        "if that is what you want, give `-y`",
+    )
     assert hello("destroy", "-y").code == 0
     assert hello("destroy", "-y").code == 0
     assert hello("state", "rm", "hello").code == 0
@@ -140,6 +149,71 @@ def test_a_saved_plan_of_a_subfolder_is_applied_from_above(sgpu) -> None:
     applied = sgpu("apply", "p")
     assert applied.code == 0, applied.err
     assert (sgpu.folder / "sub" / ".sgpu").is_dir()
+
+
+@pytest.mark.parametrize("name", ["sgpu.yml", "run.yaml"])
+def test_the_file_of_the_project_is_found_from_a_subfolder(sgpu, name: str) -> None:
+    run = COMMAND.replace("\n", "\n    ")
+    project = f"project: {{name: p}}\nruns:\n  hello:\n    {run}".replace("name: hello\n", "\n")
+    sgpu.write(name, project if name == "sgpu.yml" else COMMAND)
+    (sgpu.folder / ".sgpu").mkdir()  # what makes a folder with a run file alone a project
+    deep = sgpu.folder / "deep" / "er"
+    deep.mkdir(parents=True)
+    assert sgpu("validate", cwd=deep).out == f"../../{name} is valid: 1 run\n"
+    planned = sgpu("plan", "-o", "json", cwd=deep).json["data"]
+    assert [change["address"] for change in planned["changes"]] == ["run.hello"]
+    assert sgpu("apply", "-y", cwd=deep).code == 0
+    assert "hello#1" in sgpu("status", cwd=deep).out
+    assert sgpu("destroy", "-y", cwd=deep).code == 0
+    assert list(deep.iterdir()) == []
+
+    sgpu.write(name, "nme: x\n")
+    assert f"--> ../../{name}:1:1" in sgpu("plan", cwd=deep).err
+
+
+def test_a_run_file_here_comes_before_the_project_above(sgpu) -> None:
+    sgpu.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
+    sgpu.write("sub/run.yaml", COMMAND)
+    assert sgpu("validate", cwd=sgpu.folder / "sub").out == "run.yaml is valid: 1 run\n"
+    sgpu.write("sub/sgpu.yml", "project: {name: q}\nruns: {}\n")
+    assert sgpu("validate", cwd=sgpu.folder / "sub").out == "sgpu.yml is valid: 0 runs\n"
+
+
+def test_a_project_without_any_file_is_named_from_below(sgpu) -> None:
+    (sgpu.folder / ".sgpu").mkdir()
+    (sgpu.folder / "sub").mkdir()
+    for command in ("plan", "validate", "apply"):
+        refused = sgpu(command, "-o", "json", cwd=sgpu.folder / "sub")
+        error = refused.json["error"]
+        assert (refused.code, error["code"]) == (1, "not_found")
+        assert error["message"] == f"there is no `sgpu.yml` and no `run.yaml` in `{sgpu.folder}`"
+    assert "no `run.yaml` here" in sgpu("plan").err
+
+
+@pytest.mark.parametrize("named", ["b/run.yaml", "linked/run.yaml"])
+def test_a_linked_run_file_has_its_code_and_state_where_it_is_named(sgpu, named: str) -> None:
+    sgpu.write("a/run.yaml", HELLO)
+    sgpu.write("a/train.py", TRAIN.replace("hello from", "not me"))
+    sgpu.write("b/train.py", TRAIN)
+    (sgpu.folder / "b" / "run.yaml").symlink_to("../a/run.yaml")
+    (sgpu.folder / "linked").symlink_to("b")
+    assert sgpu("plan", named, "--out", "p").code == 0
+    saved = json.loads((sgpu.folder / "p").read_text())
+    assert saved["project"] == str(sgpu.folder / "b")
+    assert [change["launch"]["owner"] for change in saved["changes"]] == ["run.yaml"]
+    (sgpu.folder / "b" / "train.py").write_text(TRAIN.replace("hello", "changed"))
+    applied = sgpu("apply", named, "-y", "-o", "json")
+    assert applied.code == 0, applied.out
+    assert "changed from 0" in applied.err
+    assert (sgpu.folder / "b" / ".sgpu").is_dir()
+    assert not (sgpu.folder / "a" / ".sgpu").exists()
+    again = sgpu("plan", named, "-o", "json").json["data"]["changes"]
+    assert [change["action"] for change in again] == ["no_op"]
+    shutil.rmtree(Path(sgpu.environ["XDG_DATA_HOME"]))  # the code of a plan, from its own folder
+    sgpu.write("b/notes.md", "other bytes")
+    assert sgpu("plan", named, "--out", "q").code == 0
+    shutil.rmtree(Path(sgpu.environ["XDG_DATA_HOME"]))
+    assert sgpu("apply", "q").code == 0
 
 
 def test_a_plan_of_another_project_is_refused(hello) -> None:
@@ -186,7 +260,8 @@ def test_one_signal_off_a_terminal_detaches_and_the_run_goes_on(sgpu) -> None:
 
     waited = sgpu("wait", "sleepy", "--timeout", "100ms", "-o", "json")
     assert waited.code == 1
-    assert waited.json["error"]["code"] == "wait_timeout"
+    error = waited.json["error"]
+    assert (error["code"], error["retryable"]) == ("wait_timeout", True)
 
     changed = sgpu("plan", "--set", "grace=1s", "--set", "gpus=2", "-o", "json")
     assert changed.code == 1

@@ -102,6 +102,8 @@ def test_what_reading_accepts_the_schema_accepts(text: str) -> None:
         RUN + "env: {variabels: {}}\n",
         RUN + "backend: slurm\n",
         RUN + "targets: {a: {gpu: 1}}\n",
+        RUN + "targets: {a/b: {}}\n",
+        RUN + "targets: {default: {}}\n",
     ],
 )
 def test_what_reading_refuses_the_schema_refuses(bad: Callable[..., Any], text: str) -> None:

@@ -408,3 +408,16 @@ def test_an_intent_survives_its_row(attempt):
         created_at=attempt.created_at,
     )
     assert intent_of(intent_row(intent)) == intent
+
+
+def test_a_value_that_is_no_text_is_not_taken_for_a_damaged_state(store, launch):
+    done = launch()
+    bad = replace(done.resource, owner="caf\udce9/run.yaml")
+    with (
+        store.lock("apply", lineage="lin") as writer,
+        pytest.raises(SgpuError, match=r"keeps text, and '\\udce9' is no character") as caught,
+    ):
+        writer.launched(done.intent, bad, done.attempt)
+    assert caught.value.code == "state_unreachable"
+    assert "nothing was recorded" in caught.value.hint
+    assert store.read().resources == {}

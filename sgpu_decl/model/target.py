@@ -1,0 +1,17 @@
+"""How a target is named: its state lies in a folder of that name."""
+
+import re
+
+__all__ = ["BASE", "TARGET_NAME", "misnamed"]
+
+BASE = "default"  # the folder of what is applied without a target
+TARGET_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
+
+
+def misnamed(name: str) -> str | None:
+    """What to do about a name that no target can have; `None` for a good one."""
+    if name == BASE:
+        return f"`{BASE}` is what is applied without a target: take another name, or no target"
+    if re.fullmatch(TARGET_NAME, name) is None:
+        return "take letters, digits, `_`, `-` and `.`, no `.` first, at most 100"
+    return None
