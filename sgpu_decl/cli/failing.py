@@ -3,16 +3,12 @@
 import errno
 import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
-from sgpu_decl.views.envelope import enveloped
-from sgpu_decl.views.errors_text import render_error
 
 __all__ = ["as_sgpu_error", "report", "show_error", "wants_json"]
 
@@ -21,6 +17,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Show an error that ended a command, in the form that `arguments` ask for; return the code."""
+    from sgpu_decl.views.envelope import enveloped
+
     known = as_sgpu_error(error)
     if wants_json(arguments):
         click.echo(enveloped(error=known))
@@ -30,6 +28,8 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def show_error(error: SgpuError) -> None:
+    from sgpu_decl.views.errors_text import render_error
+
     sys.stderr.write(render_error(error, read=_source) + "\n")
 
 
@@ -85,6 +85,8 @@ def _system(error: OSError) -> SgpuError:
 
 def _crash(error: BaseException) -> SgpuError:
     """An error that nobody foresaw: one line, and the traceback in a file that can be sent on."""
+    import traceback
+
     text = "".join(traceback.format_exception(error))
     kept = _keep(text)
     where = f"the traceback is in `{kept}`" if kept else text
@@ -96,6 +98,8 @@ def _crash(error: BaseException) -> SgpuError:
 
 
 def _keep(text: str) -> Path | None:
+    import tempfile
+
     from platformdirs import user_state_path
 
     for folder in (user_state_path("sgpu") / "crashes", Path(tempfile.gettempdir())):

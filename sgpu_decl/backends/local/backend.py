@@ -17,7 +17,6 @@ from sgpu_decl.backends.local.interpreting import interpreter_of
 from sgpu_decl.backends.local.layout import Layout
 from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
-from sgpu_decl.backends.local.specifying import specify
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.address import Address
@@ -230,6 +229,7 @@ class LocalBackend:
     def _stage(self, launching: Launching, config: RunConfig, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
         from sgpu_decl.backends.entering import write_entrypoints
+        from sgpu_decl.backends.local.specifying import specify
         from sgpu_decl.backends.local.tracking import prepare_tracker
 
         if folder.exists():
