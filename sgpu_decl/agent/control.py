@@ -63,6 +63,10 @@ class _Wire:
         self._watched = os.dup(connection.fileno())
         loop.read(self._watched, self._read)
 
+    def hand_over(self, heard: Callable[[Message], None], over: Callable[[str], None]) -> None:
+        """Tell somebody else from now on."""
+        self._heard, self._over = heard, over
+
     def send(self, message: Message) -> None:
         if self._open:
             self._unsent += encode(message) + b"\n"
@@ -171,8 +175,7 @@ class _Member:
         self.wire = wire
         self.offset_ns: int | None = None
         self._closest_ns = 0
-        wire._heard = self._heard
-        wire._over = lambda why: hub.lose(self, why)
+        wire.hand_over(self._heard, lambda why: hub.lose(self, why))
 
     def _heard(self, message: Message) -> None:
         if "beat" not in message:

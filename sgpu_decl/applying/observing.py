@@ -82,8 +82,10 @@ def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef,
         if attempt is None or not backends(attempt.backend).staged(attempt.ref, intent.token):
             writer.abandon(intent)
             continue
+        backend, again = backends(attempt.backend), _again(writer.state, intent, attempt)
         try:
-            backends(attempt.backend).launch(_again(writer.state, intent, attempt))
+            backend.stage(again)  # once more, since a power cut may have torn what is not synced
+            backend.launch(again)
         except SgpuError:
             # Nothing was started and nothing is left (a secret that this shell lacks, say): the
             # next plan decides anew, and no other run is held up.

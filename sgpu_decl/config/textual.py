@@ -1,5 +1,6 @@
 """Values that users write as text and that have one canonical text of their own."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -17,13 +18,13 @@ class Textual:
     published: ClassVar[dict[str, Any]]
 
     @classmethod
+    @abstractmethod
     def read(cls, value: object) -> Self:
         """Validate what a user or a caller gives.
 
         Raises:
             PydanticCustomError: it is none.
         """
-        raise NotImplementedError
 
     @classmethod
     def __get_pydantic_core_schema__(

@@ -161,7 +161,8 @@ def test_a_rank_that_is_early_waits_for_the_listener() -> None:
         late.listen()
         late.settimeout(20)
         late.accept()[0].close()
-        waiting.join()
+        waiting.join(20)
+    assert not waiting.is_alive()
 
 
 UNDER_TORCHRUN = """

@@ -76,8 +76,9 @@ def test_a_value_that_is_no_digest_is_not_believed(old, tmp_path):
 def test_a_cache_that_cannot_be_written_costs_speed_only(old, tmp_path):
     (tmp_path / "blocked").write_text("")
     cache = HashCache.open(tmp_path / "blocked/hashes.json")
-    _digest(cache, old)
+    assert _digest(cache, old) == hashlib.sha256(b"content").hexdigest()
     cache.save()
+    assert (tmp_path / "blocked").read_text() == ""
 
 
 def test_a_cache_that_grew_too_long_keeps_what_was_just_used(old, tmp_path, monkeypatch):

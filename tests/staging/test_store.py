@@ -114,6 +114,7 @@ def test_an_object_that_a_power_cut_left_short_is_written_again(plant, store, tm
     stored.write_bytes(b"")
     store.put(taken)
     store.materialize(taken.digest, tmp_path / "copy")
+    assert (tmp_path / "copy/a.py").read_text() == "content"
 
 
 def test_a_damaged_manifest_is_no_snapshot(plant, store, tmp_path):
