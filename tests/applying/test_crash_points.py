@@ -92,6 +92,24 @@ def test_killed_at_a_step_and_applied_again_it_ran_exactly_once(project: Path, s
     assert plan.returncode == 0, plan.stdout
 
 
+def test_what_a_power_cut_tore_while_staging_is_not_run(project: Path) -> None:
+    (project / "run.yaml").write_text(
+        "name: once\ngpus: 1\ntype: CPU\nentrypoint: say.py:main\nmlflow: {enabled: false}\n"
+    )
+    (project / "say.py").write_text("def main():\n    return 'whole'\n")
+    step = "sgpu_decl.agent.launching,,launch,before,1"
+    died = subprocess.run([sys.executable, "-c", DRIVER, step], cwd=project, check=False)
+    assert died.returncode == -signal.SIGKILL
+    compiled = project / ".sgpu/default/runs/once/1/_air.pyc"
+    compiled.write_bytes(compiled.read_bytes()[:99])  # the one file there that is not synced
+
+    again = sgpu(project, "apply", "-y", "run.yaml")
+
+    assert again.returncode == 0, again.stderr
+    answer = json.loads(sgpu(project, "results", "once#1", "-o", "json").stdout)
+    assert answer["data"]["results"] == [{"rank": 0, "value": "whole"}]
+
+
 def test_a_saved_plan_is_applied_once(project: Path) -> None:
     assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").returncode == 0
     first = sgpu(project, "apply", "saved.plan")
