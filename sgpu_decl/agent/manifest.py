@@ -1,0 +1,196 @@
+"""What a Python environment holds, by content: the one form that capture writes and that trees and
+packs are made from, here and on workers.
+
+A tree that is made from a manifest looks like a virtual environment:
+
+    pyvenv.cfg  bin/python  bin/<scripts>  lib/python3.11/site-packages/…  share/…
+
+`files` and `python` make the digest; bytecode is carried beside them and makes no difference.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+__all__ = ["BadManifest", "File", "Kind", "Manifest", "Python", "check_path"]
+
+FORMAT = 1
+MOST = 2_000_000  # files; beyond it somebody means harm
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+class BadManifest(ValueError):
+    """The text is no manifest, is damaged, or names what must not be written."""
+
+
+class Kind:
+    """What a path is. A script is a file whose first line, `#!python` and what follows it, becomes
+    the path of the tree's interpreter, as in wheels; a link's content is its target, relative and
+    inside the tree."""
+
+    FILE = "f"
+    EXECUTABLE = "x"
+    SCRIPT = "s"
+    LINK = "l"
+
+
+class File(NamedTuple):
+    """`path` is relative to the tree, with `/`, and may hold surrogate escapes; `content` is the
+    SHA-256 of the bytes in hex, or a link's target; `size` counts bytes, 0 for links."""
+
+    path: str
+    kind: str
+    size: int
+    content: str
+
+    @property
+    def key(self) -> str:
+        """The name of its object: files that share bytes and mode share one."""
+        return self.content + ".x" if self.kind == Kind.EXECUTABLE else self.content
+
+
+class Python(NamedTuple):
+    """The interpreter that an environment was made for: `cpython`, `3.11.7`, `cpython-311-x86_64-
+    linux-gnu` (the tag of its extension modules), `linux-x86_64`, `glibc-2.36`."""
+
+    implementation: str
+    version: str
+    abi: str
+    platform: str
+    libc: str
+
+    @property
+    def minor(self) -> str:
+        """`3.11`"""
+        return ".".join(self.version.split(".")[:2])
+
+
+class Manifest(NamedTuple):
+    """One environment. `sites` are its folders on `sys.path`, relative to the tree, in order;
+    `packages` are pairs of normalised name and version, sorted; `files` and `bytecode` are sorted
+    by path, and bytecode holds unchecked hash-based pyc files alone (PEP 552)."""
+
+    python: Python
+    sites: "tuple[str, ...]"
+    packages: "tuple[tuple[str, str], ...]"
+    files: "tuple[File, ...]"
+    bytecode: "tuple[File, ...]" = ()
+
+    @property
+    def digest(self) -> str:
+        """`sha256:<hex>` of the interpreter, the sites and the files."""
+        text = _text([FORMAT, self.python, self.sites, self.files])
+        return "sha256:" + hashlib.sha256(text).hexdigest()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, bytecode aside."""
+        return sum(file.size for file in self.files)
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON, ASCII."""
+        return _text(
+            {
+                "v": FORMAT,
+                "python": self.python,
+                "sites": self.sites,
+                "packages": self.packages,
+                "files": self.files,
+                "bytecode": self.bytecode,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, digest: "str | None" = None) -> "Manifest":
+        """Read a manifest and check that it can be trusted with a folder.
+
+        Args:
+            digest: what it must have.
+
+        Raises:
+            BadManifest: no manifest, another digest, or a path that leads out of the tree, occurs
+                twice, differs from another in case alone, or lies below a file or a link.
+        """
+        try:
+            raw = json.loads(data)
+            made = cls(
+                Python(*map(str, raw["python"])),
+                tuple(map(str, raw["sites"])),
+                tuple((str(name), str(version)) for name, version in raw["packages"]),
+                tuple(_file(*entry) for entry in raw["files"]),
+                tuple(_file(*entry) for entry in raw["bytecode"]),
+            )
+            version = raw["v"]
+        except BadManifest:
+            raise
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise BadManifest(f"not a manifest of an environment: {error}") from None
+        if version != FORMAT:
+            raise BadManifest(f"a manifest of another format: {version!r}")
+        if digest is not None and made.digest != digest:
+            raise BadManifest("the manifest was altered: it has another digest")
+        for site in made.sites:
+            check_path(site)
+        _check_tree([*made.files, *made.bytecode])
+        return made
+
+
+def check_path(path: str) -> None:
+    """Refuse what is not a plain relative path below the tree.
+
+    Raises:
+        BadManifest: absolute, empty, with `.`, `..`, an empty part, a NUL or a backslash.
+    """
+    parts = path.split("/")
+    if not path or "\0" in path or "\\" in path or any(it in ("", ".", "..") for it in parts):
+        raise BadManifest(f"the path {path!r} leads out of the environment")
+
+
+def _file(path: Any, kind: Any, size: Any, content: Any) -> File:
+    if not isinstance(path, str) or not isinstance(content, str) or type(size) is not int:
+        raise BadManifest(f"not an entry of a manifest: {path!r}")
+    check_path(path)
+    if kind == Kind.LINK:
+        _check_link(path, content)
+    elif kind not in (Kind.FILE, Kind.EXECUTABLE, Kind.SCRIPT):
+        raise BadManifest(f"{path!r} is neither a file nor a link: {kind!r}")
+    elif not _HEX.fullmatch(content) or size < 0:
+        raise BadManifest(f"{path!r} has no digest or no size")
+    return File(path, kind, size, content)
+
+
+def _check_link(path: str, target: str) -> None:
+    """`..` may only lead, so that no chain of links climbs further than each of them says."""
+    parts = target.split("/")
+    up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+    if up > path.count("/") or not target or "\0" in target or ".." in parts[up:] or not parts[0]:
+        raise BadManifest(f"the link {path!r} leads out of the environment: {target!r}")
+
+
+def _check_tree(files: "Iterable[File]") -> None:
+    """No two paths that a file system may take for one, and nothing below what is no folder."""
+    seen: set[str] = set()
+    leaves: set[str] = set()
+    folders: dict[str, str] = {}
+    for file in files:
+        folded = file.path.casefold()
+        if folded in seen:
+            raise BadManifest(f"{file.path!r} occurs twice, or differs from another in case alone")
+        seen.add(folded)
+        leaves.add(folded)
+        folder = file.path.rpartition("/")[0]
+        while folder and folders.get(folder.casefold()) != folder:
+            if folders.setdefault(folder.casefold(), folder) != folder:
+                raise BadManifest(f"the folder {folder!r} differs from another in case alone")
+            folder = folder.rpartition("/")[0]
+    if len(seen) > MOST:
+        raise BadManifest(f"more than {MOST:,} files")
+    for folder in folders:
+        if folder in leaves:
+            raise BadManifest(f"{folder!r} is a file or link, and files lie below it")
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,1 @@
+"""Python environments: captured, compared, stored by content, rehydrated."""
