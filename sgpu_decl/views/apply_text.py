@@ -12,6 +12,7 @@ _WORDS = {
     Step.LAUNCHED: "launched",
     Step.ADOPTED: "is running already: attached",
     Step.UPDATED: "updated",
+    Step.STAGED: "is staged",
     Step.FORGOTTEN: "forgotten",
     Step.DESTROYED: "destroyed",
     Step.FAILED: "could not be launched",
