@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sgpu_decl.agent import treestart
 from sgpu_decl.agent.manifest import BadManifest
+from sgpu_decl.agent.trees import RECORD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def furnish(manifest: Manifest, interpreter: str) -> Furnishing:
             "lib64": "lib",
         },
     )
-    own = set(made.paths)
+    own = {*made.paths, RECORD}
     for path in here:
         if path in own or path.startswith("lib64/"):
             raise BadManifest(f"{path!r} is a file that only the tree itself has")

@@ -13,14 +13,12 @@ __all__ = ["base_executable", "mismatch", "this_python"]
 
 def this_python() -> Python:
     """The interpreter that runs this."""
-    import sysconfig
-
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]  # .cpython-311-x86_64-linux-gnu.so
     return Python(
         implementation=sys.implementation.name,
-        version=sys.version.split()[0].rstrip("+"),
+        version=".".join(map(str, sys.version_info[:3])),
         abi=suffix.split(".")[1],
-        platform=sysconfig.get_platform(),
+        platform=f"{sys.platform}-{os.uname().machine}",
         libc=_libc(),
     )
 
@@ -54,11 +52,13 @@ def mismatch(made_for: Python, found: Python) -> str:
 
 
 def _libc() -> str:
-    """`glibc-2.36`, or `musl`, which does not tell its version."""
+    """`glibc-2.36`"""
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").replace(" ", "-")
-    except (ValueError, OSError):
-        return "musl"
+    except (ValueError, OSError):  # no glibc
+        import platform
+
+        return "-".join(platform.libc_ver())
 
 
 def _numbers(version: str) -> list[int]:
