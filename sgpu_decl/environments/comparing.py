@@ -1,13 +1,13 @@
-"""What differs between two sets of packages."""
+"""What differs between two environments, as far as both are known."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sgpu_decl.environments.environment import Environment
-from sgpu_decl.environments.package import Package
 from sgpu_decl.model.plan import PackageChange
+from sgpu_decl.planning.comparing import compare
 
-__all__ = ["Difference", "FactChange", "compare", "difference"]
+__all__ = ["Difference", "FactChange", "difference"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,16 +29,6 @@ class Difference:
     facts: tuple[FactChange, ...]
     packages: tuple[PackageChange, ...]
     partial: tuple[str, ...] = ()
-
-
-def compare(before: Iterable[Package], after: Iterable[Package]) -> tuple[PackageChange, ...]:
-    """Added, removed and changed packages, by name."""
-    old, new = dict(before), dict(after)
-    return tuple(
-        PackageChange(name=name, before=old.get(name), after=new.get(name))
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    )
 
 
 def difference(before: Environment, after: Environment) -> Difference:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sgpu_decl.environments.package import Package
+from sgpu_decl.model.environment import Package
 
 __all__ = ["Environment", "EnvironmentKind"]
 

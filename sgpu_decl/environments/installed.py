@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterable
 
 from sgpu_decl.environments.environment import Environment, EnvironmentKind
-from sgpu_decl.environments.package import Package, cuda_of, normalise
+from sgpu_decl.environments.packages import cuda_of, normalise
+from sgpu_decl.model.environment import Package
 
 __all__ = ["installed", "this_interpreter"]
 

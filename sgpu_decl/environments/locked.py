@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.package import Package
+from sgpu_decl.model.environment import Package
 
 __all__ = ["Locked", "Pin", "invalid", "settle"]
 

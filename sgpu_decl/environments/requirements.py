@@ -13,7 +13,8 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.locked import Locked, Pin, invalid, settle
 from sgpu_decl.environments.markers import applies
-from sgpu_decl.environments.package import Package, normalise
+from sgpu_decl.environments.packages import normalise
+from sgpu_decl.model.environment import Package
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

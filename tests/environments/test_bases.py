@@ -7,7 +7,7 @@ import pytest
 
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.bases import Base, all_bases, base_named, unknown_base
-from sgpu_decl.environments.package import normalise, version_of
+from sgpu_decl.environments.packages import normalise, version_of
 from sgpu_decl.environments.reproducing import requirements_of
 from sgpu_decl.errors import SgpuError
 
@@ -67,7 +67,10 @@ def test_versions_are_those_of_the_source(name: str, package: str, version: str 
 
 
 def test_the_ai_base_4_holds_all_of_the_default_one() -> None:
-    default, ai = (dict(base(name).environment.packages) for name in ("gpu-4", "ai-4"))
+    default, ai = (
+        {it.name: it.version for it in base(name).environment.packages}
+        for name in ("gpu-4", "ai-4")
+    )
     assert default.keys() < ai.keys()
     differing = {name for name, version in default.items() if ai[name] != version}
     assert differing == {"databricks-connect", "databricks-serverless-gpu", "pyspark"}

@@ -4,10 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgpu_decl.environments.bases import base_named
-from sgpu_decl.environments.comparing import FactChange, compare, difference
+from sgpu_decl.environments.comparing import FactChange, difference
 from sgpu_decl.environments.environment import Environment, EnvironmentKind
-from sgpu_decl.environments.package import Package, cuda_of, normalise
+from sgpu_decl.environments.packages import cuda_of, normalise
+from sgpu_decl.model.environment import Package
 from sgpu_decl.model.plan import PackageChange
+from sgpu_decl.planning.comparing import compare
 
 names = st.sampled_from(["a", "b", "c", "torch", "peft"])
 sets = st.dictionaries(names, st.sampled_from(["1.0", "1.1", "2.0"])).map(
@@ -35,12 +37,12 @@ def test_changes_lead_from_one_set_to_the_other_and_back(
     before: tuple[Package, ...], after: tuple[Package, ...]
 ) -> None:
     changes = compare(before, after)
-    made = dict(before)
+    made = {it.name: it.version for it in before}
     for change in changes:
         assert made.pop(change.name, None) == change.before
         if change.after is not None:
             made[change.name] = change.after
-    assert made == dict(after)
+    assert made == {it.name: it.version for it in after}
     back = compare(after, before)
     assert [(it.name, it.before, it.after) for it in back] == [
         (it.name, it.after, it.before) for it in changes

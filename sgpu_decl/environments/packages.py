@@ -1,21 +1,15 @@
-"""A distribution by its name and version, and the name by which all spellings of it are known."""
+"""Questions about packages: the one name of all spellings, a version, the CUDA they bring along."""
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
-__all__ = ["Package", "cuda_of", "normalise", "version_of"]
+from sgpu_decl.model.environment import Package
+
+__all__ = ["cuda_of", "normalise", "version_of"]
 
 _SEPARATORS = re.compile(r"[-_.]+")
 _CUDA_LOCAL = re.compile(r"cu(\d{2})(\d)")
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
-
-
-class Package(NamedTuple):
-    """`name` is normalised; `version` as its metadata has it. Equal to the pair in a manifest."""
-
-    name: str
-    version: str
 
 
 def normalise(name: str) -> str:
