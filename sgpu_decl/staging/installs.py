@@ -7,13 +7,13 @@ import ast
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.staging.imports import source_files
 from sgpu_decl.staging.parsing import parse_source
+from sgpu_decl.staging.sources import Source
 
 __all__ = ["installs_in_code", "installs_in_command"]
 
@@ -54,23 +54,27 @@ def installs_in_command(
     return tuple(found)
 
 
-def installs_in_code(root: Path, entrypoint: str) -> tuple[Diagnostic, ...]:
-    """Say which lines of the entrypoint, and of the code that it imports, install packages.
+def installs_in_code(executed: Iterable[Source]) -> tuple[Diagnostic, ...]:
+    """Say which lines of the code that a run executes install packages.
 
     They are calls of `subprocess` and `os.system` with words that stand there, and the magic lines
-    of a notebook that was saved as source. Places are relative to the root.
+    of a notebook that was saved as source. Places are relative to the root of the code.
     """
     found = []
-    for path in source_files(root, entrypoint):
-        shown = path.relative_to(root).as_posix()
-        try:
-            calls = list(_calls(parse_source(path)))
-            magic = list(_magic(path.read_text(encoding="utf-8", errors="replace")))
-        except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
-            continue
-        for line, words in (*calls, *magic):
-            found.append(_finding(words, f"`{shown}`", Place(shown, line, 1)))
+    for source in executed:
+        for line, words in _lines_that_install(source.path):
+            found.append(_finding(words, f"`{source.shown}`", Place(source.shown, line, 1)))
     return tuple(found)
+
+
+def _lines_that_install(path: Path) -> list[tuple[int, str]]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if "install" not in text:  # most files: they are not looked through
+            return []
+        return [*_calls(parse_source(path)), *_magic(text)]
+    except (SyntaxError, OSError, ValueError):  # changed since it was parsed
+        return []
 
 
 def _commands(text: str) -> Iterator[list[str]]:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.staging.imports import code_names, outside_imports, source_files
+from sgpu_decl.staging.imports import code_names, outside_imports
+from sgpu_decl.staging.sources import sources
 
 TRAIN = """\
 import json, torch.nn as nn
@@ -45,7 +46,7 @@ def write(root: Path, files: dict[str, str]) -> frozenset[str]:
 def imported(
     root: Path, names: frozenset[str], entrypoint: str = "train.py:main"
 ) -> dict[str, str]:
-    found = outside_imports(root, entrypoint, names)
+    found = outside_imports(sources(root, entrypoint), names)
     return {name: str(place) for name, place in found.items()}
 
 
@@ -80,7 +81,7 @@ def test_modules_of_the_code_are_followed(tmp_path: Path) -> None:
         "einops": "model/deep.py:1:1",
         "timm": "model/heads.py:1:1",
     }
-    followed = [it.relative_to(tmp_path).as_posix() for it in source_files(tmp_path, "train.py")]
+    followed = [it.shown for it in sources(tmp_path, "train.py")]
     assert followed[0] == "train.py"
     assert {*followed} == files.keys() - {"unused.py"}
 

@@ -8,6 +8,7 @@ import pytest
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.staging.installs import installs_in_code, installs_in_command
+from sgpu_decl.staging.sources import sources
 
 AT = Place("run.yaml", 4, 10)
 
@@ -98,7 +99,7 @@ def test_calls_of_the_code_and_of_what_it_imports(tmp_path: Path) -> None:
     )
     (tmp_path / "helpers.py").write_text("from os import system\n\nsystem('pip install x')\n")
     (tmp_path / "unused.py").write_text("import os\nos.system('pip install x')\n")
-    found = installs_in_code(tmp_path, "train.py:main")
+    found = installs_in_code(sources(tmp_path, "train.py:main"))
     assert [str(it.place) for it in found] == ["train.py:2:1", "helpers.py:3:1"]
     assert found[0].summary.startswith("`… -m pip install` in `train.py`")
 
@@ -106,7 +107,7 @@ def test_calls_of_the_code_and_of_what_it_imports(tmp_path: Path) -> None:
 def test_a_notebook_that_was_saved_as_source(tmp_path: Path) -> None:
     text = "# Databricks notebook source\n# MAGIC %pip install -U peft\n# %pip install x\n"
     (tmp_path / "nb.py").write_text(text)
-    (found,) = installs_in_code(tmp_path, "nb.py")
+    (found,) = installs_in_code(sources(tmp_path, "nb.py"))
     assert str(found.place) == "nb.py:2:1"
     (tmp_path / "nb.py").write_text(text.partition("\n")[2])
-    assert installs_in_code(tmp_path, "nb.py") == ()
+    assert installs_in_code(sources(tmp_path, "nb.py")) == ()
