@@ -1,31 +1,23 @@
 """What is declared on top of a base environment, against what the base has."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.environment import Environment
 from sgpu_decl.environments.packages import cuda_of, normalise, version_of
+from sgpu_decl.environments.requirements import Line
 from sgpu_decl.model.environment import Package
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["Declared", "check_packages", "check_python", "check_requirements"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """One requirement (`torch>=2.6`) where the user wrote it."""
-
-    text: str
-    place: Place | None
+__all__ = ["check_packages", "check_python", "check_requirements"]
 
 
 def check_requirements(
-    base: Environment, declared: Iterable[Declared], values: Mapping[str, str]
+    base: Environment, declared: Iterable[Line], values: Mapping[str, str]
 ) -> tuple[Diagnostic, ...]:
     """Say which packages of the base a requirement would replace. What is no requirement is left to
     whoever resolves it.
@@ -69,9 +61,7 @@ def check_python(
     )
 
 
-def _findings(
-    base: Environment, declared: Declared, values: Mapping[str, str]
-) -> Iterator[Diagnostic]:
+def _findings(base: Environment, declared: Line, values: Mapping[str, str]) -> Iterator[Diagnostic]:
     requirement = _parsed(declared.text, values)
     if requirement is None:
         return
@@ -97,7 +87,7 @@ def _parsed(text: str, values: Mapping[str, str]) -> "Requirement | None":
 
 
 def _replaced(
-    base: Environment, declared: Declared, requirement: "Requirement", before: str
+    base: Environment, declared: Line, requirement: "Requirement", before: str
 ) -> Diagnostic:
     return Diagnostic(
         code="base_replaced",

@@ -6,13 +6,13 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.bases import base_named
 from sgpu_decl.environments.conflicting import (
-    Declared,
     check_packages,
     check_python,
     check_requirements,
 )
 from sgpu_decl.environments.environment import Environment
 from sgpu_decl.environments.markers import marker_values
+from sgpu_decl.environments.requirements import Line
 from sgpu_decl.model.environment import Package
 
 AT = Place("run.yaml", 7, 11)
@@ -25,7 +25,7 @@ def base(name: str) -> Environment:
 
 
 def checked(text: str, name: str = "gpu-4") -> list[tuple[str, str]]:
-    found = check_requirements(base(name), [Declared(text=text, place=AT)], marker_values(None))
+    found = check_requirements(base(name), [Line(text=text, place=AT)], marker_values(None))
     assert all(it.place == AT and it.severity is Severity.WARNING for it in found)
     return [(it.code, it.summary) for it in found]
 
