@@ -14,7 +14,7 @@ from sgpu_decl import __version__
 from sgpu_decl.applying.naming import match_addresses
 from sgpu_decl.applying.opening import Location, Opened, current_folder, open_project
 from sgpu_decl.applying.site import Site, now
-from sgpu_decl.errors import Locked, StalePlan, Usage
+from sgpu_decl.errors import Locked, NotFound, StalePlan, Usage
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.event import ApplyEvent
 from sgpu_decl.model.jsonable import Json
@@ -28,9 +28,17 @@ if TYPE_CHECKING:
     from sgpu_decl.applying.watching import Runs
     from sgpu_decl.config.reading import Loaded
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.environments.environment import Environment
     from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["Location", "PlanOptions", "Session", "Validated"]
+__all__ = [
+    "Location",
+    "PlanOptions",
+    "Session",
+    "Validated",
+    "base_requirements",
+    "environment",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +300,42 @@ class Session:
         """Whether something was launched or has ended that the state does not say yet."""
         state = self._site.states.read()
         return state is not None and bool(state.intents or state.active)
+
+
+# Environments
+
+
+def environment(text: str, location: Location) -> "Environment":
+    """The environment that `text` means: a base, `this`, a lock file, the start of a staged
+    snapshot's digest, or an attempt of the project at `location`.
+
+    Raises:
+        NotFound: it means none of them.
+        InvalidInput: the lock file is broken.
+    """
+    from sgpu_decl.applying.inspecting import environment_named
+
+    def site() -> Site:
+        return Site(open_project(location, here=current_folder()), location)
+
+    return environment_named(text, site=site)
+
+
+def base_requirements(name: str) -> tuple[str, dict[str, str]]:
+    """A requirements file that reproduces a base, and what it leaves out with the reason.
+
+    Raises:
+        NotFound: there is no such base.
+        SgpuError: its packages are known in part only.
+    """
+    from sgpu_decl.environments.bases import base_named, unknown_base
+    from sgpu_decl.environments.reproducing import requirements_of
+
+    base = base_named(name)
+    if base is None:
+        unknown = unknown_base(name, None)
+        raise NotFound(unknown.summary, hint=unknown.hint)
+    return requirements_of(base), base.left_out
 
 
 def _selection(options: PlanOptions, known: set[Address]) -> frozenset[Address] | None:

@@ -128,4 +128,5 @@ def _again(state: State, intent: Intent, attempt: Attempt) -> Launching:
         spec=attempt.spec,
         owner=intent.owner,
         code_digest=attempt.code_digest,
+        environment_digest=attempt.environment_digest,
     )

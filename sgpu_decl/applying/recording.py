@@ -20,6 +20,7 @@ def launching_of(plan: Plan, change: Change) -> Launching:
         spec=launch.spec,
         owner=launch.owner,
         code_digest=launch.code_digest,
+        environment_digest=launch.environment_digest,
         wait_for=tuple(ref.number for ref in change.waits_for),
     )
 
@@ -34,6 +35,8 @@ def attempt_of(change: Change, *, plan_id: str, now: datetime) -> Attempt:
         spec=launch.spec,
         fingerprint=launch.fingerprint,
         code_digest=launch.code_digest,
+        environment_digest=launch.environment_digest,
+        packages_digest=launch.packages_digest,
         created_at=now,
         plan_id=plan_id,
     )

@@ -22,6 +22,7 @@ class Launching:
     spec: str
     owner: str
     code_digest: str | None
+    environment_digest: str | None = None
     wait_for: tuple[int, ...] = ()
 
 

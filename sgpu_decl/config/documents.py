@@ -82,6 +82,8 @@ def state_schema() -> Schema:
         token=_described(_TEXT, "Finds the launch again at its backend."),
         fingerprint=_TEXT,
         code_digest=_maybe(_TEXT),
+        environment_digest=_described(_maybe(_TEXT), "Of a declared environment."),
+        packages_digest=_described(_maybe(_TEXT), "Names a list of `package_lists`."),
         created_at=_TIME,
         started_at=_maybe(_TIME),
         ended_at=_maybe(_TIME),
@@ -111,6 +113,11 @@ def state_schema() -> Schema:
         serial=_COUNT,
         resources=_list(resource),
         intents=_list(intent),
+        package_lists={
+            "type": "object",
+            "description": "The packages that ranks found, by digest: pairs of name and version.",
+            "additionalProperties": _list(_list(_TEXT)),
+        },
     )
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 
 __all__ = ["NO_PLACES", "CodeFacts", "Desired", "Interpreter"]
 
@@ -29,10 +30,11 @@ class CodeFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
     """The Python that ranks use where no environment is declared: shown, never compared. `version`
-    is None where only asking it would tell."""
+    and `packages` are None where only asking it would tell."""
 
     executable: str
     version: str | None
+    packages: PackageList | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,8 @@ class Desired:
     `spec` is the canonical JSON of its validated config without defaults and without the keys that
     only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field
     path to where the user wrote it. `owner` is the file that declares it, relative to the project.
-    `interpreter` is set where Python runs the user's code in no declared environment.
+    `environment` is the declared one; `interpreter` is set where Python runs the user's code and
+    none is declared.
     """
 
     address: Address
@@ -54,8 +57,24 @@ class Desired:
     prevent_destroy: bool = False
     ignore_changes: tuple[str, ...] = ()
     code: CodeFacts | None = None
+    environment: DesiredEnvironment | None = None
     interpreter: Interpreter | None = None
     places: Mapping[str, Place] = field(
         default_factory=lambda: NO_PLACES, compare=False, hash=False
     )
     findings: tuple[Diagnostic, ...] = ()
+
+    @property
+    def code_digest(self) -> str | None:
+        return self.code.digest if self.code else None
+
+    @property
+    def environment_digest(self) -> str | None:
+        return self.environment.digest if self.environment else None
+
+    @property
+    def packages(self) -> PackageList | None:
+        """The packages that ranks find, as far as that is known."""
+        if self.environment is not None:
+            return self.environment.packages
+        return self.interpreter.packages if self.interpreter else None

@@ -9,6 +9,7 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json
 
 __all__ = [
@@ -132,6 +133,8 @@ class Launch:
     fingerprint: str
     token: str | None = None
     code_digest: str | None = None
+    environment_digest: str | None = None
+    packages_digest: str | None = None
     stop: tuple[int, ...] = ()
     wait_for: tuple[int, ...] = ()
 
@@ -202,7 +205,8 @@ class Plan:
     """`project` is the absolute folder that the plan was made for; `destroy` says that the end of
     all was asked for. `changes` is sorted by address and holds every resource. `applyable` is false
     when nothing would be done or an error stands in the way; `complete` is false when something was
-    left out of it (`--select`, an unreadable backend)."""
+    left out of it (`--select`, an unreadable backend). `package_lists` are those that its launches
+    speak of."""
 
     tool_version: str
     target: str | None
@@ -218,3 +222,4 @@ class Plan:
     checks: tuple[Check, ...]
     estimate: Estimate
     summary: Summary
+    package_lists: tuple[PackageList, ...] = ()

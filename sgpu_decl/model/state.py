@@ -1,11 +1,12 @@
 """What was applied: the recorded side of every comparison."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
+from sgpu_decl.model.environment import PackageList
 
 __all__ = ["Attempt", "Intent", "LockHolder", "Resource", "State"]
 
@@ -13,7 +14,8 @@ __all__ = ["Attempt", "Intent", "LockHolder", "Resource", "State"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A line of history. `state` is what was known when it was last recorded: while it is active
-    the truth is the backend's."""
+    the truth is the backend's. `environment_digest` is that of a declared environment;
+    `packages_digest` names the list of what ranks found, declared or not."""
 
     ref: AttemptRef
     token: str
@@ -23,6 +25,8 @@ class Attempt:
     fingerprint: str
     code_digest: str | None
     created_at: datetime
+    environment_digest: str | None = None
+    packages_digest: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None
@@ -43,8 +47,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A run that was applied: `spec` is the canonical JSON last applied (launch and meta fields may
-    be newer than those of `last`), `owner` the file that declares it, relative to the project.
+    """A run or an environment that was applied: `spec` is the canonical JSON last applied (launch
+    and meta fields may be newer than those of `last`), `owner` the file that declares it, relative
+    to the project.
     `gone` after destroy, forget or a move to another address. `numbered` is the highest attempt
     number that was ever given here: no number is given twice, since tokens are made of it."""
 
@@ -74,13 +79,15 @@ class Intent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """`active` lists every attempt that is recorded as active, older ones of a resource included
-    (`on_active: parallel` leaves several)."""
+    (`on_active: parallel` leaves several); `package_lists` maps digests to the lists that resources
+    and their last attempts speak of."""
 
     lineage: str
     serial: int
     resources: Mapping[Address, Resource]
     active: tuple[Attempt, ...] = ()
     intents: tuple[Intent, ...] = ()
+    package_lists: Mapping[str, PackageList] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

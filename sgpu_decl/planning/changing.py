@@ -1,11 +1,12 @@
 """What becomes of one wanted run: the decision table applied to where it stands."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.plan import (
     Action,
     Change,
@@ -19,6 +20,7 @@ from sgpu_decl.model.plan import (
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.deciding import Decision, Situation, Verdict, decide
 from sgpu_decl.planning.differing import Difference, compare, leaves, parse
+from sgpu_decl.planning.equipping import of_run
 from sgpu_decl.planning.fingerprinting import fingerprint, token
 from sgpu_decl.planning.introducing import NewFields
 from sgpu_decl.planning.linting import place_of
@@ -44,6 +46,7 @@ class Options:
     retry_failed: bool = False
     on_active: str | None = None
     in_place: frozenset[str] = frozenset()
+    package_lists: Mapping[str, PackageList] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ def change_of(
         change = _kept(wanted, standing, same_as, decision, fields)
         return change, ()
     start = _start(wanted, standing, options)
-    reason = decision.reason or _what_differs(fields)
+    reason = decision.reason or _what_differs(wanted, standing.current, fields)
     change = _launched(wanted, standing, start, reason, fields, options)
     return change, tuple(_start_checks(wanted, standing, start, options))
 
@@ -93,14 +96,20 @@ def _same_as(wanted: Desired, standing: Standing) -> Attempt | None:
     """Return the attempt that computes what is wanted: the newest active one, else the last."""
     if not standing.known or standing.last is None:
         return None
-    code = wanted.code.digest if wanted.code else None
     for attempt in (*reversed(standing.active), standing.last):
-        if attempt.code_digest == code and not any(
+        if _same_inputs(wanted, attempt) and not any(
             class_of(found.path) is FieldClass.DATA
             for found in compare(attempt.spec, wanted.spec, ignored=wanted.ignore_changes)
         ):
             return attempt
     return None
+
+
+def _same_inputs(wanted: Desired, attempt: Attempt) -> bool:
+    return (
+        attempt.code_digest == wanted.code_digest
+        and attempt.environment_digest == wanted.environment_digest
+    )
 
 
 def _changed_fields(
@@ -150,10 +159,11 @@ def _member(item: Difference) -> str:
     return next((f".{at}" for at, it in enumerate(new) if same[at : at + 1] != [it]), "")
 
 
-def _what_differs(fields: Sequence[FieldChange]) -> Reason:
-    # Without a changed data field it is the code: the fingerprint has no third part yet.
+def _what_differs(wanted: Desired, base: Attempt | None, fields: Sequence[FieldChange]) -> Reason:
     if any(field.effect is Effect.NEW_ATTEMPT for field in fields):
         return Reason.CONFIG_CHANGED
+    if base is not None and base.code_digest == wanted.code_digest:
+        return Reason.ENVIRONMENT_CHANGED
     return Reason.CODE_CHANGED
 
 
@@ -214,14 +224,15 @@ def _launched(
     number = standing.next_attempt
     about = standing.last if reason in _ABOUT_THE_LAST else standing.current
     code = wanted.code
-    code_digest = code.digest if code else None
-    print_ = fingerprint(wanted.spec, code_digest)
+    print_ = fingerprint(wanted.spec, wanted.code_digest, wanted.environment_digest)
     launch = Launch(
         spec=wanted.spec,
         owner=wanted.owner,
         fingerprint=print_,
         token=token(options.lineage, wanted.address, number, print_),
-        code_digest=code_digest,
+        code_digest=wanted.code_digest,
+        environment_digest=wanted.environment_digest,
+        packages_digest=wanted.packages.digest if wanted.packages else None,
         stop=tuple(attempt.ref.number for attempt in start.stop),
         wait_for=tuple(attempt.ref.number for attempt in start.wait_for),
     )
@@ -232,6 +243,7 @@ def _launched(
         action=start.action,
         reason=reason,
         destructive=bool(start.stop),
+        depends_on=(wanted.environment.address,) if wanted.environment else (),
         attempt=number,
         prior=prior_of(about) if about else None,
         fields=fields,
@@ -241,6 +253,7 @@ def _launched(
         else CodeChange(
             digest=code.digest, files=code.files, bytes=code.bytes, changed=code.changed
         ),
+        environment=of_run(wanted, standing.current, options.package_lists),
         launch=None if start.refused else launch,
     )
 
@@ -267,6 +280,8 @@ def _kept(
             owner=wanted.owner,
             fingerprint=same_as.fingerprint,
             code_digest=same_as.code_digest,
+            environment_digest=same_as.environment_digest,
+            packages_digest=same_as.packages_digest,
         )
     return Change(
         address=wanted.address,

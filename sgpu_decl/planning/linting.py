@@ -13,7 +13,7 @@ from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.capabilities import OPTIONAL_FIELDS, Capabilities
 from sgpu_decl.planning.differing import parse
 
-__all__ = ["check_of", "interpreters", "lint", "place_of"]
+__all__ = ["check_of", "lint", "place_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,7 @@ class _NotYet:
     hint: str
 
 
-_CAPTURE = "leave it out: ranks then use the interpreter that runs `sgpu`, with the packages it has"
-
-_NOT_YET = (
-    _NotYet("ray", "Ray launches", "leave `ray` out and use `entrypoint` or `command`"),
-    _NotYet("env.snapshot", "captured environments", _CAPTURE),
-    _NotYet("env.dependencies", "environments built from packages", _CAPTURE),
-    _NotYet("env.requirements", "environments built from a requirements file", _CAPTURE),
-    _NotYet("env.lock", "environments built from a lock file", _CAPTURE),
-)
+_NOT_YET = (_NotYet("ray", "Ray launches", "leave `ray` out and use `entrypoint` or `command`"),)
 
 # A spec that holds none of these words cannot hold the fields: 10,000 specs are not parsed for it.
 _WORDS = tuple(
@@ -51,21 +43,6 @@ def lint(desired: Iterable[Desired], capabilities: Mapping[str, Capabilities]) -
             if key not in found:
                 found[key] = check_of(finding, wanted.address)
     return tuple(found.values())
-
-
-def interpreters(launched: Iterable[Desired]) -> tuple[Check, ...]:
-    """Say which Python the ranks use where no environment is declared, each that is used once."""
-    used = dict.fromkeys(wanted.interpreter for wanted in launched)
-    return tuple(
-        Check(
-            id="interpreter",
-            severity=Severity.INFO,
-            address=None,
-            summary=f"ranks use {f'Python {it.version}, ' if it.version else ''}`{it.executable}`",
-        )
-        for it in used
-        if it is not None
-    )
 
 
 def check_of(finding: Diagnostic, address: Address | None) -> Check:

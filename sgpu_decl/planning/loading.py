@@ -11,6 +11,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.model.plan import (
     FORMAT_VERSION,
@@ -251,6 +252,7 @@ def _plan(reader: _Reader) -> Plan:
         checks=reader.many("checks", _check),
         estimate=reader.one("estimate", _estimate),
         summary=reader.one("summary", _summary),
+        package_lists=tuple(map(PackageList.from_text, reader.texts("package_lists"))),
     )
     reader.end()
     return plan
@@ -348,6 +350,8 @@ def _launch(reader: _Reader) -> Launch:
         fingerprint=reader.text("fingerprint"),
         token=reader.text_or_none("token"),
         code_digest=reader.text_or_none("code_digest"),
+        environment_digest=reader.text_or_none("environment_digest"),
+        packages_digest=reader.text_or_none("packages_digest"),
         stop=reader.counts("stop"),
         wait_for=reader.counts("wait_for"),
     )

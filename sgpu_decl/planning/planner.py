@@ -13,13 +13,15 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.plan import Action, Change, Check, Plan, Summary
 from sgpu_decl.model.state import State
 from sgpu_decl.planning.capabilities import TODAY, Capabilities
 from sgpu_decl.planning.changing import Options, change_of
+from sgpu_decl.planning.equipping import environment_change, interpreter_checks
 from sgpu_decl.planning.estimating import Spending
 from sgpu_decl.planning.introducing import NewFields
-from sgpu_decl.planning.linting import check_of, interpreters, lint
+from sgpu_decl.planning.linting import check_of, lint
 from sgpu_decl.planning.removing import destroyed, removed
 from sgpu_decl.planning.standing import NOWHERE, Standing, standings
 
@@ -89,6 +91,7 @@ def plan(
         ]
         considered = set(owned)
     else:
+        declared = {it.environment.address for it in wanted.values() if it.environment}
         chosen = [item for address, item in wanted.items() if request.selects(address)]
         new_fields = NewFields()
         for item in chosen:
@@ -99,12 +102,24 @@ def plan(
         results += [
             removed(standing.resource, standing, now)
             for address, standing in owned.items()
-            if standing.resource is not None and address not in wanted and request.selects(address)
+            if standing.resource is not None
+            and address not in wanted
+            and address not in declared
+            and request.selects(address)
         ]
         checks += [check_of(finding, None) for finding in findings]
         checks += lint(chosen, capabilities)
-        checks += interpreters(wanted[it.address] for it, _ in results if _launches(it))
-        considered = wanted.keys() | owned.keys()
+        launched = [wanted[it.address] for it, _ in results if _launches(it)]
+        checks += interpreter_checks(
+            [(item, known.get(item.address, NOWHERE).current) for item in launched], state
+        )
+        environments = {it.environment.address: it.environment for it in chosen if it.environment}
+        for environment in environments.values():
+            resource = state.resources.get(environment.address)
+            change = environment_change(environment, resource, state.package_lists)
+            results.append((change, ()))
+            checks += [check_of(finding, environment.address) for finding in environment.findings]
+        considered = wanted.keys() | owned.keys() | environments.keys()
     changes = tuple(sorted((change for change, _ in results), key=lambda item: str(item.address)))
     checks += [check for _, found in results for check in found]
     return Plan(
@@ -122,6 +137,7 @@ def plan(
         checks=_in_order(checks),
         estimate=spending.estimate(),
         summary=_summary(changes),
+        package_lists=_package_lists(changes, wanted),
     )
 
 
@@ -148,6 +164,15 @@ def _owned(
     }
 
 
+def _package_lists(
+    changes: Iterable[Change], wanted: Mapping[Address, Desired]
+) -> tuple[PackageList, ...]:
+    """Those that the launches speak of, once each."""
+    lists = {it.digest: it for it in (item.packages for item in wanted.values()) if it}
+    used = {it.launch.packages_digest for it in changes if it.launch}
+    return tuple(lists[digest] for digest in sorted(lists.keys() & used))
+
+
 def _launches(change: Change) -> bool:
     return change.launch is not None and change.launch.token is not None
 
@@ -166,6 +191,7 @@ def _options(
         retry_failed=request.retry_failed,
         on_active=request.on_active,
         in_place=capabilities.get(item.backend, _NONE).in_place,
+        package_lists=state.package_lists,
     )
 
 

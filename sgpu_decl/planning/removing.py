@@ -55,6 +55,8 @@ def _ending(resource: Resource, standing: Standing, action: Action) -> Change:
             owner=resource.owner,
             fingerprint=last.fingerprint if last else fingerprint(resource.spec, None),
             code_digest=last.code_digest if last else None,
+            environment_digest=last.environment_digest if last else None,
+            packages_digest=last.packages_digest if last else None,
             stop=tuple(attempt.ref.number for attempt in standing.active),
         ),
     )

@@ -1,7 +1,7 @@
 """A plan as JSON: the public object, and the saved one that apply can be given later.
 
-The saved object is the public one with `project`, `destroy` and, for each change, `launch`,
-`unchanged` and `nulls` added.
+The saved object is the public one with `project`, `destroy`, `package_lists` and, for each change,
+`launch`, `unchanged` and `nulls` added.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,12 @@ def saved_to_json(plan: Plan) -> dict[str, Json]:
         }
         for change in plan.changes
     ]
-    return {**_plan(plan, changes), "project": plan.project, "destroy": plan.destroy}
+    return {
+        **_plan(plan, changes),
+        "project": plan.project,
+        "destroy": plan.destroy,
+        "package_lists": [it.text for it in plan.package_lists],
+    }
 
 
 def saved_text(plan: Plan) -> str:
@@ -177,6 +182,8 @@ def _launch(launch: Launch | None) -> Json:
         "fingerprint": launch.fingerprint,
         "token": launch.token,
         "code_digest": launch.code_digest,
+        "environment_digest": launch.environment_digest,
+        "packages_digest": launch.packages_digest,
         "stop": list(launch.stop),
         "wait_for": list(launch.wait_for),
     }

@@ -122,8 +122,8 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
             hint="upgrade sgpu on this machine; nothing was changed",
             code="state_newer",
         )
-    if version < 1:
-        raise _unusable(path, "has no state version")
+    if version < VERSION:
+        raise _unusable(path, f"is of version {version}, which this sgpu does not read")
     return True
 
 

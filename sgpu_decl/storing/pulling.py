@@ -25,6 +25,7 @@ def pull(store: StateStore) -> dict[str, Json]:
             "serial": 0,
             "resources": [],
             "intents": [],
+            "package_lists": {},
         }
     state, attempts = found
     histories: defaultdict[Address, list[Attempt]] = defaultdict(list)
@@ -39,6 +40,10 @@ def pull(store: StateStore) -> dict[str, Json]:
             for address in sorted(state.resources)
         ],
         "intents": [_intent(intent) for intent in state.intents],
+        "package_lists": {
+            digest: json.loads(state.package_lists[digest].text)
+            for digest in sorted(state.package_lists)
+        },
     }
 
 
@@ -63,6 +68,8 @@ def attempt_to_json(attempt: Attempt) -> dict[str, Json]:
         "backend": attempt.backend,
         "fingerprint": attempt.fingerprint,
         "code_digest": attempt.code_digest,
+        "environment_digest": attempt.environment_digest,
+        "packages_digest": attempt.packages_digest,
         "created_at": to_text(attempt.created_at),
         "started_at": to_text(attempt.started_at),
         "ended_at": to_text(attempt.ended_at),

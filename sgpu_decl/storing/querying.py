@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import ACTIVE
+from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
 from sgpu_decl.storing.liveness import ProcessMark
 from sgpu_decl.storing.rows import ATTEMPT_COLUMNS, attempt_of, intent_of
@@ -17,6 +18,7 @@ __all__ = [
     "history_of",
     "holder_of",
     "intents_of",
+    "package_lists_of",
     "resource_at",
     "resources_of",
     "serial_of",
@@ -43,6 +45,7 @@ def state_of(connection: sqlite3.Connection) -> State:
         resources=MappingProxyType(resources),
         active=_active_beside(connection, resources),
         intents=intents_of(connection),
+        package_lists=package_lists_of(connection),
     )
 
 
@@ -95,6 +98,11 @@ def intents_of(connection: sqlite3.Connection) -> tuple[Intent, ...]:
         "FROM intents ORDER BY created_at, token"
     )
     return tuple(map(intent_of, rows))
+
+
+def package_lists_of(connection: sqlite3.Connection) -> dict[str, PackageList]:
+    rows = connection.execute("SELECT digest, packages FROM package_lists")
+    return {str(digest): PackageList(str(text), str(digest)) for digest, text in rows}
 
 
 def history_of(connection: sqlite3.Connection, address: Address) -> tuple[Attempt, ...]:

@@ -4,7 +4,7 @@ __all__ = ["APPLICATION_ID", "DDL", "VERSION"]
 
 # "sgpu" in ASCII: `file state.db` and we both know by it that the database is ours.
 APPLICATION_ID = 0x73677075
-VERSION = 1
+VERSION = 2
 
 # Times are RFC 3339 text in UTC, so that a person who opens the file can read them. The history in
 # `attempts` is only ever added to; the columns of what was observed are filled in later.
@@ -33,6 +33,8 @@ DDL = (
         spec TEXT NOT NULL,
         fingerprint TEXT NOT NULL,
         code_digest TEXT,
+        environment_digest TEXT,
+        packages_digest TEXT,
         created_at TEXT NOT NULL,
         started_at TEXT,
         ended_at TEXT,
@@ -52,6 +54,10 @@ DDL = (
         plan_id TEXT NOT NULL,
         attempt_record TEXT,
         created_at TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE package_lists (
+        digest TEXT PRIMARY KEY,
+        packages TEXT NOT NULL
     ) WITHOUT ROWID""",
     """CREATE TABLE applied_plans (
         plan_id TEXT PRIMARY KEY,

@@ -12,6 +12,7 @@ from sgpu_decl import __version__
 from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.storing import querying
 from sgpu_decl.storing.connecting import explained
@@ -94,6 +95,7 @@ class SqliteWriter:
                     it for where in sorted(self._active, key=str) for it in self._active[where]
                 ),
                 intents=querying.intents_of(self._connection),
+                package_lists=querying.package_lists_of(self._connection),
             )
 
     def begin(self, intent: Intent) -> None:
@@ -133,6 +135,17 @@ class SqliteWriter:
         with self._writing(resource.address):
             last = resource.last.ref.number if resource.last else None
             self._keep_resource(resource, last=last)
+
+    def record_packages(self, lists: Sequence[PackageList]) -> None:
+        """Remember what package lists hold. Nothing new writes nothing."""
+        with self._guard, explained(self._path):
+            known = querying.package_lists_of(self._connection)
+        fresh = [(it.digest, it.text) for it in lists if it.digest not in known]
+        if fresh:
+            with self._writing():
+                self._connection.executemany(
+                    "INSERT OR IGNORE INTO package_lists VALUES (?, ?)", fresh
+                )
 
     def record_attempts(self, attempts: Sequence[Attempt]) -> None:
         """Remember what was observed of attempts. Nothing new writes nothing."""

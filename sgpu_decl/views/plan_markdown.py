@@ -4,6 +4,7 @@ import html
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
 from sgpu_decl.views.markdown import cell, code, prose
 from sgpu_decl.views.plan_fields import changed_lines, sides
@@ -11,6 +12,7 @@ from sgpu_decl.views.plan_words import (
     because,
     code_words,
     effect_note,
+    environment_words,
     estimate_words,
     path_words,
     summary_line,
@@ -53,6 +55,8 @@ def _table(changes: Sequence[Change], plan: Plan, now: datetime) -> Iterator[str
 
 def _details(changes: Sequence[Change]) -> Iterator[str]:
     for change in changes[:_ROWS_SHOWN]:
+        if change.kind is Kind.ENVIRONMENT:
+            yield from _packages(change)
         if not change.fields and change.code is None:
             continue
         address = html.escape(escape(str(change.address)))
@@ -71,6 +75,29 @@ def _details(changes: Sequence[Change]) -> Iterator[str]:
             yield f"| code | | {cell(prose(code_words(change.code)))} | | |"
         yield ""
         yield "</details>"
+
+
+def _packages(change: Change) -> Iterator[str]:
+    """The packages of an environment, folded."""
+    environment = change.environment
+    if environment is None or not environment.packages:
+        return
+    words = environment_words(environment, whole=change.action is Action.CREATE)
+    address = html.escape(escape(str(change.address)))
+    yield f"<details><summary><code>{address}</code> {html.escape(words)}</summary>"
+    yield ""
+    yield "| package | before | after |"
+    yield "|---|---|---|"
+    for package in environment.packages[:_ROWS_SHOWN]:
+        before, after = (
+            cell(code(side)) if side else "" for side in (package.before, package.after)
+        )
+        yield f"| {cell(code(package.name))} | {before} | {after} |"
+    more = len(environment.packages) - _ROWS_SHOWN
+    if more > 0:
+        yield f"| {count(more, 'more package')} | | |"
+    yield ""
+    yield "</details>"
 
 
 def _check(check: Check) -> str:

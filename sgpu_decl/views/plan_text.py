@@ -6,13 +6,16 @@ from datetime import datetime
 from types import MappingProxyType
 
 from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
 from sgpu_decl.views.plan_fields import Lines, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,
     code_words,
     effect_note,
+    environment_words,
     estimate_words,
+    package_words,
     path_words,
     stops_active,
     summary_line,
@@ -25,6 +28,8 @@ __all__ = ["render"]
 
 _UNCHANGED_SHOWN = 10
 _PAIRS_SHOWN = 6
+_PACKAGES_SHOWN = 40
+_PACKAGE_COLOURS = {"+": Colour.GREEN, "~": Colour.YELLOW, "-": Colour.RED}
 _SYMBOLS: Mapping[Action, tuple[str, Colour]] = MappingProxyType(
     {
         Action.CREATE: ("+", Colour.GREEN),
@@ -56,7 +61,11 @@ def render(plan: Plan, *, now: datetime, colour: bool = False, width: int = 100)
         for change in plan.changes
         if change.action is not Action.NO_OP and not stops_active(change)
     ]
-    unchanged = [change for change in plan.changes if change.action is Action.NO_OP]
+    unchanged = [
+        change
+        for change in plan.changes
+        if change.action is Action.NO_OP and change.kind is not Kind.ENVIRONMENT
+    ]
     lost = [check for check in plan.checks if check.id == "work_lost"]
     checks = [check for check in plan.checks if check.id != "work_lost"]
     blocks = itertools.chain(
@@ -94,9 +103,27 @@ class _Paper:
             yield from self._changed_fields(change)
         if change.code is not None:
             yield f"      code: {code_words(change.code)}"
+        if change.environment is not None:
+            yield from self._environment(change)
         if change.unchanged:
             hidden = count(change.unchanged, "unchanged field")
             yield paint(f"      ({hidden} hidden)", Colour.DIM, on=self._colour)
+
+    def _environment(self, change: Change) -> Iterator[str]:
+        """Of an environment each package; of a run that it has one, and which."""
+        environment = change.environment
+        if change.kind is not Kind.ENVIRONMENT:
+            words = ", ".join(escape(str(it)) for it in change.depends_on)
+            if environment is not None and environment.packages:
+                words += f", {environment_words(environment, whole=False).partition(',')[0]}"
+            yield f"      environment: {words}"
+        elif environment is not None and change.action is not Action.CREATE:
+            for package in environment.packages[:_PACKAGES_SHOWN]:
+                line = package_words(package)
+                yield "      " + paint(line, _PACKAGE_COLOURS[line[0]], on=self._colour)
+            more = len(environment.packages) - _PACKAGES_SHOWN
+            if more > 0:
+                yield f"      ({count(more, 'more package')})"
 
     def unchanged(self, changes: Sequence[Change]) -> Iterator[str]:
         for change in changes[:_UNCHANGED_SHOWN]:

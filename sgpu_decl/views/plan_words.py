@@ -1,19 +1,33 @@
 """The words of a plan that its text and Markdown views share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.model.plan import Action, Change, CodeChange, Effect, Estimate, Plan, Reason
+from sgpu_decl.model.plan import (
+    Action,
+    Change,
+    CodeChange,
+    Effect,
+    EnvironmentChange,
+    Estimate,
+    PackageChange,
+    Plan,
+    Reason,
+)
 from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
     "because",
     "code_words",
     "effect_note",
+    "environment_words",
     "estimate_words",
+    "package_words",
+    "packages_amount",
     "path_words",
     "stops_active",
     "summary_line",
@@ -84,6 +98,8 @@ def stops_active(change: Change) -> bool:
 
 def what(change: Change) -> str:
     """Return what happens: `create train#8`, `replace train#7 by train#8`."""
+    if change.kind is Kind.ENVIRONMENT and change.environment is not None:
+        return environment_words(change.environment, whole=change.action is Action.CREATE)
     launched = _ref(change, change.attempt)
     stopped = ", ".join(_ref(change, number) for number in _stopped(change))
     match change.action:
@@ -122,6 +138,8 @@ def because(change: Change, plan: Plan, now: datetime) -> str:
 
 
 def _reason(change: Change, plan: Plan) -> str:
+    if change.kind is Kind.ENVIRONMENT and change.reason is Reason.FIRST_RUN:
+        return "not staged before"
     if plan.destroy:
         return "destroying it was asked for"
     if change.reason is Reason.FIRST_RUN and change.prior is not None:
@@ -150,6 +168,38 @@ def code_words(code: CodeChange) -> str:
     shown = ", ".join(escape(path) for path in code.changed[:_PATHS_SHOWN])
     more = len(code.changed) - _PATHS_SHOWN
     return f"{amount}; changed: {shown}" + (f" and {more:,} more" if more > 0 else "")
+
+
+def environment_words(environment: EnvironmentChange, *, whole: bool) -> str:
+    """Return how many packages differ, `+1 ~2 -0 packages`, or for a `whole` environment how many
+    there are; and how much of it has to be staged."""
+    packages = environment.packages
+    amount = count(len(packages), "package") if whole else packages_amount(packages)
+    total, missing = environment.bytes, environment.bytes_to_stage
+    if total is None or missing is None:
+        return f"{amount}, to be built"
+    if missing == 0:
+        return f"{amount}, {size(total)}, all of it staged already"
+    there = f" ({size(total - missing)} already there)" if missing < total else ""
+    return f"{amount}, {size(missing)} to stage{there}"
+
+
+def packages_amount(packages: Sequence[PackageChange]) -> str:
+    """Return how many were added, changed and removed: `+1 ~2 -0 packages`."""
+    added = sum(it.before is None for it in packages)
+    removed = sum(it.after is None for it in packages)
+    changed = len(packages) - added - removed
+    return f"+{added:,} ~{changed:,} -{removed:,} packages"
+
+
+def package_words(package: PackageChange) -> str:
+    """Return one changed package: `~ torch 2.7.1 → 2.13.0`, `+ peft 0.17.1`, `- six 1.17.0`."""
+    name, before, after = map(escape, (package.name, package.before or "", package.after or ""))
+    if package.before is None:
+        return f"+ {name} {after}"
+    if package.after is None:
+        return f"- {name} {before}"
+    return f"~ {name} {before} → {after}"
 
 
 def estimate_words(estimate: Estimate) -> str:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.desired import CodeFacts, Desired
+from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.state import Attempt, Resource, State
@@ -28,6 +29,7 @@ class World:
     resources: dict[Address, Resource] = field(default_factory=dict)
     active: list[Attempt] = field(default_factory=list)
     observed: dict[AttemptRef, AttemptStatus] = field(default_factory=dict)
+    package_lists: dict[str, PackageList] = field(default_factory=dict)
 
     def want(
         self,
@@ -90,7 +92,11 @@ class World:
 
     def state(self) -> State:
         return State(
-            lineage="lineage-1", serial=5, resources=self.resources, active=tuple(self.active)
+            lineage="lineage-1",
+            serial=5,
+            resources=self.resources,
+            active=tuple(self.active),
+            package_lists=self.package_lists,
         )
 
     def plan(
@@ -114,10 +120,20 @@ class World:
 
     def record(self, plan: Plan, ended: AttemptState = AttemptState.SUCCEEDED) -> "World":
         """Record what applying `plan` would: launches end as `ended`."""
+        self.package_lists |= {it.digest: it for it in plan.package_lists}
         for change in plan.changes:
             launch = change.launch
             known = self.resources.get(change.address)
-            if change.action in (Action.FORGET, Action.DESTROY):
+            if change.kind is Kind.ENVIRONMENT and change.action in (Action.CREATE, Action.UPDATE):
+                assert launch is not None
+                self.resources[change.address] = Resource(
+                    address=change.address,
+                    backend=change.backend,
+                    owner=launch.owner,
+                    spec=launch.spec,
+                    last=None,
+                )
+            elif change.action in (Action.FORGET, Action.DESTROY):
                 assert known is not None
                 self.resources[change.address] = replace(known, gone=True)
                 self._stop(change.address, launch.stop if launch else ())
@@ -145,6 +161,8 @@ class World:
             spec=launch.spec,
             fingerprint=launch.fingerprint,
             code_digest=launch.code_digest,
+            environment_digest=launch.environment_digest,
+            packages_digest=launch.packages_digest,
             created_at=NOW,
         )
         if ended.active:

@@ -12,10 +12,6 @@ SPEC = {"gpus": 2, "type": "A10", "entrypoint": "train.py"}
     [
         ({"ray": {}}, "ray"),
         ({"ray": True}, "ray"),
-        ({"env": {"snapshot": True}}, "env.snapshot"),
-        ({"env": {"dependencies": ["a"]}}, "env.dependencies"),
-        ({"env": {"requirements": "r.txt"}}, "env.requirements"),
-        ({"env": {"lock": "uv.lock"}}, "env.lock"),
     ],
 )
 def test_what_is_not_there_yet_is_refused_with_a_way_out(

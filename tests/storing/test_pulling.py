@@ -10,6 +10,7 @@ def test_nothing_applied_yet_is_an_empty_state(store):
         "serial": 0,
         "resources": [],
         "intents": [],
+        "package_lists": {},
     }
 
 
@@ -35,6 +36,8 @@ def test_everything_recorded_is_in_it_as_json(filled, launch):
                     "backend": "local",
                     "fingerprint": "sha256:aa",
                     "code_digest": "sha256:bb",
+                    "environment_digest": None,
+                    "packages_digest": None,
                     "created_at": "2026-05-01T12:00:00.250000Z",
                     "started_at": None,
                     "ended_at": None,

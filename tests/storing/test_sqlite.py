@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.state import Attempt, Intent
 from sgpu_decl.storing.rows import attempt_of, attempt_row, intent_of, intent_row
 from sgpu_decl.storing.sqlite import SqliteStore
@@ -124,6 +125,16 @@ def test_another_launch_cannot_take_a_number_of_the_history(filled, launch):
         with pytest.raises(StateError, match=r"train#1.*history"):
             writer.launched(done.intent, done.resource, other)
         assert writer.state == before
+
+
+def test_package_lists_are_kept_once(filled):
+    lists = [PackageList.of([Package("torch", "2.13.0")]), PackageList.of([])]
+    with filled.lock("test", lineage="other") as writer:
+        serial = writer.state.serial
+        writer.record_packages(lists)
+        writer.record_packages(lists[:1])
+        assert writer.state.serial == serial + 1
+    assert filled.read().package_lists == {it.digest: it for it in lists}
 
 
 def test_a_plan_is_known_as_applied(filled):
