@@ -15,8 +15,8 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.environments.environment import Environment, EnvironmentKind
+from sgpu_decl.environments.packages import normalise
 from sgpu_decl.model.environment import Package
-from sgpu_decl.model.packages import normalise
 
 __all__ = ["Base", "Platform", "Source", "all_bases", "base_named", "unknown_base"]
 

@@ -12,10 +12,10 @@ from sgpu_decl.environments.calling_uv import run_uv
 from sgpu_decl.environments.complaints import Complaint, read_complaint, read_warnings
 from sgpu_decl.environments.lock import Lock
 from sgpu_decl.environments.locking import lock_of
+from sgpu_decl.environments.packages import normalise
 from sgpu_decl.environments.pythons import LocalPython
 from sgpu_decl.environments.remembering import Resolved, Warned
 from sgpu_decl.environments.requested import Asked
-from sgpu_decl.model.package import normalise
 
 __all__ = ["Refused", "compile_asked", "export_project"]
 

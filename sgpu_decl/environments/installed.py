@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable
 
 from sgpu_decl.environments.environment import Environment, EnvironmentKind
+from sgpu_decl.environments.packages import cuda_of, normalise
 from sgpu_decl.model.environment import Package
-from sgpu_decl.model.packages import cuda_of, normalise
 
 __all__ = ["installed", "this_interpreter"]
 

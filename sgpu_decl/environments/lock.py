@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from sgpu_decl.agent.manifest import Python
 from sgpu_decl.environments.calling_uv import without_credentials
+from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.model.package import Package
 
 __all__ = ["Artifact", "Entry", "Lock", "Repository"]
 

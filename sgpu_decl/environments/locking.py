@@ -8,8 +8,8 @@ from typing import Any
 from sgpu_decl.agent.manifest import Python
 from sgpu_decl.environments.lock import Artifact, Entry, Lock, Repository
 from sgpu_decl.environments.markers import applies, marker_values
+from sgpu_decl.environments.packages import normalise
 from sgpu_decl.environments.toml import table, text_of
-from sgpu_decl.model.package import normalise
 
 __all__ = ["Unusable", "lock_of"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.packages import normalise
 from sgpu_decl.environments.requirements import logical_lines, read_text
-from sgpu_decl.model.package import normalise
 
 __all__ = ["Asked", "Wanted", "read_asked"]
 

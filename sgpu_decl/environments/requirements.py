@@ -13,8 +13,8 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.locked import Locked, Pin, invalid, settle
 from sgpu_decl.environments.markers import applies
+from sgpu_decl.environments.packages import normalise
 from sgpu_decl.model.environment import Package
-from sgpu_decl.model.packages import normalise
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

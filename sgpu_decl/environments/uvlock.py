@@ -8,9 +8,9 @@ from typing import Any
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.locked import Locked, Pin, invalid, settle
 from sgpu_decl.environments.markers import applies
+from sgpu_decl.environments.packages import normalise
 from sgpu_decl.environments.toml import Toml, table, text_of
 from sgpu_decl.model.environment import Package
-from sgpu_decl.model.packages import normalise
 
 __all__ = ["read_uv_lock"]
 
