@@ -28,7 +28,7 @@ _WAIT = 10.0  # seconds for `uv --version`
 _INSTALL = "`pip install 'sgpu[env]'`, or install uv 0.8 or newer on the PATH"
 _UNSET = frozenset({
     "UV_PROJECT", "UV_WORKING_DIR", "UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_TARGET", "UV_PREFIX",
-    "UV_REQUIRE_HASHES", "UV_NO_VERIFY_HASHES", "VIRTUAL_ENV",
+    "UV_REQUIRE_HASHES", "UV_NO_VERIFY_HASHES", "UV_VENV_SEED", "UV_LINK_MODE", "VIRTUAL_ENV",
 })  # fmt: skip
 _SET = {"UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never", "GIT_TERMINAL_PROMPT": "0"}
 # An index that does not answer is given up after a minute, not after uv's two.

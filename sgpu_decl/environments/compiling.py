@@ -14,8 +14,8 @@ from sgpu_decl.environments.lock import Lock
 from sgpu_decl.environments.locking import lock_of
 from sgpu_decl.environments.packages import normalise
 from sgpu_decl.environments.pythons import LocalPython
-from sgpu_decl.environments.remembering import Resolved, Warned
 from sgpu_decl.environments.requested import Asked
+from sgpu_decl.environments.resolutions import Resolved, Warned
 
 __all__ = ["Refused", "compile_asked", "export_project"]
 

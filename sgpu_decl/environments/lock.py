@@ -6,6 +6,7 @@ to the interpreter. https://packaging.python.org/en/latest/specifications/pylock
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from sgpu_decl.model.jsonable import Json, canonical
 __all__ = ["Artifact", "Entry", "Lock", "Repository"]
 
 FORMAT = 1
+KINDS = ("wheel", "sdist", "archive")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Artifact(NamedTuple):
@@ -77,7 +80,7 @@ class Lock:
 
     @property
     def hashed(self) -> bool:
-        """Whether every package has a hash; a commit of a repository stands for itself."""
+        """Whether every package has a hash: a commit of a repository stands for itself."""
         return all(entry.repository is None for entry in self.entries)
 
     def to_json(self) -> Json:
@@ -111,17 +114,14 @@ class Lock:
                 Entry(
                     str(name),
                     str(version),
-                    tuple(
-                        Artifact(kind, where, size, tuple(hashes))
-                        for kind, where, size, hashes in files
-                    ),
+                    tuple(_artifact(*it) for it in files),
                     Repository(*repository) if repository else None,
                 )
                 for name, version, files, repository in raw["packages"]
             )
             python = Python(*map(str, raw["python"]))
             return cls(python=python, entries=entries, indexes=tuple(map(str, raw["indexes"])))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a lock: {error}") from None
 
     def to_toml(self, folder: Path) -> str:
@@ -145,6 +145,12 @@ class Lock:
         return "\n".join(lines)
 
 
+def _artifact(kind: str, location: str, size: int | None, hashes: list[str]) -> Artifact:
+    if kind not in KINDS or not all(":" in it for it in hashes):
+        raise ValueError(f"not a file of a package: {kind}, {location}")
+    return Artifact(kind, str(location), size, tuple(hashes))
+
+
 def _identity(entry: Entry) -> Json:
     kind, *where = entry.repository or ("",)
     return [
@@ -165,11 +171,15 @@ def _file(file: Artifact, folder: Path) -> str:
 
 def _table(fields: Mapping[str, Any]) -> str:
     pairs = (
-        f"{name} = {_table(value) if isinstance(value, dict) else _quoted(value)}"
+        f"{_key(name)} = {_table(value) if isinstance(value, dict) else _quoted(value)}"
         for name, value in fields.items()
         if value is not None
     )
     return "{ " + ", ".join(pairs) + " }"
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _quoted(name)
 
 
 def _quoted(value: Json) -> str:

@@ -18,9 +18,9 @@ from sgpu_decl.environments.locking import Unusable, lock_of
 from sgpu_decl.environments.locks import read_lock
 from sgpu_decl.environments.progress import Progress
 from sgpu_decl.environments.pythons import LocalPython
-from sgpu_decl.environments.remembering import Resolutions, Resolved
 from sgpu_decl.environments.requested import Asked, read_asked
 from sgpu_decl.environments.requirements import read_text
+from sgpu_decl.environments.resolutions import Resolutions, Resolved
 from sgpu_decl.environments.settings import uv_settings
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import Json
