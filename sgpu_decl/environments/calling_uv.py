@@ -42,10 +42,11 @@ _UNLESS_SET = {
 
 
 class Answer(NamedTuple):
-    """`words` is what uv said on stderr, without credentials."""
+    """`words` is what uv said on stderr, without credentials; `output` its stdout."""
 
     code: int
     words: str
+    output: str
 
 
 def find_uv(environ: Mapping[str, str]) -> str:
@@ -98,7 +99,7 @@ def run_uv(
     """
     known = {name: value for name, value in environ.items() if name not in _UNSET}
     words: list[str] = []
-    with tempfile.TemporaryFile() as stdin:
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout:
         stdin.write(given.encode())
         stdin.seek(0)
         try:
@@ -107,7 +108,7 @@ def run_uv(
                 cwd=folder,
                 env={**_UNLESS_SET, **known, **_SET},
                 stdin=stdin,
-                stdout=subprocess.DEVNULL,
+                stdout=stdout,
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
@@ -118,12 +119,14 @@ def run_uv(
             raise SgpuError(
                 f"`{uv}` cannot be started: {error.strerror}", hint=_INSTALL, code="uv_missing"
             ) from error
-    with _ended(process), process:
-        for line in process.stderr or ():
-            shown = without_credentials(line.rstrip())
-            words.append(shown)
-            heard(shown)
-    return Answer(process.returncode, "\n".join(words))
+        with _ended(process), process:
+            for line in process.stderr or ():
+                shown = without_credentials(line.rstrip())
+                words.append(shown)
+                heard(shown)
+        stdout.seek(0)
+        output = stdout.read().decode(errors="replace")
+    return Answer(process.returncode, "\n".join(words), output)
 
 
 def without_credentials(text: str) -> str:

@@ -108,16 +108,13 @@ def export_project(
     Raises:
         Refused, Unusable, SgpuError: as `compile_asked`.
     """
-    with _scratch() as scratch:
-        output = scratch / "pylock.toml"
-        arguments = ["export", "--frozen", "--no-default-groups", "--no-emit-project"]
-        arguments += ["--no-header", "--format", "pylock.toml", "--output-file", os.fspath(output)]
-        arguments += ["--python", python.executable]
-        answer = run_uv(uv, arguments, folder=project, environ=environ)
-        if answer.code != 0:
-            raise Refused(read_complaint(answer.words, python=python.python.minor))
-        data = tomllib.loads(output.read_text())
-        lock = lock_of(data, python.python, source=scratch, folder=folder)
+    arguments = ["export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-header"]
+    arguments += ["--format", "pylock.toml", "--python", python.executable]
+    answer = run_uv(uv, arguments, folder=project, environ=environ)
+    if answer.code != 0:
+        raise Refused(read_complaint(answer.words, python=python.python.minor))
+    data = tomllib.loads(answer.output)
+    lock = lock_of(data, python.python, source=project, folder=folder)
     return Resolved(lock, _warned(answer.words))
 
 

@@ -4,12 +4,14 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from sgpu_decl.agent.manifest import Python
 from sgpu_decl.environments.lock import Artifact, Entry, Lock, Repository
 from sgpu_decl.environments.markers import applies, marker_values
 from sgpu_decl.environments.packages import normalise
 from sgpu_decl.environments.toml import table, text_of
+from sgpu_decl.staging.hashing import digest_file
 
 __all__ = ["Unusable", "lock_of"]
 
@@ -42,11 +44,12 @@ def lock_of(
 
     Raises:
         Unusable: a package has no hash, no file with a trusted hash, or lies in a folder.
+        OSError: a local wheel cannot be read.
     """
     values = marker_values(python)
     groups = [it for it in data.get("default-groups", ()) if isinstance(it, str)]
     entries: dict[str, Entry] = {}
-    for raw in data["packages"]:
+    for raw in data.get("packages", ()):
         marker = text_of(raw.get("marker"))
         if marker is not None and not applies(marker, values, groups=groups):
             continue
@@ -99,6 +102,8 @@ def _files(raw: Mapping[str, Any], source: Path, folder: Path) -> Iterator[Artif
         url, path, size = text_of(it.get("url")), text_of(it.get("path")), it.get("size")
         where = url if path is None else _relative(source / path, folder)
         hashes = sorted(f"{name}:{value}" for name, value in table(it.get("hashes")).items())
+        if not hashes and url is not None and url.startswith("file://"):
+            hashes = [f"sha256:{digest_file(unquote(urlsplit(url).path))}"]  # uv may leave it out
         yield Artifact(kind, where or "", size if isinstance(size, int) else None, tuple(hashes))
 
 

@@ -42,7 +42,7 @@ def test_uv_gets_the_users_settings_less_those_that_lead_astray(tmp_path):
     path = _program(tmp_path, 'echo "$UV_INDEX|$UV_PROJECT|$UV_PYTHON_DOWNLOADS" >&2; exit 3')
     environ = {"UV_INDEX": "ours", "UV_PROJECT": "/else", "UV_PYTHON_DOWNLOADS": "automatic"}
     answer = run_uv(str(path), [], folder=tmp_path, environ=environ)
-    assert answer == (3, "ours||never")
+    assert answer == (3, "ours||never", "")
 
 
 def test_each_line_is_heard_as_it_comes(tmp_path):

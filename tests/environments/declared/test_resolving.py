@@ -102,9 +102,8 @@ def test_the_project_around_counts_by_its_settings_alone(declared, index, wheelw
     wheelwright(index.wheels, "alpha", "3.0")
     declared.write("pyproject.toml", "[project]\nname='p'\nversion='2'\n[tool.uv]\n")
     assert declared.lock(dependencies=["alpha"]) == first
-    declared.write("pyproject.toml", "[project]\nname='p'\nversion='2'\n[tool.uv.pip]\npre = 1")
-    declared.write("pyproject.toml", '[tool.uv.pip]\nresolution = "highest"')
-    assert declared.versions(dependencies=["alpha"]) == {"alpha": "3.0"}
+    declared.write("pyproject.toml", '[tool.uv.pip]\nresolution = "lowest"')
+    assert declared.versions(dependencies=["alpha"]) == {"alpha": "1.0"}
 
 
 def test_the_digest_is_of_what_is_installed_wherever_it_comes_from(declared, index):
