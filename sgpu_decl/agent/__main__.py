@@ -2,7 +2,7 @@
 
 `python -I -S __main__.py FOLDER` is the quickest; `python agent.zip FOLDER`, the folder itself and
 `-m sgpu_decl.agent` work as well. With options instead of a folder it is the agent of one node of
-several: see `foreground`.
+several: see `foreground`. `hydrate` makes the tree of an environment: see `preparing`.
 """
 
 import sys
@@ -16,7 +16,11 @@ if not __package__:
     sys.modules.setdefault("sgpu_decl", _top)
     sys.modules.setdefault("sgpu_decl.agent", _own)
 
-if sys.argv[1:2] and sys.argv[1].startswith("--"):
+if sys.argv[1:2] == ["hydrate"]:
+    from sgpu_decl.agent.preparing import main
+elif sys.argv[1:2] == ["hydrate-worker"]:
+    from sgpu_decl.agent.crew import main
+elif sys.argv[1:2] and sys.argv[1].startswith("--"):
     from sgpu_decl.agent.foreground import main
 else:
     from sgpu_decl.agent.guardian import main
