@@ -6,10 +6,11 @@ https://pip.pypa.io/en/stable/reference/requirements-file-format/
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.locked import Locked, Pin, invalid, settle
 from sgpu_decl.environments.markers import applies
@@ -19,7 +20,7 @@ from sgpu_decl.model.environment import Package
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["LARGEST", "logical_lines", "read_requirements", "read_text"]
+__all__ = ["LARGEST", "Line", "logical_lines", "read_requirements", "read_text", "requirement_lines"]
 
 LARGEST = 64 << 20  # bytes: a lock of thousands of packages has a few MB
 _DEEPEST = 20  # files that include each other
@@ -36,10 +37,19 @@ _IGNORED = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One requirement, `torch>=2.6`, where it was written; `hashed` says that it has hashes."""
+
+    text: str
+    place: Place | None
+    hashed: bool = False
+
+
 def read_requirements(
     path: Path, shown: str, values: Mapping[str, str]
 ) -> tuple[Locked | None, tuple[Diagnostic, ...]]:
-    """Read a file and what it includes.
+    """Read a file in which everything is pinned, and what it includes.
 
     Args:
         shown: how the user named it, for places.
@@ -49,11 +59,26 @@ def read_requirements(
         The packages, or `None` where a line is wrong, and what is wrong: every line that pins
         nothing has a finding of its own.
     """
-    reader = _Reader(values)
+    lines, wrong = requirement_lines(path, shown)
+    pins: list[Pin] = []
+    found = list(wrong)
+    for line in lines:
+        pin = _pin(line, line.place or Place(shown, 1, 1), values)
+        if isinstance(pin, Diagnostic):
+            found.append(pin)
+        elif pin is not None:
+            pins.append(pin)
+    locked, more = settle("requirements", pins)
+    found += more
+    return (None if found else locked), in_order(found)
+
+
+def requirement_lines(path: Path, shown: str) -> tuple[tuple[Line, ...], tuple[Diagnostic, ...]]:
+    """The requirements of a file and of those that it includes, pinned or not, and what is wrong
+    with other lines."""
+    reader = _Reader()
     reader.read(path, shown, None, ())
-    locked, more = settle("requirements", reader.pins)
-    found = (*reader.found, *more)
-    return (None if found else locked), found
+    return tuple(reader.lines), tuple(reader.found)
 
 
 def read_text(path: Path, shown: str, place: Place | None = None) -> str | Diagnostic:
@@ -70,9 +95,8 @@ def read_text(path: Path, shown: str, place: Place | None = None) -> str | Diagn
 
 
 class _Reader:
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = values
-        self.pins: list[Pin] = []
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
         self.found: list[Diagnostic] = []
 
     def read(self, path: Path, shown: str, place: Place | None, above: tuple[Path, ...]) -> None:
@@ -107,33 +131,32 @@ class _Reader:
             hint = "name the package with its version"
             self.found.append(invalid(f"{what} pins nothing", at, hint))
             return
-        requirement, *options = _OPTIONS.split(line)
-        pin = self._pin(requirement, any(_HASH.match(it) for it in options), at)
-        if isinstance(pin, Diagnostic):
-            self.found.append(pin)
-        elif pin is not None:
-            self.pins.append(pin)
+        text, *options = _OPTIONS.split(line)
+        hashed = any(_HASH.match(it) for it in options)
+        self.lines.append(Line(text=text, place=at, hashed=hashed))
 
-    def _pin(self, text: str, hashed: bool, at: Place) -> Pin | Diagnostic | None:  # noqa: FBT001
-        from packaging.requirements import InvalidRequirement, Requirement
 
-        try:
-            requirement = Requirement(text)
-            marker = requirement.marker
-            if marker is not None and not applies(str(marker), self._values):
-                return None
-        except (InvalidRequirement, ValueError):
-            return invalid(f"`{text}` is no requirement", at, "write it as `name==1.2.3`")
-        version = _pinned(requirement)
-        if version is None:
-            return Diagnostic(
-                code="lock_unpinned",
-                summary=f"`{requirement.name}` is not pinned to one version",
-                place=at,
-                hint=f"write `{requirement.name}==…`; `uv pip compile` pins a whole file",
-            )
-        package = Package(normalise(requirement.name), version)
-        return Pin(package=package, hashed=hashed, place=at)
+def _pin(line: Line, at: Place, values: Mapping[str, str]) -> Pin | Diagnostic | None:
+    """What a line pins, `None` where it does not apply, or what is wrong with it."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        requirement = Requirement(line.text)
+        marker = requirement.marker
+        if marker is not None and not applies(str(marker), values):
+            return None
+    except (InvalidRequirement, ValueError):
+        return invalid(f"`{line.text}` is no requirement", at, "write it as `name==1.2.3`")
+    version = _pinned(requirement)
+    if version is None:
+        return Diagnostic(
+            code="lock_unpinned",
+            summary=f"`{requirement.name}` is not pinned to one version",
+            place=at,
+            hint=f"write `{requirement.name}==…`; `uv pip compile` pins a whole file",
+        )
+    package = Package(normalise(requirement.name), version)
+    return Pin(package=package, hashed=line.hashed, place=at)
 
 
 def _pinned(requirement: "Requirement") -> str | None:
