@@ -20,7 +20,7 @@ from sgpu_decl.model.environment import Package
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["LARGEST", "Line", "read_requirements", "read_text", "requirement_lines"]
+__all__ = ["LARGEST", "Line", "logical_lines", "read_requirements", "read_text", "requirement_lines"]
 
 LARGEST = 64 << 20  # bytes: a lock of thousands of packages has a few MB
 _DEEPEST = 20  # files that include each other
@@ -108,7 +108,7 @@ class _Reader:
         if isinstance(text, Diagnostic):
             self.found.append(text)
             return
-        for number, line in _lines(text):
+        for number, line in logical_lines(text):
             at = Place(shown, number, 1)
             included = _INCLUDE.fullmatch(line)
             if included is None:
@@ -176,7 +176,7 @@ def _pinned(requirement: "Requirement") -> str | None:
     return one.version if exact else None
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines put together where they go on, without comments, with the number of their first."""
     start, held = 0, ""
     for number, raw in enumerate(text.splitlines(), 1):
