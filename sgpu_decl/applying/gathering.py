@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sgpu_decl.applying.equipping import Equipment
+from sgpu_decl.applying.examining import examine
 from sgpu_decl.applying.opening import Location, Opened, absolute
 from sgpu_decl.applying.owning import Owners
 from sgpu_decl.applying.saving import holds_plan
@@ -116,6 +117,7 @@ class _Gathering:
         self._facts: dict[tuple[str, str | None], CodeFacts] = {}
         self._interpreters: dict[str | None, Interpreter | None] = {}
         self._looked: set[tuple[object, ...]] = set()
+        self._examined: set[tuple[object, ...]] = set()
         self.cache = HashCache.open()
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
@@ -127,13 +129,14 @@ class _Gathering:
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config
         code = self._code(run)
-        self._look(run, self.by_digest.get(code.digest) if code else None)
+        taken = self.by_digest.get(code.digest) if code else None
+        self._look(run, taken)
         interpreter = self._interpreter(config)
         environment = None
         if config.env.origins:
             environment = self._environment(run, interpreter)
-            interpreter = None
-        elif not config.entrypoint:
+        self._examine(run, taken, environment, interpreter)
+        if config.env.origins or not config.entrypoint:
             interpreter = None
         return Desired(
             address=run.address,
@@ -181,6 +184,36 @@ class _Gathering:
         )
         self.findings.extend(_placed(findings, run.places, f"env.{config.env.origins[0]}"))
         return made
+
+    def _examine(
+        self,
+        run: LoadedRun,
+        taken: Snapshot | None,
+        environment: DesiredEnvironment | None,
+        interpreter: Interpreter | None,
+    ) -> None:
+        """The environment against the code, once for all runs that share both."""
+        config = run.config
+        if config.env.origins and environment is None:
+            return  # what is wrong with it was said
+        digest = environment.digest if environment else None
+        key = (taken and taken.digest, config.entrypoint, str(config.command), config.env, digest)
+        if key in self._examined:
+            return
+        self._examined.add(key)
+        captured = self._equipment.captured.get(digest or "")
+        used = environment or interpreter
+        found = examine(
+            config,
+            _locator(run.places),
+            code=taken,
+            folder=self._folder,
+            python=interpreter.version if interpreter else None,
+            packages=used.packages if used else None,
+            manifest=captured.manifest if captured else None,
+        )
+        root = self._root(config.code)
+        self.findings.extend(_from_here(root, it, self._opened.shown) for it in found)
 
     def _code(self, run: LoadedRun) -> CodeFacts | None:
         taken = self._snapshot(run)
