@@ -200,7 +200,7 @@ class _Attempt:
                     Diagnostic(
                         code="link_dangling",
                         severity=Severity.WARNING,
-                        summary=f"`{tree}` is a link to `{target}`, which is left out, and so is it",
+                        summary=f"`{tree}` is left out: it is a link to `{target}`, which is",
                     )
                 )
                 continue
@@ -215,7 +215,7 @@ class _Attempt:
             summary = f"`{path}` of the environment changes while it is read"
             hint = "wait until nothing writes to it, or move it out of the folder of packages"
         else:
-            summary = f"`{path}` of the environment cannot be read: {reply.detail}"
+            summary = f"`{path}` of the environment cannot be read: {os.strerror(reply.errno)}"
             hint = "mend its permissions, or uninstall the package that brought it"
         code = f"environment_{reply.problem}"
         self.findings.append(Diagnostic(code=code, summary=summary, hint=hint))
@@ -223,7 +223,11 @@ class _Attempt:
 
 def _times(layout: Layout) -> list[int]:
     """When names last came or went in the folders of packages, as installing does it."""
-    return [os.stat(root.path).st_mtime_ns for root in layout.roots if not root.project]
+    return [
+        os.stat(root.path).st_mtime_ns if os.path.isdir(root.path) else 0
+        for root in layout.roots
+        if not root.project
+    ]
 
 
 def _moving(executable: str) -> Diagnostic:

@@ -39,8 +39,8 @@ def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
             found.append(
                 Diagnostic(
                     code="names_collide",
-                    summary=f"`{other}` and `{path}` differ in case alone, and are one file on some "
-                    "file systems",
+                    summary=f"`{other}` and `{path}` differ in case alone: some file systems "
+                    "take them for one",
                     hint="uninstall one of the packages that brought them, or rename one",
                 )
             )

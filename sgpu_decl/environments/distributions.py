@@ -43,8 +43,8 @@ def packages(
     installed: dict[str, str] = {}
     findings = []
     for site, infos in described.items():
-        for info, path in sorted(infos.items()):
-            told = _told(path, files, sources, memory)
+        for info, metadata in sorted(infos.items()):
+            told = _told(metadata, files, sources, memory)
             if told is None:
                 findings.append(_broken(site, info))
             else:

@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
-from sgpu_decl.environments.worker import Job, Problem, Reply, receive, send
+from sgpu_decl.environments.worker import FULL, Job, Problem, Reply, receive, send
 from sgpu_decl.errors import SgpuError
 
-__all__ = ["Destination", "read"]
+__all__ = ["Destination", "read", "store_refusal"]
 
 MOST_WORKERS = 8
 BATCH_FILES = 256
@@ -41,7 +42,7 @@ class Destination:
 def read(
     jobs: Sequence[tuple[Job, int]], into: Destination | None, said: Callable[[int], None]
 ) -> Iterator[tuple[Job, Reply]]:
-    """Do jobs, each with the size that its file is thought to have, and yield them as they are done.
+    """Do jobs, each with the size that its file is thought to have, and yield them as they end.
 
     Args:
         said: told the bytes that are done, now and then.
@@ -73,8 +74,9 @@ def read(
                 )
             for job, size, reply in replies:
                 bytes_done += size
-                if into is not None and reply.problem in (Problem.FULL, Problem.UNWRITABLE):
-                    raise _refusal(into, reply)
+                if into is not None and reply.problem == Problem.UNWRITABLE:
+                    refused = OSError(reply.errno, os.strerror(reply.errno))
+                    raise store_refusal(into.objects.parent, refused)
                 yield job, reply
             said(bytes_done)
 
@@ -113,14 +115,13 @@ def _feed(
     done: "queue.SimpleQueue[list[tuple[Job, int, Reply]] | None]",
 ) -> None:
     """Give one worker batch after batch; a batch that gets no answer is told as `None`."""
-    assert worker.stdin is not None
-    assert worker.stdout is not None
+    to, answers = cast("BinaryIO", worker.stdin), cast("BinaryIO", worker.stdout)
     with contextlib.suppress(queue.Empty):
         while True:
             batch = batches.get_nowait()
             try:
-                send(worker.stdin, [job for job, _ in batch])
-                replies = receive(worker.stdout)
+                send(to, [job for job, _ in batch])
+                replies = receive(answers)
             except (OSError, ValueError):  # it ended, or was closed beneath us
                 replies = None
             if replies is None:
@@ -148,15 +149,16 @@ def _batches(jobs: Sequence[tuple[Job, int]]) -> Iterator[list[tuple[Job, int]]]
         yield batch
 
 
-def _refusal(into: Destination, reply: Reply) -> SgpuError:
-    if reply.problem == Problem.FULL:
+def store_refusal(store: Path, error: OSError) -> SgpuError:
+    """Say that a store takes nothing."""
+    if error.errno in FULL:
         return SgpuError(
-            f"the disk of the store `{into.objects.parent}` is full: {reply.detail}",
+            f"the disk of the store `{store}` is full: {error.strerror}",
             hint="make room, for example by `sgpu gc`, and try again: what was copied is kept",
             code="store_full",
         )
     return SgpuError(
-        f"the store `{into.objects.parent}` cannot be written: {reply.detail}",
-        hint="make it writable for you",
+        f"the store `{store}` cannot be used: {error}",
+        hint="make it readable and writable for you",
         code="store_unwritable",
     )

@@ -127,7 +127,9 @@ class _Walk:
         try:
             facts = os.stat(path)
         except OSError:
-            self._warn("link_dangling", f"`{path}` is a link to `{target}`, which leads nowhere, and is left out")  # fmt: skip
+            self._warn(
+                "link_dangling", f"`{path}` is left out: a link to `{target}`, which is gone"
+            )
             return
         words = os.path.normpath(os.path.join(os.path.dirname(path), target))
         is_folder = stat.S_ISDIR(facts.st_mode)
@@ -140,7 +142,7 @@ class _Walk:
             if stat.S_ISREG(facts.st_mode):
                 self._seen.looks.append(look(tree, path, How.PLAIN, facts))
         elif real in chain:
-            self._warn("link_circular", f"`{path}` is a link that leads back to itself, and is left out")  # fmt: skip
+            self._warn("link_circular", f"`{path}` is left out: a link that leads back to itself")
         else:
             self._open.append((f"{tree}/", f"{real}/", chain | {real}))
 
@@ -163,7 +165,7 @@ class _Walk:
         self._seen.findings.append(
             Diagnostic(
                 code="environment_too_many_files",
-                summary=f"`{self._root.path}` is on the path of the interpreter and holds more than "
+                summary=f"`{self._root.path}` is on the interpreter's path and holds more than "
                 f"{most:,} files",
                 hint="list its data in `.gitignore`, or install the package that you need from it",
             )

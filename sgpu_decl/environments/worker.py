@@ -17,10 +17,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 from sgpu_decl.environments.normalising import bytecode, record, script
 
-__all__ = ["FIXED", "How", "Job", "Problem", "Reply", "main", "receive", "send"]
+__all__ = ["FIXED", "FULL", "How", "Job", "Problem", "Reply", "main", "receive", "send"]
 
 FIXED = 946_684_800 * 10**9  # 2000-01-01 in ns: the time of change that all objects carry
 FICLONE = 0x40049409  # linux/fs.h
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PIECE = 1 << 20  # bytes; what is larger is read piece by piece
 TRIES = 4
 PAUSE = 0.05  # seconds before a file that moves is read again; then twice as long
@@ -43,8 +44,7 @@ class Problem:
     GONE = "gone"
     MOVING = "moving"  # it changes while it is read, or is not what it was
     UNREADABLE = "unreadable"
-    FULL = "full"  # the disk of the store
-    UNWRITABLE = "unwritable"  # the store
+    UNWRITABLE = "unwritable"  # the store takes nothing, which is not the file's fault
 
 
 class Job(NamedTuple):
@@ -62,13 +62,13 @@ class Job(NamedTuple):
 
 class Reply(NamedTuple):
     """`digest` and `size` are of what enters the store, `facts` of what was read. Bytecode that is
-    of no use has no digest. `problem` is empty where all is well; `detail` is the system's word."""
+    of no use has no digest. `problem` is empty where all is well; `errno` is the system's."""
 
     digest: str
     size: int
     facts: Facts
     problem: str = ""
-    detail: str = ""
+    errno: int = 0
 
 
 def send(stream: BinaryIO, values: "list[Any]") -> None:
@@ -118,10 +118,7 @@ class _Worker:
             except OSError as error:
                 return _problem(Problem.UNREADABLE, error)
             except _Unwritable as error:
-                cause = error.__cause__
-                full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-                is_full = isinstance(cause, OSError) and cause.errno in full
-                return _problem(Problem.FULL if is_full else Problem.UNWRITABLE, cause)
+                return _problem(Problem.UNWRITABLE, error.__cause__)
         return _problem(Problem.MOVING)
 
     def _take(self, job: Job) -> Reply:
@@ -222,7 +219,7 @@ class _Worker:
         key = _key(digest, mode)
         try:
             os.utime(copy, ns=(FIXED, FIXED))
-            os.rename(temporary, f"{self._objects}/{key[:2]}/{key[2:]}")
+            os.rename(temporary, f"{self._objects}/{key[:2]}/{key}")
         except OSError as error:
             raise _Unwritable from error
         self._there.add(key)
@@ -277,8 +274,8 @@ def _key(digest: str, mode: int) -> str:
 
 
 def _problem(which: str, error: "BaseException | None" = None) -> Reply:
-    detail = error.strerror if isinstance(error, OSError) and error.strerror else ""
-    return Reply("", 0, (0, 0, 0, 0), which, detail)
+    number = error.errno if isinstance(error, OSError) and error.errno else errno.EIO
+    return Reply("", 0, (0, 0, 0, 0), which, number)
 
 
 def main(objects: str, incoming: str) -> None:
