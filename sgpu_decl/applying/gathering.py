@@ -180,6 +180,8 @@ class _Gathering:
             config.env,
             backend=str(config.backend.kind),
             owner=self._owner,
+            folder=self._folder,
+            places=run.places,
             interpreter=interpreter,
         )
         self.findings.extend(_placed(findings, run.places, f"env.{config.env.origins[0]}"))
@@ -197,11 +199,10 @@ class _Gathering:
         if config.env.origins and environment is None:
             return  # what is wrong with it was said
         digest = environment.digest if environment else None
-        key = (taken and taken.digest, config.entrypoint, str(config.command), config.env, digest)
+        key = (taken and taken.digest, config.entrypoint, str(config.command), str(config.env), digest)
         if key in self._examined:
             return
         self._examined.add(key)
-        captured = self._equipment.captured.get(digest or "")
         used = environment or interpreter
         found = examine(
             config,
@@ -210,7 +211,7 @@ class _Gathering:
             folder=self._folder,
             python=interpreter.version if interpreter else None,
             packages=used.packages if used else None,
-            manifest=captured.manifest if captured else None,
+            manifest=self._equipment.manifest(digest) if digest else None,
         )
         root = self._root(config.code)
         self.findings.extend(_from_here(root, it, self._opened.shown) for it in found)
