@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sgpu_decl.applying.equipping import Equipment
-from sgpu_decl.applying.examining import examine
+from sgpu_decl.applying.examining import examine, on_base
 from sgpu_decl.applying.opening import Location, Opened, absolute
 from sgpu_decl.applying.owning import Owners
 from sgpu_decl.applying.saving import holds_plan
@@ -20,6 +20,7 @@ from sgpu_decl.config.reading import Loaded, LoadedRun, read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.checking import check_base
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter
@@ -193,25 +194,33 @@ class _Gathering:
         interpreter: Interpreter | None,
     ) -> None:
         """The environment against the code, once for all runs that share both."""
-        config = run.config
-        if config.env.origins and environment is None:
+        config, env = run.config, run.config.env
+        used = environment or interpreter
+        if env.origins and environment is None:
             return  # what is wrong with it was said
         digest = environment.digest if environment else None
-        key = (taken and taken.digest, config.entrypoint, str(config.command), config.env, digest)
+        written = (config.entrypoint, str(config.command), env.base, env.dependencies, env.python)
+        key = (digest, taken and taken.digest, "PYTHONPATH" in env.variables, *written)
         if key in self._examined:
             return
         self._examined.add(key)
-        captured = self._equipment.captured.get(digest or "")
-        used = environment or interpreter
-        found = examine(
-            config,
-            _locator(run.places),
-            code=taken,
-            folder=self._folder,
-            python=interpreter.version if interpreter else None,
-            packages=used.packages if used else None,
-            manifest=captured.manifest if captured else None,
+        packages = used.packages if used else None
+        place = _locator(run.places)
+        self.findings.extend(
+            check_base(
+                env,
+                lambda field: place(f"env.{field}"),
+                folder=self._folder,
+                python=interpreter.version if interpreter else None,
+                packages=packages.packages if packages else (),
+                severity=Severity.ERROR if on_base(config) else Severity.INFO,
+            )
         )
+        if taken is None:
+            return
+        captured = self._equipment.captured.get(digest or "")
+        manifest = captured.manifest if captured else None
+        found = examine(config, place, code=taken, packages=packages, manifest=manifest)
         root = self._root(config.code)
         self.findings.extend(_from_here(root, it, self._opened.shown) for it in found)
 

@@ -20,7 +20,14 @@ from sgpu_decl.model.environment import Package
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["LARGEST", "Line", "logical_lines", "read_requirements", "read_text", "requirement_lines"]
+__all__ = [
+    "LARGEST",
+    "Line",
+    "logical_lines",
+    "read_requirements",
+    "read_text",
+    "requirement_lines",
+]
 
 LARGEST = 64 << 20  # bytes: a lock of thousands of packages has a few MB
 _DEEPEST = 20  # files that include each other
