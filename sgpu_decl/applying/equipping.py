@@ -73,7 +73,7 @@ class Equipment:
         if captured is None or has_errors(findings):
             return None, findings
         manifest = captured.manifest
-        digest = manifest.digest
+        digest = captured.digest
         self.captured[digest] = captured
         packages = PackageList.of(Package(name, version) for name, version in manifest.packages)
         made = DesiredEnvironment(
@@ -110,7 +110,7 @@ def equip(
     for digest, kind in _launched(plan).items():
         if not site.environments.touch(digest):
             taken = captured.get(digest) or _again(specs.get(digest), progress)
-            if taken is None or taken.manifest.digest != digest:
+            if taken is None or taken.digest != digest:
                 raise StalePlan(
                     "the environment here is not the one that was planned",
                     hint="plan again; `sgpu env diff` shows what differs",
