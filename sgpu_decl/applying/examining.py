@@ -9,6 +9,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.bases import base_named
 from sgpu_decl.environments.lacking import (
     lacking_in_base,
+    lacking_in_interpreter,
     lacking_in_packages,
     lacking_in_snapshot,
 )
@@ -33,14 +34,16 @@ def examine(
     code: Snapshot,
     packages: PackageList | None,
     manifest: "Manifest | None",
+    importable: Callable[[str], bool],
 ) -> Iterator[Diagnostic]:
     """Say what of a run's code does not go with its environment; nothing where that is not certain.
     Places in the code are relative to its root.
 
     Args:
         place: gives the place of a dotted field path.
-        packages: those that ranks find, as far as they are known.
+        packages: those of a declared environment.
         manifest: that of a snapshot, which knows what can be imported.
+        importable: says whether the interpreter that runs sgpu may find a top-level package.
     """
     if config.command is not None:
         yield from installs_in_command(config.command, code.root, place)
@@ -58,6 +61,8 @@ def examine(
         yield from lacking_in_base(imports, base.environment, packages.packages if packages else ())
     elif packages is not None:
         yield from lacking_in_packages(imports, packages.packages)
+    else:
+        yield from lacking_in_interpreter(imports, importable)
 
 
 def on_base(config: RunConfig) -> bool:

@@ -199,28 +199,37 @@ class _Gathering:
         if env.origins and environment is None:
             return  # what is wrong with it was said
         digest = environment.digest if environment else None
-        written = (config.entrypoint, str(config.command), env.base, env.dependencies, env.python)
-        key = (digest, taken and taken.digest, "PYTHONPATH" in env.variables, *written)
+        given = (config.entrypoint, str(config.command), config.backend.kind, env.python)
+        asked = (env.base, env.dependencies, env.requirements, "PYTHONPATH" in env.variables)
+        key = (digest, taken and taken.digest, *given, *asked)
         if key in self._examined:
             return
         self._examined.add(key)
         packages = used.packages if used else None
+        captured = self._equipment.captured.get(digest or "")
+        manifest = captured.manifest if captured else None
+        version = interpreter.version if interpreter else None
         place = _locator(run.places)
         self.findings.extend(
             check_base(
                 env,
                 lambda field: place(f"env.{field}"),
                 folder=self._folder,
-                python=interpreter.version if interpreter else None,
+                python=manifest.python.version if manifest else version,
                 packages=packages.packages if packages else (),
                 severity=Severity.ERROR if on_base(config) else Severity.INFO,
             )
         )
         if taken is None:
             return
-        captured = self._equipment.captured.get(digest or "")
-        manifest = captured.manifest if captured else None
-        found = examine(config, place, code=taken, packages=packages, manifest=manifest)
+        found = examine(
+            config,
+            place,
+            code=taken,
+            packages=environment.packages if environment else None,
+            manifest=manifest,
+            importable=lambda top: interpreter is None or has_package(interpreter, top),
+        )
         root = self._root(config.code)
         self.findings.extend(_from_here(root, it, self._opened.shown) for it in found)
 

@@ -10,7 +10,7 @@ from sgpu_decl.model.plan import Check
 
 HEAD = "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\n"
 ENTRY = HEAD + "entrypoint: train.py:main\n"
-TRAIN = "import einops\nimport click\n\ndef main():\n    import sklearn_\n    import timm\n"
+TRAIN = "import einops\nimport click\n\ndef main():\n    import some_tool\n    import timm\n"
 
 
 @pytest.fixture
@@ -36,13 +36,14 @@ def _short(check: Check) -> tuple[str, str, str]:
 def test_packages_that_the_interpreter_lacks(checks) -> None:
     assert checks(ENTRY, TRAIN) == [
         ("package_missing", "warning", "train.py:1"),
+        ("package_missing", "warning", "train.py:5"),
         ("package_missing", "warning", "train.py:6"),
     ]
 
 
 def test_what_is_guarded_or_found_elsewhere_is_silent(checks) -> None:
     guarded = TRAIN.replace("import einops", "try:\n    import einops\nexcept ImportError: pass")
-    assert len(checks(ENTRY, guarded)) == 1
+    assert len(checks(ENTRY, guarded)) == 2
     assert checks(ENTRY + "env: {variables: {PYTHONPATH: /opt/more}}\n", TRAIN) == []
 
 
