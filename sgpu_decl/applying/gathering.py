@@ -181,6 +181,8 @@ class _Gathering:
             config.env,
             backend=str(config.backend.kind),
             owner=self._owner,
+            folder=self._folder,
+            places=run.places,
             interpreter=interpreter,
         )
         self.findings.extend(_placed(findings, run.places, f"env.{config.env.origins[0]}"))
@@ -206,8 +208,7 @@ class _Gathering:
             return
         self._examined.add(key)
         packages = used.packages if used else None
-        captured = self._equipment.captured.get(digest or "")
-        manifest = captured.manifest if captured else None
+        manifest = self._equipment.manifest(digest) if digest else None
         version = interpreter.version if interpreter else None
         place = _locator(run.places)
         self.findings.extend(

@@ -156,13 +156,15 @@ def test_another_python_than_the_locks_is_refused(declared, make):
 
 def test_progress_counts_packages(declared, make):
     class Seen:
-        calls = []
+        def __init__(self):
+            self.calls = []
 
         def advance(self, phase, done, total):
             if phase == "building":
                 self.calls.append((done, total))
 
-    make(declared.lock(dependencies=["beta<2"]), Seen())
-    assert Seen.calls[0] == (0, 2)
-    assert Seen.calls[-1] == (2, 2)
-    assert Seen.calls == sorted(Seen.calls)
+    seen = Seen()
+    make(declared.lock(dependencies=["beta<2"]), seen)
+    assert seen.calls[0] == (0, 2)
+    assert seen.calls[-1] == (2, 2)
+    assert seen.calls == sorted(seen.calls)
