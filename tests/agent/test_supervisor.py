@@ -338,25 +338,6 @@ def test_a_double_forked_daemon_is_swept_after_success(make_attempt: Make) -> No
     assert not attempt.left()
 
 
-def test_twenty_launches_side_by_side_get_ports_of_their_own(make_attempt: Make) -> None:
-    source = (
-        "import os, socket, time\n"
-        "def main():\n"
-        "    s = socket.socket()\n"
-        "    s.bind(('127.0.0.1', int(os.environ['MASTER_PORT'])))\n"
-        "    s.listen()\n"
-        "    while not os.path.exists(os.environ['SGPU_PROJECT_DIR'] + '/go'): time.sleep(0.05)\n"
-        "    return os.environ['MASTER_PORT']\n"
-    )
-    attempts = [make_attempt(source, entry=function(), world_size=1) for _ in range(20)]
-    for attempt in attempts:
-        attempt.launch()
-    (attempts[0].folder.parent / "go").touch()
-    assert {attempt.wait()["state"] for attempt in attempts} == {"succeeded"}
-    ports = {attempt.text("ranks/0/output.json") for attempt in attempts}
-    assert len(ports) == 20
-
-
 def test_runs_queue_for_devices_and_go_in_turn(make_attempt: Make, tmp_path: Any) -> None:
     gpus = Gpus(lock_dir=str(tmp_path / "gpus"), devices=("0", "1"), need=2)
     first = make_attempt(BLOCK, gpus=gpus).launch()
