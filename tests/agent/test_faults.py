@@ -199,6 +199,15 @@ for _ in range(500):
         os._exit(0)
     os.wait()
 """
+# What torch writes when it gives up, and how it then ends the process.
+WATCHDOG = """
+up()
+await_file(out + "/up1")
+leave("victim")
+sys.stderr.write("[rank0]:[E709 17:05:39.08 ProcessGroupNCCL.cpp:1899] Process group watchdog "
+    "thread terminated with exception: [Rank 0] Watchdog caught collective operation timeout\\n")
+os.abort()
+"""
 BAD_ERROR_FILE = 'with open(errors, "wb") as file:\n    {}\nos._exit(5)'
 DATALOADER = """
 for _ in range(3):
@@ -228,6 +237,10 @@ FAULTS = [
     Fault(name="victim reports 4 ms before the culprit dies", expect=("failed", "killed", 1),
           peer='up()\nawait_file(out + "/up1")\nleave("victim")\n'
                'raise ConnectionResetError("peer")',
+          culprit='up()\nawait_file(out + "/victim")\ntime.sleep(0.004)\nmark()\n'
+                  "os.kill(os.getpid(), signal.SIGKILL)"),
+    Fault(name="NCCL's watchdog aborts a rank before the culprit dies",
+          expect=("failed", "killed", 1), peer=WATCHDOG,
           culprit='up()\nawait_file(out + "/victim")\ntime.sleep(0.004)\nmark()\n'
                   "os.kill(os.getpid(), signal.SIGKILL)"),
     Fault(name="two die together", expect=("failed", "exit_code", EITHER), exit_code=9,
