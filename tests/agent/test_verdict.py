@@ -139,7 +139,7 @@ def aborted(folder: Path, text: str, rank: int = 0, at: int = 10 * MS) -> Ending
 
 
 @pytest.mark.parametrize("text", [WATCHDOG + TIMED_OUT, WATCHDOG + REMOTE, LOG + DUMPED])
-def test_an_abort_by_the_watchdog_of_nccl_for_a_peer_is_collateral(tmp_path: Path, text: str) -> None:
+def test_an_abort_by_nccl_for_a_peer_is_collateral(tmp_path: Path, text: str) -> None:
     killed = Ending(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
     assert named(aborted(tmp_path, text), killed) == (1, "killed", [])
 
@@ -151,7 +151,8 @@ def test_of_watchdogs_alone_the_first_is_named(tmp_path: Path) -> None:
     cause = Verdict([late, first]).cause
     assert cause is not None
     assert cause["summary"] == (
-        "rank 1 crashed with SIGABRT: NCCL's watchdog aborted it, which waited in vain for its peers"
+        "rank 1 crashed with SIGABRT: "
+        "NCCL's watchdog aborted it, which waited in vain for its peers"
     )
 
 
