@@ -156,9 +156,13 @@ class Attempt:
     def facts(self) -> dict[str, object]:
         """What the table of faults shows: times in ms from the fault's moment, now it is over."""
         moment = int(self.text("output/moment") or self.events("rank_started")[0]["mono_ns"])
-        told = ("rank_ended", "signal", "state")
-        after = [event for event in read_events(self.folder)[0] if event["mono_ns"] > moment]
-        noticed = [event["mono_ns"] for event in after if event["event"] in told]
+        told = ("rank_ended", "signal", "node_lost", "cold_start", "warm_ended", "state")
+        noticed = [
+            event["mono_ns"]
+            for event in read_events(self.folder)[0]
+            if event["mono_ns"] > moment and event["event"] in told
+            if event.get("state") not in ("starting", "running")
+        ]
         return {
             "verdict": self.read(),
             "noticed": (noticed[0] - moment) / 1e6 if noticed else None,
@@ -178,6 +182,17 @@ class Attempt:
 
     def until_gone(self) -> None:
         self.until(lambda: not self.left())
+
+
+@pytest.fixture
+def record_fault(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Record what the table of faults shows of an attempt, and anything that it shows instead."""
+
+    def record(attempt: Attempt, **instead: object) -> None:
+        for name, value in {**attempt.facts(), **instead}.items():
+            record_property(name, value)
+
+    return record
 
 
 @pytest.fixture

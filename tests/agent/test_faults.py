@@ -1,7 +1,8 @@
 """Every fault that the agent stands up to: its verdict, nothing left running, a valid folder.
 
 Rank 1 is the culprit and rank 0 its peer, unless the fault says otherwise. A fault that needs a
-privilege which this machine does not give is skipped, with the reason.
+privilege which this machine does not give is skipped, with the reason. `SGPU_STOPPED` says for how
+many seconds a supervisor is stopped.
 """
 
 import os
@@ -24,6 +25,8 @@ Make = Callable[..., Any]
 PEER = "block()"
 STUBBORN = "stubborn()"
 EITHER = -1
+STOPPED = float(os.environ.get("SGPU_STOPPED", "0"))
+FOR_LONG = f" for {STOPPED:g} s" if STOPPED else ""
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -98,6 +101,8 @@ def stop_for_a_while(attempt: Any) -> None:
     os.kill(attempt.supervisor, signal.SIGSTOP)
     os.kill(attempt.rank_pid(1), signal.SIGKILL)
     attempt.until(lambda: start_time(attempt.rank_pid(1)) is None)
+    signal.sigtimedwait((), STOPPED)
+    attempt.mark()
     os.kill(attempt.supervisor, signal.SIGCONT)
 
 
@@ -299,19 +304,22 @@ FAULTS = [
     Fault(name="supervisor and guardian killed", expect=("lost", "supervisor_lost", None),
           culprit=STUBBORN, peer=STUBBORN, crash=True,
           act=lambda attempt: attempt.kill_both(), torchrun=False),
-    Fault(name="supervisor stopped while a rank dies", expect=("failed", "killed", 1),
+    Fault(name=f"supervisor stopped{FOR_LONG} while a rank dies", expect=("failed", "killed", 1),
           act=stop_for_a_while),
     Fault(name="supervisor out of descriptors while a rank dies", expect=("failed", "killed", 1),
           act=take_descriptors, torchrun=False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, id=fault.name, marks=pytest.mark.fault(fault.name)) for fault in FAULTS],
+)
 def test_a_fault(
     make_faulty: Make,
     make_queued: Make,
     tmp_path: Path,
-    record_property: Callable[[str, object], None],
+    record_fault: Callable[..., None],
     fault: Fault,
 ) -> None:
     fields = {**fault.fields, **fault.arrange(tmp_path)}
@@ -335,6 +343,5 @@ def test_a_fault(
     attempt.until_gone()
     if not (attempt.folder / "outcome.json").exists():
         clear_remains(attempt.folder)  # as the next command does: nobody is left to do it
-    for name, value in attempt.facts().items():
-        record_property(name, value)
+    record_fault(attempt)
     attempt.check(crash=fault.crash)

@@ -20,6 +20,7 @@ from sgpu_decl.agent.processes import start_time, tell
 from sgpu_decl.agent.reading import read_attempt, read_events
 from sgpu_decl.rendering.spec import Entry, Retry
 
+Record = Callable[..., None]
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
 TELLS = f"import os\ndef main(): return [int(os.environ[name]) for name in {NAMES}]"
 MAIN = Entry(kind="file_function", path="main.py", function="main")
@@ -157,11 +158,14 @@ def test_a_signal_to_any_agent_cancels_the_run_on_all(make_nodes: Any, asked: in
     assert [nodes.read(number)["state"] for number in (0, 1)] == ["cancelled", "cancelled"]
 
 
-def test_a_killed_agent_is_a_lost_node(make_nodes: Any) -> None:
+@pytest.mark.fault("two nodes: the agent of one killed")
+def test_a_killed_agent_is_a_lost_node(make_nodes: Any, record_fault: Record) -> None:
     nodes = make_nodes(BLOCK).all()
     nodes.up(0, 1, 2, 3)
+    nodes.attempt.mark()
     os.kill(nodes.supervisor(1), signal.SIGKILL)
     assert nodes.wait() == [1, 70]
+    record_fault(nodes.attempt)
     ended = nodes.read()
     assert (ended["state"], ended["class"]) == ("failed", "node_lost")
     assert ended["first_cause"]["summary"].startswith("node 1 was lost: ")
@@ -169,29 +173,38 @@ def test_a_killed_agent_is_a_lost_node(make_nodes: Any) -> None:
     assert nodes.read(1)["class"] == "supervisor_lost"
 
 
-def test_agents_that_lose_agent_0_stop_their_ranks(make_nodes: Any) -> None:
+@pytest.mark.fault("two nodes: agent 0 killed")
+def test_agents_that_lose_agent_0_stop_their_ranks(make_nodes: Any, record_fault: Record) -> None:
     nodes = make_nodes(BLOCK).all()
     nodes.up(0, 1, 2, 3)
+    nodes.attempt.mark()
     os.kill(nodes.supervisor(0), signal.SIGKILL)
     assert nodes.wait() == [70, 1]
     ended = nodes.read(1)
+    record_fault(nodes.attempt, verdict=ended)
     assert (ended["state"], ended["class"]) == ("failed", "node_lost")
     assert ended["first_cause"]["summary"].startswith("node 0 was lost: ")
 
 
-def test_a_node_that_says_nothing_any_more_is_lost(make_nodes: Any) -> None:
+@pytest.mark.fault("two nodes: the agent of one stopped (SIGSTOP), later continued")
+def test_a_node_that_says_nothing_any_more_is_lost(make_nodes: Any, record_fault: Record) -> None:
     nodes = make_nodes(BLOCK).all()
     nodes.up(0, 1, 2, 3)
+    nodes.attempt.mark()
     stopped = nodes.supervisor(1)
     os.kill(stopped, signal.SIGSTOP)
     assert nodes.agents[0].wait(30) == 1
     assert "nothing was heard of it" in nodes.read()["first_cause"]["summary"]
     assert tell(stopped, start_time(stopped), signal.SIGCONT)
     assert nodes.wait() == [1, 1]
+    record_fault(nodes.attempt)
     assert nodes.read(1)["class"] == "node_lost"
 
 
-def test_a_clock_that_is_an_hour_ahead_orders_nothing(make_nodes: Any) -> None:
+@pytest.mark.fault("two nodes: the clock of one an hour ahead; its rank fails first")
+def test_a_clock_that_is_an_hour_ahead_orders_nothing(
+    make_nodes: Any, record_fault: Record
+) -> None:
     unshare = ("unshare", "--time", "--monotonic", "3600", "--fork", "--kill-child=TERM")
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine allows no time namespaces")
@@ -200,7 +213,9 @@ import os, time
 out = os.environ["SGPU_OUTPUT_DIR"]
 def main():
     rank = int(os.environ["RANK"])
-    if rank == 3: raise KeyError("first")
+    if rank == 3:
+        open(out + "/moment", "w").write(str(time.monotonic_ns() - 3600 * 10**9))
+        raise KeyError("first")
     if rank == 0:
         while not os.path.exists(os.path.dirname(out) + "/ranks/3/0/error.json"): time.sleep(0.01)
         raise BrokenPipeError("a peer is gone")
@@ -210,6 +225,7 @@ def main():
     nodes.start(0)
     nodes.start(1, *unshare)
     assert nodes.wait() == [1, 1]
+    record_fault(nodes.attempt)
     assert nodes.read()["first_cause"]["rank"] == 3
     offset = nodes.events("clocks")[0]["offset_ns"]["1"]
     assert abs(offset / 1e9 - 3600) < 1
@@ -302,16 +318,19 @@ def two_hosts() -> Iterator[tuple[str, str, str]]:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
+@pytest.mark.fault("two nodes: the link between them cut")
 def test_nodes_that_see_each_other_over_a_network_until_it_is_cut(
-    make_nodes: Any, two_hosts: tuple[str, str, str]
+    make_nodes: Any, record_fault: Record, two_hosts: tuple[str, str, str]
 ) -> None:
     first, second, address = two_hosts
     nodes = make_nodes(BLOCK)
     for number, name in enumerate((first, second)):
         nodes.start(number, "ip", "netns", "exec", name, address=address)
     nodes.up(0, 1, 2, 3)
+    nodes.attempt.mark()
     subprocess.run(["ip", "-n", second, "link", "set", "eth0", "down"], check=True)
     assert nodes.wait() == [1, 1]
+    record_fault(nodes.attempt)
     for number in (0, 1):
         assert nodes.read(number)["class"] == "node_lost"
         assert "nothing was heard" in nodes.read(number)["first_cause"]["summary"]
