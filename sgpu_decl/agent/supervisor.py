@@ -189,7 +189,12 @@ class Supervisor:
         self._team.start(self._restart, self._port, self._tracked_env)
 
     def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
-        """Start the ranks of this node."""
+        """Start the ranks of this node.
+
+        Raises:
+            OSError: the attempt's folder is gone; ranks would make it anew, or run in another's.
+        """
+        self._report.check_home()
         if restart != self._restart:
             self._begin_again(restart)
         self._group.start(restart, port, self._devices, extra)

@@ -18,6 +18,7 @@ import pytest
 from sgpu_decl.agent.locks import create_held
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.agent.reading import clear_remains, request_cancel
+from sgpu_decl.rendering.spec import Retry
 
 Make = Callable[..., Any]
 Record = Callable[..., None]
@@ -194,14 +195,26 @@ def test_user_signals_reach_the_ranks_through_guardian_and_supervisor(
 
 
 @pytest.mark.fault("attempt folder deleted: ranks end, nothing is left")
-def test_the_folder_is_deleted_underneath(make_faulty: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_the_folder_is_deleted_underneath(make_faulty: Make, tmp_path: Path, restarts: int) -> None:
     source = "daemon(block)\nup()\nawait_file('%s')\nsys.exit(3)" % (tmp_path / "go")
-    attempt = make_faulty(source, progress_timeout=60.0).launch().until_up()
+    retry = Retry(max=restarts, on=("error",), backoff=0.01)
+    attempt = make_faulty(source, progress_timeout=60.0, retry=retry).launch().until_up()
     processes = [attempt.guardian, attempt.supervisor]
     while attempt.folder.exists():  # the ranks may be writing into it
         shutil.rmtree(attempt.folder, ignore_errors=True)
     (tmp_path / "go").touch()
     attempt.until_gone()
+    attempt.until(lambda: not any(start_time(pid) for pid in processes))
+    assert not attempt.folder.exists()
+
+
+@pytest.mark.fault("attempt folder deleted while it waits for its turn: nothing is started")
+def test_the_folder_of_a_queued_attempt_is_deleted(make_queued: Make) -> None:
+    attempt, turn = make_queued("block()")
+    processes = [attempt.guardian, attempt.supervisor]
+    shutil.rmtree(attempt.folder)
+    os.close(turn)
     attempt.until(lambda: not any(start_time(pid) for pid in processes))
     assert not attempt.folder.exists()
 

@@ -560,6 +560,35 @@ def test_a_launch_survives_the_death_of_whoever_asked_for_it(make_attempt: Make)
     attempt.until_gone()
 
 
+def test_what_old_ranks_leave_is_no_word_on_a_new_run_in_their_place(
+    make_attempt: Make, tmp_path: Path
+) -> None:
+    source = (
+        "import os, time\n"
+        "def main():\n"
+        "    open(os.environ['SGPU_OUTPUT_DIR'] + '/up' + os.environ['RANK'], 'w').close()\n"
+        f"    while not os.path.exists('{tmp_path}/go'): time.sleep(0.01)\n"
+        "    if os.environ['RANK'] == '1': raise ValueError('old')\n"
+        "    return 'old'\n"
+    )
+    old = make_attempt(source, entry=function(), grace=20.0).launch()
+    folder = old.folder
+    places = {"run_dir": folder, "code_dir": folder / "code", "output_dir": folder / "output"}
+    new = make_attempt(BLOCK, **{name: str(place) for name, place in places.items()})
+    old.until(lambda: up(old, 0)() and up(old, 1)())
+    folder.rename(folder.with_name("away"))
+    new.folder.rename(folder)
+    launch(folder, secrets={})
+    old.until(lambda: up(old, 0)() and up(old, 1)())
+    (tmp_path / "go").touch()
+    old.until_gone()
+    left = {path.name for rank in (0, 1) for path in (folder / f"ranks/{rank}").rglob("*")}
+    assert not {name for name in left if name.startswith(("output.", "error."))}
+    request_cancel(folder)
+    assert old.wait()["state"] == "cancelled"
+    new.until_gone()
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_what_an_old_run_has_to_say_is_no_word_on_a_new_one_in_its_place(
     make_attempt: Make, killed: bool
