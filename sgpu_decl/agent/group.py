@@ -276,9 +276,14 @@ class RankGroup:
 
 
 def _signal_group(pid: int, number: int) -> None:
-    """Signal the group that a rank leads; it is not reaped yet, so the number is still its own."""
+    """Signal the group that a rank leads; it is not reaped yet, so the number is still its own.
+
+    A setuid program that is a rank may be beyond our reach: it is waited for.
+    """
     try:
         os.killpg(pid, number)
+    except PermissionError:
+        return
     except ProcessLookupError:
         try:
             os.kill(pid, number)  # it has not reached setsid yet

@@ -150,6 +150,7 @@ def supervise(
         _tell(answer, b"ok")
 
     try:
+        os.setpgid(0, 0)  # Ctrl-C reaches the guardian alone, which passes it on: it counts once
         processes.become_subreaper()
         cgroup = rank_cgroup(f"{spec['token']}-{node.number}")
         supervisor = Supervisor(spec, secrets, told, node, cgroup)
@@ -200,6 +201,9 @@ def _wait_for_children(seconds: float) -> None:
     while processes.has_children():
         left = deadline - time.monotonic()
         if left <= 0:
-            for pid in processes.descendants(os.getpid()):
+            members = list(filter(processes.may_signal, processes.descendants(os.getpid())))
+            if not members:
+                return
+            for pid in members:
                 processes.tell(pid, processes.start_time(pid), signal.SIGKILL)
         signal.sigtimedwait({signal.SIGCHLD}, max(left, 0.2))

@@ -306,6 +306,8 @@ class Supervisor:
 
     def _clean(self) -> None:
         remove_cgroup(self._cgroup)
+        if left := self._sweep.remains():
+            self._report.event("left_running", pids=left, reason="they are another user's")
         self._swept_all = True
         self._team.swept()
 

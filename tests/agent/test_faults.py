@@ -275,6 +275,8 @@ FAULTS = [
           culprit=DATALOADER + dies("os.kill(os.getpid(), signal.SIGSEGV)")),
     Fault(name="double-forked setsid daemon", expect=("succeeded", None, None),
           culprit="daemon(block)\nmark()", peer="pass"),
+    Fault(name="daemon whose main thread has ended", expect=("succeeded", None, None),
+          culprit="daemon(leave_the_rest_to_a_thread)\nmark()", peer="pass", torchrun=False),
     Fault(name="descendant keeps the log open", expect=("succeeded", None, None),
           culprit="daemon(block, new_session=False)\nmark()", peer="pass"),
     Fault(name="1,000 quick orphans", expect=("succeeded", None, None),

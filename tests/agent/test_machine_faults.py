@@ -1,6 +1,7 @@
 """Faults of what lies around an attempt: disk, clock, terminal, pids, the machine itself."""
 
 import errno
+import fcntl
 import json
 import os
 import pty
@@ -85,6 +86,63 @@ def test_one_that_hides_from_its_cookie_too_is_killed_by_its_cgroup(make_faulty:
     assert start_time(hidden) is not None
     clear_remains(attempt.folder)
     attempt.until(lambda: start_time(hidden) is None)
+
+
+# A root without this capability is to other users what a user is to root.
+WITHOUT_KILL = ("unshare", "--mount", "setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill")
+WITHOUT_CGROUPS = 'umount --lazy --all --types cgroup2 && exec "$@"'
+LAUNCH = "import sys; from sgpu_decl.agent.launching import launch; launch(sys.argv[1], secrets={})"
+
+
+def launch_without_kill(attempt: Any, *, cgroups: bool) -> None:
+    before = () if cgroups else ("sh", "-c", WITHOUT_CGROUPS, "sh")
+    if subprocess.run(
+        [*WITHOUT_KILL, *before, "true"], check=False, capture_output=True
+    ).returncode:
+        pytest.skip("this machine lets us start no program of another user")
+    argv = [*WITHOUT_KILL, *before, sys.executable, "-c", LAUNCH, str(attempt.folder)]
+    subprocess.run(argv, check=True)
+
+
+@pytest.mark.parametrize(
+    "cgroups",
+    [
+        pytest.param(True, marks=pytest.mark.fault("daemon of another user (setuid)")),
+        pytest.param(
+            False, marks=pytest.mark.fault("daemon of another user, no cgroup: left, and told")
+        ),
+    ],
+)
+def test_a_daemon_of_another_user_is_killed_by_its_cgroup_or_told(
+    make_faulty: Make, record_fault: Record, cgroups: bool
+) -> None:
+    source = "def other():\n    os.setuid(65534)\n    print('up')\n    signal.pause()\n"
+    source += "daemon(other)\nmark()"
+    attempt = make_faulty(source, world_size=1)
+    launch_without_kill(attempt, cgroups=cgroups)
+    assert attempt.wait()["state"] == "succeeded"
+    told = [pid for event in attempt.events("left_running") for pid in event["pids"]]
+    assert attempt.left() == told
+    assert len(told) == (not json.loads(attempt.text("identity.json"))["cgroup"])
+    record_fault(attempt)
+
+
+def test_a_rank_of_another_user_is_waited_for(make_faulty: Make) -> None:
+    source = (
+        "import fcntl\nhold = open(os.environ['SGPU_PROJECT_DIR'] + '/hold')\n"
+        "os.setuid(65534)\nprint('up')\nfcntl.flock(hold, fcntl.LOCK_SH)"
+    )
+    attempt = make_faulty(source)
+    with open(attempt.folder.parent / "hold", "w") as hold:
+        fcntl.flock(hold, fcntl.LOCK_EX)
+        launch_without_kill(attempt, cgroups=False)
+        attempt.until(lambda: attempt.log(0) and attempt.log(1))
+        request_cancel(attempt.folder)
+        attempt.until(lambda: attempt.events("state")[-1]["state"] == "stopping")
+        assert attempt.rank_pid(0) in attempt.left()
+    assert attempt.wait()["state"] == "cancelled"
+    attempt.until_gone()
+    attempt.check()
 
 
 @pytest.mark.fault("recycled pid: not signalled")

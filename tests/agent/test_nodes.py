@@ -158,6 +158,15 @@ def test_a_signal_to_any_agent_cancels_the_run_on_all(make_nodes: Any, asked: in
     assert [nodes.read(number)["state"] for number in (0, 1)] == ["cancelled", "cancelled"]
 
 
+def test_ctrl_c_at_an_agents_terminal_counts_once(make_nodes: Any) -> None:
+    nodes = make_nodes(BLOCK, nodes=1)
+    nodes.start(0, "setsid")  # the leader of a group, as a shell starts it
+    nodes.up(0, 1, 2, 3)
+    os.killpg(nodes.agents[0].pid, signal.SIGINT)
+    assert nodes.wait() == [130]
+    assert [event["name"] for event in nodes.events("signal")] == ["SIGINT"]
+
+
 @pytest.mark.fault("two nodes: the agent of one killed")
 def test_a_killed_agent_is_a_lost_node(make_nodes: Any, record_fault: Record) -> None:
     nodes = make_nodes(BLOCK).all()

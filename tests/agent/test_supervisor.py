@@ -217,6 +217,12 @@ def test_a_hang_leaves_the_stacks_of_all_ranks(make_attempt: Make) -> None:
     attempt.until_gone()
 
 
+def test_a_hang_of_a_program_that_the_script_executed_is_one_too(make_attempt: Make) -> None:
+    source = "import os\nos.execvp('sleep', ['sleep', '600'])"
+    status = make_attempt(source, progress_timeout=0.4).launch().wait()
+    assert (status["class"], status["first_cause"]["rank"]) == ("hung", None)
+
+
 def test_a_run_that_prints_or_computes_does_not_hang(make_attempt: Make) -> None:
     source = (
         "import os, time\n"
