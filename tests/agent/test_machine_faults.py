@@ -393,6 +393,26 @@ def test_the_disk_is_full_exactly_at_the_outcome(
     attempt.check(dropped=True)
 
 
+@pytest.mark.fault("attempt-folder disk full, then cancelled")
+def test_a_run_that_filled_the_disk_can_be_cancelled(
+    make_faulty: Make, record_fault: Record, small_disk: SmallDisk
+) -> None:
+    attempt = make_faulty(FILL + "signal.pause()")
+    folder = attempt.folder
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    small_disk(folder, "4m")
+    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    attempt.launch()
+    attempt.until(lambda: os.statvfs(folder).f_bavail == 0)
+    request_cancel(folder)
+    request_cancel(folder)
+    assert attempt.wait()["state"] == "cancelled"
+    attempt.until_gone()
+    record_fault(attempt)
+    attempt.check(dropped=True)
+
+
 @pytest.mark.fault("attempt-folder disk full, supervisor killed")
 def test_the_supervisor_is_killed_on_a_full_disk(
     make_faulty: Make, record_fault: Record, small_disk: SmallDisk
