@@ -12,7 +12,6 @@ If the guardian is killed the supervisor goes on and cleans up by itself.
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from sgpu_decl.agent import processes, records
@@ -87,7 +86,7 @@ def _tell(answer: int, word: bytes) -> None:
     try:
         os.write(answer, word)
     except BrokenPipeError:
-        sys.stderr.write("sgpu: whoever asked for this launch is gone; the run goes on\n")
+        records.say("whoever asked for this launch is gone; the run goes on")
     os.close(answer)
 
 
@@ -146,7 +145,7 @@ def supervise(
         try:
             records.sync_folder(folder)  # once `ok` is told, a power cut leaves one that was lost
         except OSError as error:
-            sys.stderr.write(f"sgpu: the launch is not safe from a power cut: {error}\n")
+            records.say(f"the launch is not safe from a power cut: {error}")
         _tell(answer, b"ok")
 
     try:

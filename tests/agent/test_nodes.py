@@ -18,7 +18,7 @@ import sgpu_decl.agent
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import start_time, tell
 from sgpu_decl.agent.reading import read_attempt, read_events
-from sgpu_decl.rendering.spec import Entry, Retry
+from sgpu_decl.rendering.spec import Entry, Retry, Warm
 
 Record = Callable[..., None]
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
@@ -293,6 +293,15 @@ def test_a_launcher_runs_once_on_each_node(make_nodes: Any) -> None:
     nodes = make_nodes("", entry=entry, per="node").all()
     assert nodes.wait() == [0, 0]
     assert [nodes.attempt.log(process) for process in (0, 1)] == ["0 0 2 2\n", "1 2 2 2\n"]
+
+
+def test_an_agent_whose_stderr_nobody_reads_goes_on(make_nodes: Any) -> None:
+    nodes = make_nodes(TELLS, nodes=1, warm=Warm(refused="which is said on stderr"))
+    argv = [sys.executable, str(nodes.archive), "--spec", nodes.attempt.folder / "spec.json"]
+    nodes.agents[0] = subprocess.Popen(argv, stderr=subprocess.PIPE)
+    nodes.agents[0].stderr.close()
+    assert nodes.wait() == [0]
+    assert nodes.events("cold_start")
 
 
 def test_wrong_use_of_the_agent_is_told(make_nodes: Any) -> None:
