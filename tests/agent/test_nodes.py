@@ -1,5 +1,6 @@
 """Several agents as one run: on loopback, and between network namespaces where they are allowed."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -270,6 +271,21 @@ def test_strangers_and_other_runs_are_turned_away(make_nodes: Any, tmp_path: Pat
         "its spec.json is another one"
         in read_attempt(other / "nodes" / "1")["first_cause"]["summary"]
     )
+    nodes.start(1)
+    assert nodes.wait() == [0, 0]
+
+
+def test_a_crowd_of_strangers_takes_no_descriptors(make_nodes: Any) -> None:
+    nodes = make_nodes(TELLS)
+    nodes.start(0)
+    nodes.attempt.until(lambda: _listens(nodes.port))
+    with contextlib.ExitStack() as crowd:
+        for _ in range(200):
+            stranger = socket.create_connection(("127.0.0.1", nodes.port))
+            crowd.enter_context(stranger)
+        stranger.settimeout(20)
+        assert stranger.recv(1) == b""
+        assert len(os.listdir(f"/proc/{nodes.supervisor(0)}/fd")) < 150
     nodes.start(1)
     assert nodes.wait() == [0, 0]
 
