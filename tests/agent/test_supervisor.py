@@ -607,7 +607,7 @@ def test_what_an_old_run_has_to_say_is_no_word_on_a_new_one_in_its_place(
         code_dir=str(folder / "code"),
         output_dir=str(folder / "output"),
     )
-    old.until(up(old))
+    old.until(lambda: up(old, 0)() and up(old, 1)())
     supervisor = supervisor_of(old)
     folder.rename(folder.with_name("away"))
     new.folder.rename(folder)
