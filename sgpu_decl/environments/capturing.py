@@ -96,10 +96,13 @@ class _Attempt:
         self.findings: list[Diagnostic] = []
         self.moved = False
 
-    def run(self) -> Captured:
+    def run(self) -> Captured | None:
         layout = lay_out(self._interpreter)
         before = _times(layout)
         seen = walk(layout)
+        if has_errors(seen.findings):
+            self.findings += [*layout.findings, *seen.findings]
+            return None
         seen.looks += listed_files(layout)
         seen.looks.sort()
         pyc = {it.source.tree: it for it in compiled(self._interpreter, seen, self._memory)}
