@@ -23,6 +23,7 @@ from sgpu_decl.model.state import Resource, State
 from sgpu_decl.storing.connecting import explained
 
 if TYPE_CHECKING:
+    from sgpu_decl.applying.equipping import FromLock
     from sgpu_decl.applying.executor import Applied
     from sgpu_decl.applying.gathering import Gathered
     from sgpu_decl.applying.watching import Runs
@@ -73,7 +74,7 @@ class Session:
         self.state_dir = opened.state_dir
         self._site = Site(opened, location)
         self._snapshots: Mapping[str, Snapshot] = {}
-        self._captured: Mapping[str, Captured] = {}
+        self._recipes: Mapping[str, Captured | FromLock] = {}
 
     @classmethod
     def open(cls, location: Location) -> "Session":
@@ -179,7 +180,7 @@ class Session:
             return Gathered(
                 whole_project=loaded.kind == "project", config_digest=loaded.config_digest
             )
-        equipment = Equipment(lambda: site.environments, progress)
+        equipment = Equipment(lambda: site.environments, progress, recorded=state.resources)
         found = gather(
             validated.loaded,
             opened=site.opened,
@@ -187,17 +188,21 @@ class Session:
             store=site.store,
             equipment=equipment,
         )
-        self._captured = equipment.captured
+        self._recipes = equipment.recipes
         return replace(found, findings=(*validated.findings, *found.findings))
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write a plan and pin the code behind it in the local store.
+        """Write a plan and pin the code and the environments behind it in the local stores.
 
         Raises:
             SgpuError: the file cannot be written, or is there and is no saved plan.
         """
         from sgpu_decl.applying.saving import save_plan
 
+        if any(it.environment is not None for it in plan.changes):
+            from sgpu_decl.applying.equipping import keep
+
+            keep(self._site, plan, self._recipes, path.resolve())
         save_plan(self._site, plan, path, self._snapshots)
 
     # Applying
@@ -213,7 +218,7 @@ class Session:
         if any(it.environment is not None for it in plan.changes):
             from sgpu_decl.applying.equipping import equip
 
-            equip(self._site, plan, self._captured, progress)
+            equip(self._site, plan, self._recipes, progress)
 
     def apply(
         self,

@@ -1,9 +1,10 @@
-"""Garbage collection: what ended attempts left on disk, and code that nothing refers to."""
+"""Garbage collection: what ended attempts left on disk, and code and environments that nothing
+refers to."""
 
 from collections import defaultdict
 from datetime import datetime
 
-from sgpu_decl.applying.equipping import refer_environments
+from sgpu_decl.applying.equipping import collect_environments
 from sgpu_decl.applying.observing import refresh
 from sgpu_decl.applying.site import Site
 from sgpu_decl.model.address import Address
@@ -66,9 +67,10 @@ def collect(
             gone = {it.ref for it in chosen}
             used = {it.code_digest for it in attempts if it.code_digest and it.ref not in gone}
             store.refer(site.state_dir / "state.db", used)
-            refer_environments(site)
-        code = 0 if dry_run else store.collect()
-        environments = 0 if dry_run else site.environments.collect()
+        code = environments = 0
+        if not dry_run:
+            code = store.collect()
+            environments = collect_environments(site)
     return {
         "attempts": [str(ref) for ref in freed],
         "bytes": total,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sgpu_decl.applying.equipping import Equipment
+from sgpu_decl.applying.examining import examine, on_base
 from sgpu_decl.applying.opening import Location, Opened, absolute
 from sgpu_decl.applying.owning import Owners
 from sgpu_decl.applying.saving import holds_plan
@@ -19,6 +20,7 @@ from sgpu_decl.config.reading import Loaded, LoadedRun, read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.checking import check_base
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter
@@ -116,6 +118,7 @@ class _Gathering:
         self._facts: dict[tuple[str, str | None], CodeFacts] = {}
         self._interpreters: dict[str | None, Interpreter | None] = {}
         self._looked: set[tuple[object, ...]] = set()
+        self._examined: set[tuple[object, ...]] = set()
         self.cache = HashCache.open()
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
@@ -127,13 +130,14 @@ class _Gathering:
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config
         code = self._code(run)
-        self._look(run, self.by_digest.get(code.digest) if code else None)
+        taken = self.by_digest.get(code.digest) if code else None
+        self._look(run, taken)
         interpreter = self._interpreter(config)
         environment = None
         if config.env.origins:
             environment = self._environment(run, interpreter)
-            interpreter = None
-        elif not config.entrypoint:
+        self._examine(run, taken, environment, interpreter)
+        if config.env.origins or not config.entrypoint:
             interpreter = None
         return Desired(
             address=run.address,
@@ -177,10 +181,58 @@ class _Gathering:
             config.env,
             backend=str(config.backend.kind),
             owner=self._owner,
+            folder=self._folder,
+            places=run.places,
             interpreter=interpreter,
         )
         self.findings.extend(_placed(findings, run.places, f"env.{config.env.origins[0]}"))
         return made
+
+    def _examine(
+        self,
+        run: LoadedRun,
+        taken: Snapshot | None,
+        environment: DesiredEnvironment | None,
+        interpreter: Interpreter | None,
+    ) -> None:
+        """The environment against the code, once for all runs that share both."""
+        config, env = run.config, run.config.env
+        used = environment or interpreter
+        if env.origins and environment is None:
+            return  # what is wrong with it was said
+        digest = environment.digest if environment else None
+        given = (config.entrypoint, str(config.command), config.backend.kind, env.python)
+        asked = (env.base, env.dependencies, env.requirements, "PYTHONPATH" in env.variables)
+        key = (digest, taken and taken.digest, *given, *asked)
+        if key in self._examined:
+            return
+        self._examined.add(key)
+        packages = used.packages if used else None
+        manifest = self._equipment.manifest(digest) if digest else None
+        version = interpreter.version if interpreter else None
+        place = _locator(run.places)
+        self.findings.extend(
+            check_base(
+                env,
+                lambda field: place(f"env.{field}"),
+                folder=self._folder,
+                python=manifest.python.version if manifest else version,
+                packages=packages.packages if packages else (),
+                severity=Severity.ERROR if on_base(config) else Severity.INFO,
+            )
+        )
+        if taken is None:
+            return
+        found = examine(
+            config,
+            place,
+            code=taken,
+            packages=environment.packages if environment else None,
+            manifest=manifest,
+            importable=lambda top: interpreter is None or has_package(interpreter, top),
+        )
+        root = self._root(config.code)
+        self.findings.extend(_from_here(root, it, self._opened.shown) for it in found)
 
     def _code(self, run: LoadedRun) -> CodeFacts | None:
         taken = self._snapshot(run)

@@ -9,7 +9,7 @@ import struct
 
 __all__ = ["bytecode", "is_script", "record", "script"]
 
-_PYTHON = rb"[^\n]*?\bpythonw?[0-9.]*(?:[ \t][^\n]*)?\r?\n"
+_PYTHON = rb"[^\n]*?\bpythonw?[0-9.]*['\"]?(?:[ \t][^\n]*)?\r?\n"
 _SHEBANG = re.compile(rb"#!" + _PYTHON)
 # What pip and distlib write where the path of the interpreter is too long for the kernel.
 _LONG_SHEBANG = re.compile(rb"#!/bin/sh\n'''exec' " + _PYTHON + rb"' '''\n")
