@@ -10,6 +10,7 @@ worker takes a batch of work as a line of JSON and answers with the names of wha
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import subprocess
@@ -149,6 +150,7 @@ class _Worker:
 
 def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of the agent
     """Be a worker, until whoever started it is gone."""
+    gc.disable()  # nothing here makes cycles, and batches are many small values
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing but answers may reach them
     _say(answers, [this_python(), base_executable(), sys.implementation.cache_tag or ""])

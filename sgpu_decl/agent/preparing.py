@@ -14,6 +14,7 @@ The errors are `damaged`, `mismatch`, `manifest` and `system`; the exit code is 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -33,6 +34,7 @@ _OFTEN = 0.1  # seconds between two lines of progress
 
 def main(arguments: Sequence[str]) -> int:
     """Do what the command line says; return the exit code."""
+    gc.disable()  # a manifest is many small values that stay to the end
     options = _parser().parse_args(arguments[1:])
     try:
         with open(options.manifest, "rb") as file:
