@@ -7,7 +7,7 @@ import importlib
 
 import click
 
-__all__ = ["COMMANDS", "STATE_COMMANDS", "LazyGroup"]
+__all__ = ["COMMANDS", "ENV_COMMANDS", "STATE_COMMANDS", "LazyGroup"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("sgpu_decl.cli.init:command", "Write a first run.yaml and train.py."),
@@ -22,9 +22,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "destroy": ("sgpu_decl.cli.destroy:command", "Stop runs and free what they staged."),
     "show": ("sgpu_decl.cli.show:command", "Show one run with its history, or a saved plan."),
     "state": ("sgpu_decl.cli.state:command", "Look into the recorded state, or mend it."),
+    "env": ("sgpu_decl.cli.env:command", "Look at Python environments, and compare them."),
     "schema": ("sgpu_decl.cli.schema:command", "Explain a field, or write the JSON Schemas."),
     "gc": ("sgpu_decl.cli.gc:command", "Delete what old attempts left behind."),
     "version": ("sgpu_decl.cli.version:command", "Show the version."),
+}
+
+ENV_COMMANDS: dict[str, tuple[str, str]] = {
+    "bases": ("sgpu_decl.cli.env:bases_command", "List the base environments."),
+    "show": ("sgpu_decl.cli.env:show_command", "Show one environment with its packages."),
+    "requirements": (
+        "sgpu_decl.cli.env:requirements_command",
+        "Print a base as a requirements file.",
+    ),
+    "diff": ("sgpu_decl.cli.env:diff_command", "Show what differs between two environments."),
 }
 
 STATE_COMMANDS: dict[str, tuple[str, str]] = {

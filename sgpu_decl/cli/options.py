@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Location, PlanOptions, Session
+    from sgpu_decl.environments.environment import Environment
 
 __all__ = [
     "ON_ACTIVE",
@@ -65,6 +66,12 @@ class Where:
         session = self.session()
         session.check_target()
         return session
+
+    def environment(self, name: str) -> "Environment":
+        """The environment that is named; the project is opened where the name needs it."""
+        from sgpu_decl.api import environment
+
+        return environment(name, self.location())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from sgpu_decl.model.plan import (
     Reason,
 )
 from sgpu_decl.model.state import Attempt, Resource, State
+from sgpu_decl.planning.comparing import compare
 from sgpu_decl.planning.differing import parse
 
 __all__ = ["difference", "environment_change", "interpreter_checks", "of_run"]
@@ -78,13 +79,7 @@ def difference(before: PackageList | None, after: PackageList) -> tuple[PackageC
     nothing is known of before."""
     if before is not None and before.digest == after.digest:
         return ()
-    old = {it.name: it.version for it in before.packages} if before else {}
-    new = {it.name: it.version for it in after.packages}
-    return tuple(
-        PackageChange(name=name, before=old.get(name), after=new.get(name))
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    )
+    return compare(before.packages if before else (), after.packages)
 
 
 def interpreter_checks(

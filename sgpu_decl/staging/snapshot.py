@@ -20,12 +20,21 @@ from sgpu_decl.staging.ignoring import (
     never_counts,
 )
 
-__all__ = ["Entry", "Snapshot", "changed", "own_outputs", "snapshot"]
+__all__ = [
+    "RULES",
+    "Entry",
+    "Snapshot",
+    "changed",
+    "lines_of",
+    "own_outputs",
+    "rules_above",
+    "snapshot",
+]
 
 # A root such as a home folder is a mistake that would take hours to read.
 MOST_FILES = 200_000
 LARGE = 1 << 30  # bytes
-_RULES = (".gitignore", ".sgpuignore")
+RULES = (".gitignore", ".sgpuignore")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -182,7 +191,7 @@ class _Walk:
         self._patterns = {"code.include": include, "code.exclude": exclude}
         self._include = include
         self._link = link
-        self._ignoring = Ignoring(include=include, exclude=exclude, above=_rules_above(root))
+        self._ignoring = Ignoring(include=include, exclude=exclude, above=rules_above(root))
         self._linked = {os.path.normpath(path) for path in link}
         self._owners = {os.path.realpath(path) for path in owners}
         self._outputs = outputs
@@ -272,10 +281,10 @@ class _Walk:
                 yield path, entry
 
     def _enter(self, folder: str, names: Mapping[str, os.DirEntry[str]]) -> None:
-        for name in _RULES:
+        for name in RULES:
             if name in names:
                 try:
-                    self._ignoring.enter(folder, _lines(names[name].path))
+                    self._ignoring.enter(folder, lines_of(names[name].path))
                 except OSError as error:
                     self._unreadable(f"{folder}/{name}".lstrip("/"), error)
 
@@ -345,7 +354,7 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
         return is_sgpu_file(entry.name, file.read(LOOK))
 
 
-def _rules_above(root: Path) -> list[tuple[str, list[str]]]:
+def rules_above(root: Path) -> list[tuple[str, list[str]]]:
     """The ignore rules of the folders above the root up to the top of its git repository, outermost
     first. Outside of a repository there are none: whose would they be?"""
     real = Path(os.path.realpath(root))
@@ -353,9 +362,9 @@ def _rules_above(root: Path) -> list[tuple[str, list[str]]]:
         return []
     found: list[tuple[str, list[str]]] = []
     for folder in real.parents:
-        for name in reversed(_RULES):
+        for name in reversed(RULES):
             try:
-                found.append((real.relative_to(folder).as_posix(), _lines(folder / name)))
+                found.append((real.relative_to(folder).as_posix(), lines_of(folder / name)))
             except OSError:  # not there, or not ours to read
                 continue
         if os.path.exists(folder / ".git"):
@@ -363,6 +372,7 @@ def _rules_above(root: Path) -> list[tuple[str, list[str]]]:
     return []
 
 
-def _lines(path: str | Path) -> list[str]:
+def lines_of(path: str | Path) -> list[str]:
+    """The lines of an ignore file."""
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         return file.read().splitlines()

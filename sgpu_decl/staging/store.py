@@ -6,20 +6,18 @@ roots/<hex>.json      which snapshots one state refers to, for garbage collectio
 """
 
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
-import tempfile
 import time
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.staging.copying import copy_into
 from sgpu_decl.staging.hashing import digest_file
+from sgpu_decl.staging.references import References, write_whole
 from sgpu_decl.staging.snapshot import Entry, Snapshot
 
 __all__ = ["Store", "default_root"]
@@ -40,6 +38,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._manifests = root / "manifests"
+        self._references = References(root)
 
     def put(self, snapshot: Snapshot) -> None:
         """Take the files of a snapshot in, those that are not there yet. Idempotent.
@@ -49,7 +48,7 @@ class Store:
         """
         try:
             self._prepare()
-            with self._held(fcntl.LOCK_SH):
+            with self._references.many():
                 missing = [
                     entry
                     for entry in {it.digest: it for it in snapshot.entries}.values()
@@ -59,7 +58,7 @@ class Store:
                     self._put_file(snapshot.root, entry)
                 entries = canonical([entry.to_json() for entry in snapshot.entries])
                 text = entries.encode("utf-8", "surrogatepass")
-                self._write(self._manifest_path(snapshot.digest), text)
+                write_whole(self._manifest_path(snapshot.digest), text)
         except OSError as error:
             raise SgpuError(
                 f"the code cannot be put into the store `{self._root}`: {error}",
@@ -110,7 +109,7 @@ class Store:
         """Keep a snapshot from the next collection, as if it were put now; false if it is not
         here."""
         try:
-            with self._held(fcntl.LOCK_SH):
+            with self._references.many():
                 os.utime(self._manifest_path(code_digest))
         except OSError:
             return False
@@ -119,9 +118,7 @@ class Store:
     def refer(self, owner: Path, digests: Collection[str]) -> None:
         """Say that the state at `owner` refers to these snapshots; replaces what it said before."""
         self._prepare()
-        name = hashlib.sha256(os.fsencode(owner)).hexdigest()
-        record = canonical({"owner": os.fspath(owner), "digests": sorted(digests)})
-        self._write(self._root / "roots" / f"{name}.json", record.encode())
+        self._references.refer(owner, digests)
 
     def collect(self) -> int:
         """Delete what no state refers to; returns the bytes that were freed.
@@ -130,8 +127,8 @@ class Store:
         """
         try:
             self._prepare()
-            with self._held(fcntl.LOCK_EX):
-                return self._sweep(self._referred())
+            with self._references.alone():
+                return self._sweep(self._references.referred())
         except OSError as error:
             raise SgpuError(
                 f"the store `{self._root}` cannot be cleaned: {error}",
@@ -159,31 +156,8 @@ class Store:
             left.unlink(missing_ok=True)
         return freed
 
-    @contextlib.contextmanager
-    def _held(self, how: int) -> Iterator[None]:
-        """Many may put at once; nobody puts while objects are swept."""
-        handle = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, how)
-            yield
-        finally:
-            os.close(handle)
-
-    def _referred(self) -> set[str]:
-        keep: set[str] = set()
-        for path in (self._root / "roots").glob("*.json"):
-            try:
-                record = json.loads(path.read_bytes())
-                if Path(record["owner"]).exists():
-                    keep.update(record["digests"])
-                else:
-                    path.unlink(missing_ok=True)
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-        return keep
-
     def _prepare(self) -> None:
-        for name in ("", "objects", "manifests", "roots"):
+        for name in ("", "objects", "manifests"):
             (self._root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _manifest_path(self, code_digest: str) -> Path:
@@ -237,14 +211,6 @@ class Store:
             hint="plan again: it is taken from your tree once more",
             code="store_damaged",
         )
-
-    def _write(self, path: Path, data: bytes) -> None:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
 
 
 def _sync(path: str) -> None:

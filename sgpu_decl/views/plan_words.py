@@ -1,6 +1,6 @@
 """The words of a plan that its text and Markdown views share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
@@ -27,6 +27,7 @@ __all__ = [
     "environment_words",
     "estimate_words",
     "package_words",
+    "packages_amount",
     "path_words",
     "stops_active",
     "summary_line",
@@ -143,7 +144,8 @@ def _reason(change: Change, plan: Plan) -> str:
         return "destroying it was asked for"
     if change.reason is Reason.FIRST_RUN and change.prior is not None:
         return "first run since it was destroyed or forgotten"
-    if change.action is Action.UPDATE and not change.fields and change.launch is not None:
+    moved = change.action is Action.UPDATE and change.reason is not Reason.ENVIRONMENT_CHANGED
+    if moved and not change.fields and change.launch is not None:
         return f"`{escape(change.launch.owner)}` declares it now"
     return _REASONS[change.reason]
 
@@ -173,13 +175,7 @@ def environment_words(environment: EnvironmentChange, *, whole: bool) -> str:
     """Return how many packages differ, `+1 ~2 -0 packages`, or for a `whole` environment how many
     there are; and how much of it has to be staged."""
     packages = environment.packages
-    if whole:
-        amount = count(len(packages), "package")
-    else:
-        added = sum(it.before is None for it in packages)
-        removed = sum(it.after is None for it in packages)
-        changed = len(packages) - added - removed
-        amount = f"+{added:,} ~{changed:,} -{removed:,} packages"
+    amount = count(len(packages), "package") if whole else packages_amount(packages)
     total, missing = environment.bytes, environment.bytes_to_stage
     if total is None or missing is None:
         return f"{amount}, to be built"
@@ -187,6 +183,14 @@ def environment_words(environment: EnvironmentChange, *, whole: bool) -> str:
         return f"{amount}, {size(total)}, all of it staged already"
     there = f" ({size(total - missing)} already there)" if missing < total else ""
     return f"{amount}, {size(missing)} to stage{there}"
+
+
+def packages_amount(packages: Sequence[PackageChange]) -> str:
+    """Return how many were added, changed and removed: `+1 ~2 -0 packages`."""
+    added = sum(it.before is None for it in packages)
+    removed = sum(it.after is None for it in packages)
+    changed = len(packages) - added - removed
+    return f"+{added:,} ~{changed:,} -{removed:,} packages"
 
 
 def package_words(package: PackageChange) -> str:

@@ -34,7 +34,17 @@ def imported(folder: Path, *arguments: str) -> tuple[int, set[str]]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], [], ["plan", "--help"], ["apply", "--help"], ["version"], ["state"]]
+    "arguments",
+    [
+        ["--help"],
+        [],
+        ["plan", "--help"],
+        ["apply", "--help"],
+        ["version"],
+        ["state"],
+        ["env", "diff", "--help"],
+        ["env", "bases"],
+    ],
 )
 def test_help_imports_nothing_below_the_command_line(tmp_path: Path, arguments: list[str]) -> None:
     code, tops = imported(tmp_path, *arguments)
@@ -56,6 +66,12 @@ def test_looking_at_what_is_recorded_reads_no_file(sgpu: Any, options: list[str]
     code, tops = imported(sgpu.folder, "status", *options)
     assert code == 0
     assert not tops & (HEAVY | {"rich", "yaml", "pydantic"})
+
+
+def test_comparing_environments_reads_no_run_file(tmp_path: Path) -> None:
+    code, tops = imported(tmp_path, "env", "diff", "this", "ai-4")
+    assert code == 0
+    assert not tops & (HEAVY | {"rich", "yaml", "pydantic", "packaging"})
 
 
 @pytest.mark.parametrize("command", ["plan", "validate"])

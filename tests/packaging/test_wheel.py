@@ -41,6 +41,9 @@ def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Pa
     told = json.loads(run(sgpu, "results", "hello", "-o", "json", cwd=tmp_path / "hello"))
     assert [result["value"]["rank"] for result in told["data"]["results"]] == [0, 1, 2, 3]
 
+    bases = json.loads(run(sgpu, "env", "bases", "-o", "json", cwd=tmp_path))["data"]["bases"]
+    assert [base["packages"] for base in bases][:2] == [259, 388]
+
     (tmp_path / "fresh").mkdir()
     run(sgpu, "init", cwd=tmp_path / "fresh")
     modeline = (tmp_path / "fresh" / "run.yaml").read_text().partition("\n")[0]

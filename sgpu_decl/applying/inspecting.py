@@ -1,0 +1,92 @@
+"""From what is typed after `sgpu env` to the environment that it means."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.applying.naming import split_attempt
+from sgpu_decl.diagnostics.suggesting import nearest
+from sgpu_decl.environments.bases import all_bases, base_named
+from sgpu_decl.environments.environment import Environment, EnvironmentKind
+from sgpu_decl.environments.installed import this_interpreter
+from sgpu_decl.environments.packages import cuda_of
+from sgpu_decl.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from sgpu_decl.applying.site import Site
+
+__all__ = ["THIS", "environment_named"]
+
+THIS = "this"
+_KINDS = (
+    "name a base (`sgpu env bases` lists them), `this` for this interpreter, a lock file, or an "
+    "attempt such as `train#8`"
+)
+
+
+def environment_named(text: str, *, site: "Callable[[], Site]") -> Environment:
+    """The environment that `text` means: a base, `this`, a lock file, an attempt.
+
+    Args:
+        site: opens the project, which attempts alone need.
+
+    Raises:
+        NotFound: it means none of them.
+        InvalidInput: the lock file is broken; what is wrong with it is in `diagnostics`.
+    """
+    if text == THIS:
+        return this_interpreter()
+    base = base_named(text)
+    if base is not None:
+        return base.environment
+    if Path(text).is_file():
+        return _locked(text)
+    if split_attempt(text)[1] is not None:
+        return _found_by(text, site())
+    if "/" in text or text.endswith((".txt", ".toml", ".lock")):
+        raise NotFound(f"there is no file `{text}`", hint="check the path of the lock file")
+    close = nearest(text, [THIS, *(it.name for it in all_bases())])
+    raise NotFound(
+        f"`{text}` names no environment",
+        hint=f"did you mean `{close}`?" if close else _KINDS,
+    )
+
+
+def _locked(text: str) -> Environment:
+    from sgpu_decl.environments.locks import read_lock
+
+    locked, found = read_lock(Path(text), text)
+    if locked is None:
+        raise InvalidInput(f"`{text}` is no lock file that can be used", diagnostics=found)
+    required = f"requires Python {locked.python}" if locked.python else None
+    return Environment(
+        name=text,
+        kind=EnvironmentKind.LOCK,
+        packages=locked.packages,
+        cuda=cuda_of(locked.packages),
+        hashed=locked.hashed,
+        notes=(required,) if required else (),
+    )
+
+
+def _found_by(text: str, site: "Site") -> Environment:
+    """What the ranks of an attempt found, as it was recorded."""
+    from sgpu_decl.applying.watching import Runs
+
+    ref = Runs(site).find_one(text)
+    attempt = next((it for it in site.states.history(ref.address) if it.ref == ref), None)
+    digest = attempt.packages_digest if attempt else None
+    listed = site.state().package_lists.get(digest or "")
+    if attempt is None or listed is None:
+        raise NotFound(
+            f"which packages the ranks of `{ref}` found is not known",
+            hint="it is recorded where ranks use Python, with a declared environment or the "
+            "interpreter of sgpu",
+        )
+    return Environment(
+        name=str(ref),
+        kind=EnvironmentKind.ATTEMPT,
+        packages=listed.packages,
+        cuda=cuda_of(listed.packages),
+        digest=attempt.environment_digest,
+    )

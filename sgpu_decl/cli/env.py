@@ -1,0 +1,99 @@
+"""`sgpu env`: bases, show, requirements, diff."""
+
+import sys
+
+import click
+
+from sgpu_decl.cli.commands import ENV_COMMANDS, LazyGroup
+from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.showing import answer, takes_colour
+
+__all__ = [
+    "bases_command",
+    "command",
+    "diff_command",
+    "requirements_command",
+    "show_command",
+]
+
+command = LazyGroup(ENV_COMMANDS, "env", "Look at Python environments, and compare them.")
+
+
+@click.command("bases")
+@output_option()
+def bases_command(*, output: str) -> int:
+    """List the base environments that `env.base` may name."""
+    from sgpu_decl.environments.bases import all_bases
+
+    if output == "json":
+        from sgpu_decl.views.environments_json import base_to_json
+
+        answer({"bases": [base_to_json(it) for it in all_bases()]})
+        return 0
+    from sgpu_decl.views.environments_text import bases_table
+
+    click.echo(bases_table(all_bases()))
+    return 0
+
+
+@click.command("show")
+@click.argument("name", metavar="ENVIRONMENT")
+@where_options
+@output_option()
+def show_command(*, where: Where, name: str, output: str) -> int:
+    """Show an environment: its Python, its CUDA, and every package.
+
+    ENVIRONMENT is a base (`gpu-4`), `this` for the interpreter that runs sgpu, a lock file, the
+    start of a staged snapshot's digest, or an attempt (`train#8`).
+    """
+    from sgpu_decl.environments.bases import base_named
+
+    environment, base = where.environment(name), base_named(name)
+    if output == "json":
+        from sgpu_decl.views.environments_json import environment_to_json
+
+        answer(environment_to_json(environment, base))
+        return 0
+    from sgpu_decl.views.environments_text import environment_text
+
+    click.echo(environment_text(environment, base))
+    return 0
+
+
+@click.command("requirements")
+@click.argument("name", metavar="BASE")
+@output_option()
+def requirements_command(*, name: str, output: str) -> int:
+    """Print a requirements file that reproduces a base, such as `ai-4`, elsewhere.
+
+    What no package index has is left out and named in comments.
+    """
+    from sgpu_decl.api import base_requirements
+
+    text, left_out = base_requirements(name)
+    if output == "json":
+        answer({"base": name, "requirements": text, "left_out": left_out})
+    else:
+        click.echo(text, nl=False)
+    return 0
+
+
+@click.command("diff")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@where_options
+@output_option()
+def diff_command(*, where: Where, before: str, after: str, output: str) -> int:
+    """Show which packages differ from A to B; each is named as in `sgpu env show`."""
+    from sgpu_decl.environments.comparing import difference
+
+    found = difference(where.environment(before), where.environment(after))
+    if output == "json":
+        from sgpu_decl.views.environments_json import difference_to_json
+
+        answer(difference_to_json(found))
+        return 0
+    from sgpu_decl.views.environments_text import difference_text
+
+    click.echo(difference_text(found, colour=takes_colour(sys.stdout)), color=True)
+    return 0

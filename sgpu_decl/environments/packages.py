@@ -1,0 +1,34 @@
+"""Questions about packages: the one name of all spellings, a version, the CUDA they bring along."""
+
+import re
+from collections.abc import Iterable
+
+from sgpu_decl.model.environment import Package
+
+__all__ = ["cuda_of", "normalise", "version_of"]
+
+_SEPARATORS = re.compile(r"[-_.]+")
+_CUDA_LOCAL = re.compile(r"cu(\d{2})(\d)")
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
+
+
+def normalise(name: str) -> str:
+    """`Foo.Bar_baz` is `foo-bar-baz` (PEP 503)."""
+    return _SEPARATORS.sub("-", name).lower()
+
+
+def version_of(packages: Iterable[Package], name: str) -> str | None:
+    """The version of the package of that normalised name."""
+    return next((it.version for it in packages if it.name == name), None)
+
+
+def cuda_of(packages: Iterable[Package]) -> str | None:
+    """The CUDA version that packages bring along, `12.6`, or `None` where they bring none: that of
+    NVIDIA's runtime, or else what torch's local version says."""
+    found = None
+    for it in packages:
+        if _RUNTIME.fullmatch(it.name):
+            return ".".join(it.version.split(".")[:2])
+        if it.name == "torch" and (match := _CUDA_LOCAL.search(it.version.partition("+")[2])):
+            found = f"{match[1]}.{match[2]}"
+    return found

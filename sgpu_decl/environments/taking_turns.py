@@ -1,0 +1,84 @@
+"""One at a time for each thing that is made, whatever becomes of the makers.
+
+The lock is a `flock` on a file beside what is made. A process that holds a copy of the descriptor
+holds the lock: what was started by a killed maker is waited for, and then cleared away.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["clear_left", "turn"]
+
+_LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def turn(folder: Path) -> Iterator[int]:
+    """Wait for the lock of `folder`, and give it as a new empty folder; it is removed in the end.
+
+    Yields:
+        the descriptor that holds the lock, to be handed to what is started.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder.with_name(folder.name + _LOCK)
+    descriptor = _locked(path)
+    try:
+        _remove(folder)
+        folder.mkdir(mode=0o700)
+        yield descriptor
+    finally:
+        _remove(folder)
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def clear_left(parent: Path) -> None:
+    """Remove what killed makers left in a folder; what is being made stays."""
+    for path in parent.glob(f"*{_LOCK}"):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        else:
+            if _is_there(descriptor, path):
+                _remove(path.with_name(path.name.removesuffix(_LOCK)))
+                path.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """The lock file is removed by who held it: whoever waited on one that is gone starts again."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_there(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is_there(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)

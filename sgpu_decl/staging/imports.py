@@ -1,0 +1,50 @@
+"""Which packages the code of a run imports from outside, read from the source."""
+
+import sys
+from collections.abc import Collection, Iterable
+
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.staging.sources import Source
+
+__all__ = ["code_names", "outside_imports"]
+
+# Of the standard library in other versions of Python than the one that reads.
+# fmt: off
+_ELSEWHERE = frozenset({
+    "annotationlib", "asynchat", "asyncore", "cgi", "cgitb", "compression", "crypt",
+    "distutils", "imghdr", "imp", "lib2to3", "nntplib", "pipes", "smtpd", "sndhdr", "spwd",
+    "telnetlib", "tomllib", "uu", "xdrlib",
+})
+# fmt: on
+_OURS = frozenset({"sgpu_decl", "__main__"})
+
+
+def code_names(paths: Collection[str]) -> frozenset[str]:
+    """Every name by which a file of the code could be imported, whatever folder of it comes to be
+    on `sys.path`. `paths` are relative, with `/`."""
+    names: set[str] = set()
+    for path in paths:
+        *folders, file = path.split("/")
+        names.update(folders)
+        names.add(file.partition(".")[0])
+    return frozenset(names)
+
+
+def outside_imports(executed: Iterable[Source], names: Collection[str]) -> dict[str, Place]:
+    """The top-level packages that a run imports and neither its code nor Python has.
+
+    Args:
+        executed: the files of the code that the run executes.
+        names: what `code_names` says of the code.
+
+    Returns:
+        Each package with the first place that imports it, relative to the root of the code.
+    """
+    found: dict[str, Place] = {}
+    known = _OURS | _ELSEWHERE | sys.stdlib_module_names
+    for source in executed:
+        for it in source.imports:
+            top = it.module.partition(".")[0]
+            if not it.level and top not in names and top not in known:
+                found.setdefault(top, Place(source.shown, it.line, it.column))
+    return found

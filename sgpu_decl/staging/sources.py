@@ -1,0 +1,128 @@
+"""The files of the code that an entrypoint executes, followed from import to import.
+
+An import counts where it is bound to happen when its module, or a function in it, is executed: not
+below `try`, below a condition, or for type checkers alone. Nothing is run.
+"""
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from sgpu_decl.staging.parsing import parse_source
+
+__all__ = ["Import", "Source", "sources"]
+
+# Half a second, where they are large: a plan should not take longer for a warning.
+_MOST = 100
+_WITH_A_BODY = (
+    ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
+    ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`import module` or `from module import names`; `level` counts the dots before the module."""
+
+    module: str
+    names: tuple[str, ...]
+    level: int
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """`shown` is relative to the code's root."""
+
+    path: Path
+    shown: str
+    imports: tuple[Import, ...]
+
+
+def sources(root: Path, entrypoint: str) -> tuple[Source, ...]:
+    """The files that are executed as far as imports tell, in the order in which they are met; the
+    entrypoint's own first. One that cannot be read or parsed is passed over: the ranks will say so.
+
+    Args:
+        root: the folder of the code.
+        entrypoint: `FILE.py`, `FILE.py:FUNCTION` or `package.module:FUNCTION`.
+    """
+    target = entrypoint.partition(":")[0]
+    waiting = [root / target] if target.endswith(".py") else _files_of(root, target)
+    found: dict[Path, Source] = {}
+    for path in waiting:  # grows while it is walked
+        path = Path(os.path.normpath(path))
+        if path in found or len(found) == _MOST or not path.is_relative_to(root):
+            continue
+        try:
+            facts = path.stat()
+            imports = _imports_of(path, facts.st_mtime_ns, facts.st_size)
+        except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
+            continue
+        found[path] = Source(path, path.relative_to(root).as_posix(), imports)
+        for it in imports:
+            waiting += _local(it, path.parent, root)
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=4096)
+def _imports_of(path: Path, _mtime: int, _size: int) -> tuple[Import, ...]:
+    return tuple(sorted(_imports(parse_source(path)), key=lambda it: (it.line, it.column)))
+
+
+def _imports(tree: ast.Module) -> Iterator[Import]:
+    waiting: list[ast.stmt | ast.Module] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, (), 0, node.lineno, node.col_offset + 1)
+        elif isinstance(node, ast.ImportFrom):
+            names = tuple(alias.name for alias in node.names)
+            yield Import(node.module or "", names, node.level, node.lineno, node.col_offset + 1)
+        elif isinstance(node, ast.Try | ast.TryStar):
+            waiting += node.finalbody
+        elif isinstance(node, ast.If):
+            waiting += node.body if _is_main(node.test) else []
+        elif isinstance(node, _WITH_A_BODY) and not _suppresses(node):
+            waiting += node.body
+
+
+def _is_main(test: ast.expr) -> bool:
+    return ast.unparse(test) == "__name__ == '__main__'"
+
+
+def _suppresses(node: ast.AST) -> bool:
+    if not isinstance(node, ast.With | ast.AsyncWith):
+        return False
+    return any("suppress" in ast.unparse(item.context_expr) for item in node.items)
+
+
+def _local(it: Import, folder: Path, root: Path) -> list[Path]:
+    """The files of the code that an import may execute: found from the root, or beside its file."""
+    if it.level:
+        for _ in range(it.level - 1):
+            folder = folder.parent
+        stem = f"{it.module}." if it.module else ""
+        modules = [f"{stem}{name}" for name in it.names]
+        return [file for module in modules for file in _files_of(folder, module)]
+    modules = [f"{it.module}.{name}" for name in it.names] or [it.module]
+    bases = (root,) if folder == root else (root, folder)
+    return [file for module in modules for base in bases for file in _files_of(base, module)]
+
+
+def _files_of(base: Path, module: str) -> list[Path]:
+    """The files that importing a name from a folder executes, the packages above it first: the name
+    may be a package, a module, or something in the module before it."""
+    found = []
+    path = base
+    for part in module.split("."):
+        path /= part
+        found += [path / "__init__.py", path.with_name(f"{part}.py")]
+        if not path.is_dir():
+            break
+    return found

@@ -1,0 +1,107 @@
+"""Environments as text: the table of bases, one environment whole, what differs between two."""
+
+from collections.abc import Iterator, Sequence
+
+from sgpu_decl.environments.bases import Base
+from sgpu_decl.environments.comparing import Difference
+from sgpu_decl.environments.environment import Environment
+from sgpu_decl.views.plan_words import package_words, packages_amount
+from sgpu_decl.views.terminal import Colour, count, escape, paint, size
+
+__all__ = ["bases_table", "difference_text", "environment_text"]
+
+_COLOURS = {"+": Colour.GREEN, "~": Colour.YELLOW, "-": Colour.RED}
+_FACTS = {"python": "Python", "cuda": "CUDA", "os": "system"}
+
+
+def bases_table(bases: Sequence[Base]) -> str:
+    """One line per base; `-` is what the sources do not say."""
+    rows = [("BASE", "PYTHON", "CUDA", "SYSTEM", "PACKAGES", "AS OF", "ON THE PLATFORM")]
+    for base in bases:
+        it = base.environment
+        known = "" if it.complete else " known"
+        rows.append(
+            (
+                it.name,
+                it.python or "-",
+                it.cuda or "-",
+                it.os or "-",
+                f"{len(it.packages):,}{known}",
+                base.source.as_of,
+                _selector(base),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def environment_text(environment: Environment, base: Base | None = None) -> str:
+    """What is known of an environment, then each package with its version."""
+    packages = [f"  {escape(it.name)} {escape(it.version)}" for it in environment.packages]
+    return "\n".join([*_head(environment, base), *packages])
+
+
+def difference_text(difference: Difference, *, colour: bool) -> str:
+    """`~ torch 2.7.1 → 2.13.0`, `+ peft 0.17.1`, `- six 1.17.0`, then `+1 ~1 -1 packages`."""
+    lines = [
+        f"~ {_FACTS[it.name]} {escape(it.before)} → {escape(it.after)}" for it in difference.facts
+    ]
+    lines += [package_words(it) for it in difference.packages]
+    painted = [paint(line, _COLOURS[line[0]], on=colour) for line in lines]
+    partial = [
+        f"(the packages of `{escape(name)}` are known in part: others may differ)"
+        for name in difference.partial
+    ]
+    return "\n".join([*painted, *partial, packages_amount(difference.packages)])
+
+
+def _head(environment: Environment, base: Base | None) -> Iterator[str]:
+    yield f"{escape(environment.name)}: {_what(environment, base)}"
+    facts = [
+        f"{_FACTS[name]} {escape(value)}"
+        for name, value in (
+            ("python", environment.python),
+            ("cuda", environment.cuda),
+            ("os", environment.os),
+        )
+        if value is not None
+    ]
+    if facts:
+        yield f"  {', '.join(facts)}"
+    if base is not None:
+        yield f"  on the platform: {_selector(base)}"
+        yield f"  from {base.source.url}, as of {base.source.as_of}"
+    if environment.digest is not None:
+        yield f"  {escape(environment.digest)}"
+    for note in environment.notes:
+        yield f"  {escape(note)}"
+    if environment.hashed is not None:
+        yield (
+            "  every package has a hash" if environment.hashed else "  not every package has a hash"
+        )
+    if environment.absent:
+        yield f"  without {', '.join(environment.absent)}"
+    known = "" if environment.complete else " known"
+    yield f"  {count(len(environment.packages), 'package')}{known}{_amount(environment)}"
+
+
+def _what(environment: Environment, base: Base | None) -> str:
+    return base.title if base is not None else str(environment.kind)
+
+
+def _amount(environment: Environment) -> str:
+    if environment.files is None or environment.size is None:
+        return ""
+    return f", {count(environment.files, 'file')}, {size(environment.size)}"
+
+
+def _selector(base: Base) -> str:
+    platform = base.platform
+    if platform.environment_version is not None:
+        return f'environment_version "{platform.environment_version}"'
+    if platform.base_environment is not None:
+        return f"base_environment {platform.base_environment}"
+    return f"`{platform.notebook}` in notebooks"
