@@ -1,4 +1,4 @@
-"""How objects travel: packs of many of them, and an index that says which packs make an environment.
+"""How objects travel: packs of many, and an index that says which of them make an environment.
 
 A pack is gzip of `sgpu-pack 1`, a line with its contents as JSON, and their bytes one behind the
 other. It holds no paths, so there is nothing in it that could lead anywhere. A pack is named after
@@ -95,7 +95,7 @@ def index_name(manifest_digest: str) -> str:
 
 
 def needed(manifest: Manifest) -> dict[str, int]:
-    """The names and sizes of the objects of a manifest, bytecode included, in the order of paths."""
+    """Names and sizes of the objects of a manifest, bytecode included, in the order of paths."""
     entries = sorted((*manifest.files, *manifest.bytecode))
     return {file.key: file.size for file in entries if file.kind != Kind.LINK}
 

@@ -199,7 +199,13 @@ class _Gathering:
         if config.env.origins and environment is None:
             return  # what is wrong with it was said
         digest = environment.digest if environment else None
-        key = (taken and taken.digest, config.entrypoint, str(config.command), str(config.env), digest)
+        key = (
+            taken and taken.digest,
+            config.entrypoint,
+            str(config.command),
+            str(config.env),
+            digest,
+        )
         if key in self._examined:
             return
         self._examined.add(key)
