@@ -192,13 +192,17 @@ class Session:
         return replace(found, findings=(*validated.findings, *found.findings))
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write a plan and pin the code behind it in the local store.
+        """Write a plan and pin the code and the environments behind it in the local stores.
 
         Raises:
             SgpuError: the file cannot be written, or is there and is no saved plan.
         """
         from sgpu_decl.applying.saving import save_plan
 
+        if any(it.environment is not None for it in plan.changes):
+            from sgpu_decl.applying.equipping import keep
+
+            keep(self._site, plan, self._recipes, path.resolve())
         save_plan(self._site, plan, path, self._snapshots)
 
     # Applying

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.pythons import LocalPython
     from sgpu_decl.environments.store import EnvironmentStore
 
-__all__ = ["Equipment", "FromLock", "equip", "refer_environments"]
+__all__ = [
+    "Equipment",
+    "FromLock",
+    "collect_environments",
+    "equip",
+    "keep",
+    "refer_environments",
+]
 
 Findings = tuple[Diagnostic, ...]
 Looked = tuple[DesiredEnvironment | None, Findings]
@@ -224,6 +231,18 @@ def equip(
         site.backend(kind).equip(digest, progress)
 
 
+def keep(site: Site, plan: Plan, recipes: "Mapping[str, Captured | FromLock]", owner: Path) -> None:
+    """Put what a saved plan needs into the store: environments that only this machine has as they
+    are now. What a lock says can be had again."""
+    launched = _launched(plan)
+    for digest in launched:
+        recipe = recipes.get(digest)
+        if recipe is not None and not isinstance(recipe, FromLock):
+            site.environments.put(recipe, Quiet())
+    if launched:
+        site.environments.refer(owner, set(launched))
+
+
 def refer_environments(site: Site) -> None:
     """Tell the shared store which environments this state needs."""
     state = site.state()
@@ -232,6 +251,14 @@ def refer_environments(site: Site) -> None:
     found = {it for it in used if it}
     if found or site.environments.objects.is_dir():
         site.environments.refer(site.state_dir / "state.db", found)
+
+
+def collect_environments(site: Site) -> int:
+    """Delete the environments that no project refers to; returns the bytes that were freed."""
+    if not site.environments.objects.is_dir():
+        return 0
+    refer_environments(site)
+    return site.environments.collect()
 
 
 def _launched(plan: Plan) -> dict[str, str]:
