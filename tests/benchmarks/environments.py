@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 
+from captures import captures
 from measuring import Row, Taken, take
 
 import sgpu_decl.agent
@@ -73,12 +74,13 @@ def large_environment(folder: Path) -> Path:
 
 
 def environments(scratch: Path) -> Iterator[Row]:
-    """Trees and packs of it."""
+    """Trees, packs and captures of it."""
     # In a process of its own: a child's peak memory counts from its parent's.
     said = subprocess.check_output([sys.executable, __file__, scratch], text=True)
     what, python = said.splitlines()
     yield from trees(scratch, what, python)
     yield from packs(scratch, python)
+    yield from captures(scratch, scratch / "environment/bin/python", "package0")
 
 
 def prepare(scratch: Path) -> None:
