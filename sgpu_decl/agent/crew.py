@@ -5,11 +5,13 @@ worker takes a batch of work as a line of JSON and answers with the names of wha
 
     ["link", [[key, size, [path], [script]]]]    [key]
     ["compile", [[digest, [path], name]]]        []
+    ["unpack", [path, contents, …]]              ["why the pack is refused"]
 """
 
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import subprocess
@@ -59,7 +61,7 @@ class Crew:
     def begin(self, **setup: str) -> None:
         """Tell all workers where they work."""
         for worker in self._workers:
-            worker.tell(setup)
+            worker.tell(["begin", setup])
             worker.answer()
 
     def work(
@@ -149,38 +151,44 @@ class _Worker:
 
 def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of the agent
     """Be a worker, until whoever started it is gone."""
+    gc.disable()  # nothing here makes cycles, and batches are many small values
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing but answers may reach them
     _say(answers, [this_python(), base_executable(), sys.implementation.cache_tag or ""])
-    serve: Callable[[str, Any], list[str]] | None = None
+    able: dict[str, Callable[[Any], list[str]]] = {"unpack": _unpack}
     for line in sys.stdin.buffer:
-        message = json.loads(line)
+        kind, batch = json.loads(line)
         try:
-            if serve is None:
-                serve = _prepared(**message)
+            if kind == "begin":
+                able.update(_prepared(**batch))
                 _say(answers, [])
             else:
-                _say(answers, serve(*message))
+                _say(answers, able[kind](batch))
         except OSError as error:
             path = os.fsdecode(error.filename) if error.filename else None
             _say(answers, {"error": [error.errno or errno.EIO, error.strerror or str(error), path]})
     return 0
 
 
+def _unpack(batch: Any) -> list[str]:
+    from sgpu_decl.agent.unpacking import unpack_task
+
+    return unpack_task(batch)
+
+
 def _prepared(
     *, folder: str, objects: str, bytecode: str, interpreter: str, tag: str
-) -> Callable[[str, Any], list[str]]:
+) -> dict[str, Callable[[Any], list[str]]]:
     from sgpu_decl.agent.compiling import Compiler
     from sgpu_decl.agent.linking import Linker, finish_folders, make_folders
 
     os.chdir(folder)
-    work: dict[str, Callable[[Any], list[str]]] = {
+    return {
         "folders": make_folders,
         "link": Linker(objects, interpreter).link,
         "compile": Compiler(bytecode, tag).compile,
         "finish": finish_folders,
     }
-    return lambda kind, batch: work[kind](batch)
 
 
 def _say(answers: BinaryIO, message: object) -> None:

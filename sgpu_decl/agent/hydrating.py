@@ -10,6 +10,7 @@ What a process that was killed leaves is cleared by the next one.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 
 from sgpu_decl.agent.compiling import bytecode_path, cached, uncompiled
@@ -48,6 +49,7 @@ _BATCH_FILES = 400
 _BATCH_BYTES = 16 << 20
 _BATCH_SOURCES = 40
 _LARGE = 4 << 20
+_SHALLOW = 4  # names in lib/python3.11/site-packages/package
 
 
 class Damaged(Exception):
@@ -134,7 +136,7 @@ def _make(
 ) -> None:
     sources = uncompiled(manifest, furnishing, crew.tag)
     folders = _folders(manifest, furnishing, sources.values())
-    crew.work("folders", [folders[1:]])
+    _make_folders(folders, crew)
     _link(manifest, crew, advance)
     for file in manifest.files:
         if file.kind == Kind.LINK:
@@ -165,6 +167,15 @@ def _folders(manifest: Manifest, furnishing: Furnishing, sources: Iterable[list[
             found.add(folder)
             folder = folder.rpartition("/")[0]
     return sorted(found)
+
+
+def _make_folders(folders: list[str], crew: Crew) -> None:
+    """Those of packages below the shallow ones, each package's by one worker."""
+    deep = [folder for folder in folders if folder.count("/") >= _SHALLOW]
+    shallow = [folder for folder in folders if folder and folder.count("/") < _SHALLOW]
+    crew.work("folders", [shallow])
+    packages = itertools.groupby(deep, key=lambda folder: folder.split("/")[:_SHALLOW])
+    crew.work("folders", (list(group) for _, group in packages))
 
 
 def _link(manifest: Manifest, crew: Crew, advance: Advance) -> None:

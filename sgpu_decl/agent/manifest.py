@@ -143,8 +143,8 @@ def check_path(path: str) -> None:
     Raises:
         BadManifest: absolute, empty, with `.`, `..`, an empty part, a NUL or a backslash.
     """
-    parts = path.split("/")
-    if not path or "\0" in path or "\\" in path or any(it in ("", ".", "..") for it in parts):
+    framed = f"/{path}/"
+    if "//" in framed or "/./" in framed or "/../" in framed or "\0" in path or "\\" in path:
         raise BadManifest(f"the path {path!r} leads out of the environment")
 
 

@@ -1,6 +1,7 @@
 """Making the tree of an environment, as a program: a backend runs it where ranks will run.
 
-    python agent.zip hydrate --manifest M --objects DIR --tree DIR --python PYTHON [--digest D]
+    python agent.zip hydrate --manifest M --objects DIR --tree DIR --python PYTHON
+                             [--digest SHA256] [--packs DIR] [--bytecode DIR]
 
 It says how far it is in lines of JSON, and last how it ended:
 
@@ -8,12 +9,13 @@ It says how far it is in lines of JSON, and last how it ended:
     {"tree": "/path"}
     {"error": "damaged", "message": "…", "objects": ["ab12…"]}
 
-The errors are `damaged`, `mismatch`, `manifest` and `system`; the exit code is 1 then.
+The errors are `damaged`, `mismatch`, `manifest`, `packs` and `system`; the exit code is 1 then.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -21,6 +23,8 @@ import time
 
 from sgpu_decl.agent.hydrating import Damaged, Mismatch, hydrate
 from sgpu_decl.agent.manifest import BadManifest, Manifest
+from sgpu_decl.agent.packs import BadPack
+from sgpu_decl.agent.unpacking import unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,17 +37,27 @@ _OFTEN = 0.1  # seconds between two lines of progress
 
 def main(arguments: Sequence[str]) -> int:
     """Do what the command line says; return the exit code."""
+    gc.disable()  # a manifest is many small values that stay to the end
     options = _parser().parse_args(arguments[1:])
     try:
         with open(options.manifest, "rb") as file:
             manifest = Manifest.from_bytes(file.read(), options.digest)
+        progress = _Progress()
+        if options.packs is not None:
+            unpack(
+                manifest,
+                options.packs,
+                options.objects,
+                options.python,
+                advance=progress.advance,
+            )
         hydrate(
             manifest,
             options.objects,
             options.tree,
             options.python,
             bytecode=options.bytecode,
-            advance=_Progress().advance,
+            advance=progress.advance,
         )
     except Damaged as error:
         return _failed("damaged", error, objects=error.objects)
@@ -51,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
         return _failed("mismatch", error)
     except BadManifest as error:
         return _failed("manifest", error)
+    except BadPack as error:
+        return _failed("packs", error)
     except OSError as error:
         return _failed("system", error, errno=error.errno)
     _say({"tree": os.path.abspath(options.tree)})
@@ -62,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--manifest", required=True, metavar="FILE")
     parser.add_argument("--digest", metavar="SHA256", help="what the manifest must have")
     parser.add_argument("--objects", required=True, metavar="DIR")
+    parser.add_argument("--packs", metavar="DIR", help="where objects come from, and their index")
     parser.add_argument("--tree", required=True, metavar="DIR")
     parser.add_argument("--python", required=True, metavar="FILE", help="what ranks run")
     parser.add_argument(

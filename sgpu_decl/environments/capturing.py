@@ -96,19 +96,22 @@ class _Attempt:
         self.findings: list[Diagnostic] = []
         self.moved = False
 
-    def run(self) -> Captured:
+    def run(self) -> Captured | None:
         layout = lay_out(self._interpreter)
         before = _times(layout)
         seen = walk(layout)
+        if has_errors(seen.findings):
+            self.findings += [*layout.findings, *seen.findings]
+            return None
         seen.looks += listed_files(layout)
         seen.looks.sort()
         pyc = {it.source.tree: it for it in compiled(self._interpreter, seen, self._memory)}
         self._read(seen, pyc)
+        paths = {look.path for look in seen.looks} | {it.path for it in pyc.values()}
+        self._memory.keep(paths | {f"{path}__pycache__" for _, path in seen.caches})
         captured = self._put_together(layout, seen, pyc)
         self.findings += [*layout.findings, *seen.findings]
         self.moved = self.moved or _times(layout) != before
-        folders = (f"{path}__pycache__" for _, path in seen.caches)
-        self._memory.save({*captured.sources.values(), *(it.path for it in pyc.values()), *folders})
         return captured
 
     def _read(self, seen: Seen, pyc: Mapping[str, Compiled]) -> None:
@@ -175,10 +178,9 @@ class _Attempt:
         )
         digest = manifest.digest
         if digest != self._memory.sound:
-            colliding = collisions(files)
-            self.findings += colliding
-            if not colliding:
-                self._memory.remember_sound(digest)
+            self.findings += collisions(files)
+        if not has_errors(self.findings):
+            self._memory.keep_notes(digest)
         return Captured(
             manifest=manifest,
             digest=digest,

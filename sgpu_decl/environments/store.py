@@ -1,7 +1,7 @@
 """The store of environments: every file once, by content, shared by all projects of a user.
 
 objects/ab/<hex>[.x]   the content of one file, named by its SHA-256; executable with `.x`
-manifests/<hex>.json   one environment
+manifests/<hex>.json   one environment, after a line with the SHA-256 of the text
 origins/<hex>.json     the interpreter that it was captured from, and the one that its tree leads to
 built/<hex>.json       the environment that a lock became
 trees/<hex>/           one environment as it is given to ranks: hard links to objects
@@ -13,6 +13,7 @@ is read, and what a power cut left torn is taken in anew. Syncing would cost mor
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import tempfile
@@ -33,7 +34,7 @@ from sgpu_decl.staging.references import References
 
 __all__ = ["EnvironmentStore"]
 
-_FOLDERS = ("objects", "manifests", "origins", "built", "trees", "incoming")
+_FOLDERS = ("", "objects", "manifests", "origins", "built", "trees", "bytecode", "incoming")
 
 
 class EnvironmentStore:
@@ -50,7 +51,10 @@ class EnvironmentStore:
         """The environment with this digest, or `None` if it is not here (or damaged)."""
         try:
             data = self._path("manifests", digest).read_bytes()
-            return Manifest.from_bytes(data, digest)
+            seal, _, text = data.partition(b"\n")
+            if seal != _seal(text):  # the digest covers neither packages nor bytecode
+                return None
+            return Manifest.from_bytes(text, digest)
         except (OSError, BadManifest):
             return None
 
@@ -111,7 +115,8 @@ class EnvironmentStore:
                 manifest = manifest._replace(bytecode=tuple(kept))
             origin = canonical({"interpreter": captured.interpreter, "base": captured.base})
             self._write("origins", captured.digest, origin.encode())
-            self._write("manifests", captured.digest, manifest.to_bytes())
+            text = manifest.to_bytes()
+            self._write("manifests", captured.digest, _seal(text) + b"\n" + text)
 
     def built(self, lock_digest: str) -> str | None:
         """The digest of the manifest that a lock became."""
@@ -289,6 +294,10 @@ class EnvironmentStore:
         with open(handle, "wb") as file:
             file.write(data)
         os.rename(temporary, path)
+
+
+def _seal(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest().encode()
 
 
 def _damaged(digest: str, keys: Iterable[str]) -> SgpuError:

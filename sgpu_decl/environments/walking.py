@@ -84,7 +84,7 @@ class _Walk:
                 self._folder(tree, path, chain)
             except OSError as error:
                 self._unreadable(path.rstrip("/"), error)
-        if self._open:
+        if len(self._seen.looks) > most:
             self._say_too_many()
 
     def _folder(self, tree: str, path: str, chain: frozenset[str]) -> None:

@@ -5,8 +5,10 @@ can, and the process of a notebook has threads and must not be forked. Standard 
 ends with its standard input.
 """
 
+import contextlib
 import errno
 import fcntl
+import gc
 import hashlib
 import marshal
 import os
@@ -180,8 +182,7 @@ class _Worker:
                 temporary = ""
         finally:
             os.close(copy)
-            if temporary:
-                os.unlink(temporary)
+            _unlink(temporary)
         return Reply(digest, facts[0], facts)
 
     def _write(self, data: bytes, digest: str, mode: int) -> None:
@@ -189,11 +190,10 @@ class _Worker:
         try:
             _write_all(copy, data)
             self._register(temporary, copy, digest, mode)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+            temporary = ""
         finally:
             os.close(copy)
+            _unlink(temporary)
 
     def _lacks(self, digest: str, mode: int) -> bool:
         return bool(self._objects) and _key(digest, mode) not in self._there
@@ -261,12 +261,14 @@ def _write_all(copy: int, data: bytes) -> None:
         raise _Unwritable from error
 
 
+def _unlink(temporary: str) -> None:
+    if temporary:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+
+
 def _listed(objects: str) -> "list[str]":
-    return [
-        folder + name
-        for folder in os.listdir(objects)
-        for name in os.listdir(f"{objects}/{folder}")
-    ]
+    return [name for folder in os.listdir(objects) for name in os.listdir(f"{objects}/{folder}")]
 
 
 def _key(digest: str, mode: int) -> str:
@@ -280,6 +282,7 @@ def _problem(which: str, error: "BaseException | None" = None) -> Reply:
 
 def main(objects: str, incoming: str) -> None:
     """Do jobs until there are no more."""
+    gc.disable()  # nothing here makes cycles
     os.umask(0)  # the modes of objects are exact
     worker = _Worker(objects, incoming)
     while (jobs := receive(sys.stdin.buffer)) is not None:

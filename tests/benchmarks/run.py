@@ -2,7 +2,8 @@
 
     make bench
     python tests/benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
-                                   [--only start,plans,applies,ranks] [--without-terraform]
+                                   [--only start,plans,applies,ranks,environments]
+                                   [--without-terraform]
 
 Times are wall clock; memory is the peak of the one process. Start-up and plans are medians of
 alternating rounds (a round that takes minutes is the last one; `n` says how many there were), each
@@ -12,19 +13,16 @@ so no plugin takes part: blocks against as many blocks, a matrix against one blo
 
 import argparse
 import compileall
-import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from measuring import Row
+from measuring import Row, Taken, alternating, take
 from workloads import (
     blocks,
     matrix,
@@ -35,60 +33,6 @@ from workloads import (
 
 ROOT = Path(__file__).resolve().parents[2]
 SGPU = str(Path(sys.executable).with_name("sgpu"))
-PATIENCE = 60.0  # seconds
-PYTHON_VARIABLES = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """Seconds of wall clock and bytes of peak memory of one command."""
-
-    seconds: float
-    memory: int
-
-
-def take(argv: Sequence[str], cwd: Path, *, fine: tuple[int, ...] = (0,)) -> Taken:
-    """Run one command, measured.
-
-    Raises:
-        SystemExit: it ended with a code that is not in `fine`; what it said is shown.
-    """
-    env = {name: value for name, value in os.environ.items() if name not in PYTHON_VARIABLES}
-    with tempfile.TemporaryFile() as said:
-        started = time.perf_counter()
-        process = subprocess.Popen(argv, cwd=cwd, env=env, stdout=said, stderr=said)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in fine:
-            said.seek(0)
-            text = said.read().decode(errors="replace")[-3000:]
-            sys.exit(f"`{' '.join(argv)}` ended with {process.returncode}:\n{text}")
-    return Taken(seconds=seconds, memory=usage.ru_maxrss * 1024)
-
-
-def alternating(
-    commands: Sequence[tuple[Sequence[str], Path]], repeats: int, *, warm: bool = False
-) -> tuple[list[Taken], int]:
-    """Run the commands in turn; return their medians and the number of rounds they are of.
-
-    There are `repeats` rounds after one to `warm` up if asked, or fewer once they took `PATIENCE`.
-    """
-    if warm:
-        for argv, cwd in commands:
-            take(argv, cwd)
-    rounds: list[list[Taken]] = []
-    started = time.perf_counter()
-    while len(rounds) < repeats and (not rounds or time.perf_counter() - started < PATIENCE):
-        rounds.append([take(argv, cwd) for argv, cwd in commands])
-    medians = [
-        Taken(
-            seconds=statistics.median(taken.seconds for taken in column),
-            memory=int(statistics.median(taken.memory for taken in column)),
-        )
-        for column in zip(*rounds, strict=True)
-    ]
-    return medians, len(rounds)
 
 
 def starting(scratch: Path, repeats: int) -> Iterator[Row]:
@@ -232,7 +176,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=_numbers, default=[1000, 10_000])
     parser.add_argument("--applies", type=_numbers, default=[250, 1000])
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--only", default="start,plans,applies,ranks")
+    parser.add_argument("--only", default="start,plans,applies,ranks,environments")
     parser.add_argument("--without-terraform", action="store_true")
     asked = parser.parse_args()
     terraform = None if asked.without_terraform else shutil.which("terraform")
@@ -255,6 +199,10 @@ def main() -> int:
             from ranks import ranks  # with what the agent's folders are made of
 
             rows.append(ranks(scratch))
+        if "environments" in parts:
+            from environments import environments
+
+            rows.append(environments(scratch))
         for part in rows:
             for row in part:
                 _show(row)

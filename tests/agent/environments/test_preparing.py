@@ -13,6 +13,8 @@ import pytest
 
 from sgpu_decl.agent.hydrating import whole
 from sgpu_decl.agent.interpreter import this_python
+from sgpu_decl.environments.packing import FolderPlace, make_index, send
+from sgpu_decl.environments.progress import Quiet
 
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
 FILES = {"one/__init__.py": "x = 1\n", "one/data.txt": "what it holds\n"}
@@ -164,3 +166,15 @@ def test_what_the_disk_does_not_take_is_told_and_nothing_is_left(
     assert list(made.trees.iterdir()) == []
     code, _, errors = Preparing(agent_zip, made).end()
     assert (code, errors) == (0, "")
+
+
+def test_objects_come_from_packs(make_environment: Any, agent_zip: Path, tmp_path: Path) -> None:
+    made = make_environment(FILES)
+    packs, objects = tmp_path / "packs", tmp_path / "worker/objects"
+    code, (said,), errors = Preparing(agent_zip, made, packs=packs, objects=objects).end()
+    assert (code, said["error"], errors) == (1, "packs", "")
+    send(make_index(made.manifest), made.objects, FolderPlace(packs), Quiet())
+    code, said, errors = Preparing(agent_zip, made, packs=packs, objects=objects).end()
+    assert (code, errors) == (0, "")
+    assert [line.get("phase") for line in said] == ["unpacking", "linking", "compiling", None]
+    assert whole(said[-1]["tree"])

@@ -1,0 +1,113 @@
+"""Small environments: the interpreter of the tests, and packages of a few bytes."""
+
+import os
+import py_compile
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.environments import remembering
+from sgpu_decl.environments.capturing import Captured, capture
+from sgpu_decl.environments.progress import Quiet
+from sgpu_decl.environments.store import EnvironmentStore
+
+MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
+SITE = f"lib/python{MINOR}/site-packages"
+
+
+@dataclass(frozen=True)
+class Venv:
+    """A virtual environment without pip. `cache` is where its digests are remembered."""
+
+    path: Path
+    cache: Path
+
+    @classmethod
+    def make(cls, path: Path, cache: Path, python: str = sys.executable, minor: str = MINOR):
+        base = os.path.realpath(python)
+        (path / "bin").mkdir(parents=True)
+        (path / "bin/python").symlink_to(base)
+        (path / f"lib/python{minor}/site-packages").mkdir(parents=True)
+        (path / "pyvenv.cfg").write_text(
+            f"home = {os.path.dirname(base)}\ninclude-system-site-packages = false\n"
+        )
+        return cls(path, cache)
+
+    @property
+    def python(self) -> str:
+        return str(self.path / "bin/python")
+
+    @property
+    def site(self) -> Path:
+        (found,) = self.path.glob("lib/python*/site-packages")
+        return found
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Files below the site."""
+        for name, text in files.items():
+            path = self.site / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def install(self, name: str, version: str = "1.0", files: Mapping[str, str] | None = None):
+        """A package as an installer leaves it, with a command of its own."""
+        info = f"{name}-{version}.dist-info"
+        files = {f"{name}/__init__.py": f"VERSION = {version!r}\n", **(files or {})}
+        command = self.path / "bin" / name
+        command.write_text(f"#!{self.python}\nimport {name}; print({name}.VERSION)\n")
+        command.chmod(0o755)
+        listed = [*files, f"../../../bin/{name}", f"{info}/METADATA", f"{info}/INSTALLER"]
+        record = "".join(f"{path},sha256=x,1\n" for path in listed) + f"{info}/RECORD,,\n"
+        self.write(
+            {
+                **files,
+                f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+                f"{info}/INSTALLER": "pip\n",
+                f"{info}/RECORD": record,
+            }
+        )
+
+    def compile(self) -> None:
+        for source in self.site.rglob("*.py"):
+            py_compile.compile(str(source), doraise=True)
+
+    def look(self, progress=None) -> tuple[Captured | None, dict[str, str]]:
+        """Capture it; return what was said by code."""
+        captured, findings = capture(self.python, progress=progress or Quiet(), cache=self.cache)
+        return captured, {it.code: it.summary for it in findings}
+
+    def taken(self) -> Captured:
+        captured, said = self.look()
+        assert said == {}
+        assert captured is not None
+        return captured
+
+    def inside(self, captured: Captured) -> dict[str, str]:
+        """Kinds of the captured files of the first site, by path below it."""
+        start = captured.manifest.sites[0] + "/"
+        files = captured.manifest.files
+        return {it.path.removeprefix(start): it.kind for it in files if it.path.startswith(start)}
+
+
+@pytest.fixture
+def make_venv(tmp_path: Path) -> Callable[..., Venv]:
+    return lambda name="venv", **more: Venv.make(tmp_path / name, tmp_path / "cache", **more)
+
+
+@pytest.fixture
+def venv(make_venv) -> Venv:
+    return make_venv()
+
+
+@pytest.fixture
+def remembers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a test are young, and what is young is not remembered."""
+    monkeypatch.setattr(remembering, "YOUNG", 0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EnvironmentStore:
+    return EnvironmentStore(tmp_path / "store")
