@@ -119,7 +119,7 @@ def run_uv(
             raise SgpuError(
                 f"`{uv}` cannot be started: {error.strerror}", hint=_INSTALL, code="uv_missing"
             ) from error
-        with _ended(process), process:
+        with process, _ended(process):
             for line in process.stderr or ():
                 shown = without_credentials(line.rstrip())
                 words.append(shown)
