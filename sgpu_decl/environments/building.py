@@ -4,6 +4,7 @@ store's objects, and its files become objects. Nothing of it counts before all o
 import errno
 import os
 import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -78,13 +79,16 @@ def build(
         return Built(known)
     call = _Call(find_uv(environ), folder, _with_indexes(environ, lock.indexes), python)
     home = store.objects.parent / "building"
-    scratch = home / lock.digest.removeprefix("sha256:")[:16]
+    place = home / lock.digest.removeprefix("sha256:")[:16]
     try:
         clear_left(home)
-        with turn(scratch) as held:
+        with turn(place) as held:
             known = built(lock, store)  # by whom we waited for
             if known is not None:
                 return Built(known)
+            # Its own: a uv that outlived an interrupt may still write into another.
+            scratch = place / uuid.uuid4().hex[:8]
+            scratch.mkdir()
             warnings = _install(lock, scratch, call, held, progress)
             return Built(_take(lock, scratch, store, progress), warnings)
     except OSError as error:
@@ -156,7 +160,8 @@ def _install(
 
 
 def _take(lock: Lock, scratch: Path, store: EnvironmentStore, progress: Progress) -> Manifest:
-    captured, found = capture(_python_of(scratch), progress=progress)
+    cache = scratch / "cache"  # what is remembered of this folder is of no use later
+    captured, found = capture(_python_of(scratch), progress=progress, cache=cache)
     if captured is None or has_errors(found):
         raise SgpuError(
             "the environment that was built cannot be taken into the store",

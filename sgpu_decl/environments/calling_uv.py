@@ -142,6 +142,7 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.wait()  # it writes no more
         raise
 
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,13 +21,15 @@ import json, os, sys
 from pathlib import Path
 from sgpu_decl.environments.building import build
 from sgpu_decl.environments.lock import Lock
-from sgpu_decl.environments.progress import Quiet
 from sgpu_decl.environments.pythons import LocalPython
 from sgpu_decl.environments.store import EnvironmentStore
+class Told:
+    def advance(self, phase, done, total):
+        print(phase, done, flush=True)
 lock = Lock.from_json(json.loads(sys.argv[1]))
 python = LocalPython(sys.executable, lock.python)
 store = EnvironmentStore(Path(sys.argv[2]))
-build(lock, python, store, Quiet(), folder=Path.cwd(), environ=os.environ)
+build(lock, python, store, Told(), folder=Path.cwd(), environ=os.environ)
 """
 
 
@@ -57,16 +60,18 @@ def fifo(tmp_path):
 
 @pytest.fixture
 def start(declared, store, wrap, fifo):
-    """Start to build a lock in a process; gives it and its uv, which waits before it installs."""
+    """Start to build a lock in a process; gives it and its uv, which has said a word and waits."""
 
     def call(lock):
-        wrap(f"echo $$ > {fifo}; read it < {fifo}")
+        wrap(f"echo Built a thing >&2; echo $$ > {fifo}; read it < {fifo}")
         store.objects.parent.mkdir(parents=True)
         process = subprocess.Popen(
             [sys.executable, "-c", BUILDS, json.dumps(lock.to_json()), store.objects.parent],
-            env=declared.environ, cwd=declared.folder, stderr=subprocess.DEVNULL,
+            env=declared.environ, cwd=declared.folder, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         uv = int(fifo.read_text())
+        assert "building 1\n" in iter(process.stdout.readline, "")
+        process.stdout.close()
         wrap("true")
         return process, uv
 
@@ -123,10 +128,11 @@ def test_what_a_killed_build_left_is_cleared_by_the_next(declared, make, store, 
 
 def test_an_interrupt_leaves_no_uv_behind(declared, start, left):
     process, uv = start(declared.lock(dependencies=["alpha==1.0"]))
+    handle = os.pidfd_open(uv)
     process.send_signal(signal.SIGINT)
     process.wait()
-    with pytest.raises(ProcessLookupError):
-        os.kill(uv, 0)
+    assert select.select([handle], [], [], 60)[0] == [handle]
+    os.close(handle)
     assert left() == []
 
 
