@@ -23,12 +23,15 @@ from sgpu_decl.model.state import Resource, State
 from sgpu_decl.storing.connecting import explained
 
 if TYPE_CHECKING:
+    from sgpu_decl.applying.equipping import FromLock
     from sgpu_decl.applying.executor import Applied
     from sgpu_decl.applying.gathering import Gathered
     from sgpu_decl.applying.watching import Runs
     from sgpu_decl.config.reading import Loaded
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.environments.capturing import Captured
     from sgpu_decl.environments.environment import Environment
+    from sgpu_decl.environments.progress import Progress
     from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = [
@@ -71,6 +74,7 @@ class Session:
         self.state_dir = opened.state_dir
         self._site = Site(opened, location)
         self._snapshots: Mapping[str, Snapshot] = {}
+        self._recipes: Mapping[str, Captured | FromLock] = {}
 
     @classmethod
     def open(cls, location: Location) -> "Session":
@@ -116,8 +120,11 @@ class Session:
         loaded, findings, source = read_file(self._site.opened, self._site.location)
         return Validated(loaded=loaded, findings=findings, source=source)
 
-    def plan(self, options: PlanOptions = PlanOptions()) -> Plan:
-        """Say what apply would do. Writes nothing but the hash cache.
+    def plan(
+        self, options: PlanOptions = PlanOptions(), *, progress: "Progress | None" = None
+    ) -> Plan:
+        """Say what apply would do. Writes nothing but caches. `progress` is told how far reading an
+        environment has come.
 
         Raises:
             InvalidInput: the file holds errors.
@@ -129,7 +136,7 @@ class Session:
 
         site = self._site
         state = site.state()
-        gathered = self._gather(options, state)
+        gathered = self._gather(options, state, progress)
         self._snapshots = gathered.snapshots
         state = site.believed(state)
         wanted = {desired.address for desired in gathered.desired}
@@ -156,9 +163,12 @@ class Session:
             findings=gathered.findings,
         )
 
-    def _gather(self, options: PlanOptions, state: State) -> "Gathered":
+    def _gather(
+        self, options: PlanOptions, state: State, progress: "Progress | None"
+    ) -> "Gathered":
         """What the file asks for. What it was read from, ten thousand configs maybe, is let go
         before as many changes are made."""
+        from sgpu_decl.applying.equipping import Equipment
         from sgpu_decl.applying.gathering import Gathered, gather
 
         site = self._site
@@ -170,20 +180,45 @@ class Session:
             return Gathered(
                 whole_project=loaded.kind == "project", config_digest=loaded.config_digest
             )
-        found = gather(validated.loaded, opened=site.opened, state=state, store=site.store)
+        equipment = Equipment(lambda: site.environments, progress, recorded=state.resources)
+        found = gather(
+            validated.loaded,
+            opened=site.opened,
+            state=state,
+            store=site.store,
+            equipment=equipment,
+        )
+        self._recipes = equipment.recipes
         return replace(found, findings=(*validated.findings, *found.findings))
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write a plan and pin the code behind it in the local store.
+        """Write a plan and pin the code and the environments behind it in the local stores.
 
         Raises:
             SgpuError: the file cannot be written, or is there and is no saved plan.
         """
         from sgpu_decl.applying.saving import save_plan
 
+        if any(it.environment is not None for it in plan.changes):
+            from sgpu_decl.applying.equipping import keep
+
+            keep(self._site, plan, self._recipes, path.resolve())
         save_plan(self._site, plan, path, self._snapshots)
 
     # Applying
+
+    def equip(self, plan: Plan, *, progress: "Progress | None" = None) -> None:
+        """Store and make ready the environments that a plan launches runs in. `apply` does it too,
+        where it was not done before.
+
+        Raises:
+            StalePlan: what is here now is not what was planned.
+            SgpuError: it cannot be stored or built.
+        """
+        if any(it.environment is not None for it in plan.changes):
+            from sgpu_decl.applying.equipping import equip
+
+            equip(self._site, plan, self._recipes, progress)
 
     def apply(
         self,
@@ -200,6 +235,7 @@ class Session:
             SgpuError: an error check stands in the way.
         """
         from sgpu_decl.applying.collecting import unstage
+        from sgpu_decl.applying.equipping import refer_environments
         from sgpu_decl.applying.executor import Applied, execute
         from sgpu_decl.applying.observing import refresh, settle_intents
         from sgpu_decl.applying.pinning import pin, refer
@@ -211,6 +247,7 @@ class Session:
         if idle and not self._loose_ends():
             return Applied()
         pin(site, plan, self._snapshots)
+        self.equip(plan)
         with site.states.lock("apply", lineage=plan.lineage) as writer:
             if writer.applied(identity):
                 raise StalePlan(
@@ -231,6 +268,7 @@ class Session:
                 parallelism=parallelism,
             )
         refer(site)
+        refer_environments(site)
         unstage(site, [it.address for it in plan.changes if it.action is Action.DESTROY])
         return applied
 

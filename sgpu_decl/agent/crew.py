@@ -9,6 +9,7 @@ worker takes a batch of work as a line of JSON and answers with the names of wha
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -121,7 +122,7 @@ class _Worker:
                 cwd="/",
             )
         except OSError as error:
-            raise WorkerError(error.errno, f"cannot run `{python}`: {error.strerror}") from error
+            raise WorkerError(error.errno, error.strerror, python) from error
 
     def tell(self, message: object) -> None:
         stream = self._process.stdin
@@ -135,10 +136,10 @@ class _Worker:
         line = self._process.stdout.readline()  # type: ignore[union-attr]
         if not line:
             code = self._process.wait()
-            raise WorkerError(0, f"a process of `{self._python}` ended with {code}")
+            raise WorkerError(f"a process of `{self._python}` ended with {code}")
         answer: Any = json.loads(line)
         if isinstance(answer, dict):
-            raise WorkerError(answer["errno"], answer["error"])
+            raise WorkerError(*answer["error"])
         return list(answer)
 
     def kill(self) -> None:
@@ -161,7 +162,8 @@ def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of 
             else:
                 _say(answers, serve(*message))
         except OSError as error:
-            _say(answers, {"errno": error.errno or 0, "error": str(error)})
+            path = os.fsdecode(error.filename) if error.filename else None
+            _say(answers, {"error": [error.errno or errno.EIO, error.strerror or str(error), path]})
     return 0
 
 

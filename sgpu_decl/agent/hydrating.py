@@ -101,9 +101,8 @@ def hydrate(
         if problem:
             raise Mismatch(f"this environment cannot be used here: {problem}")
         furnishing = furnish(manifest, crew.base)
-        kept = os.path.join(
-            bytecode or os.path.join(os.path.dirname(objects), "bytecode"), crew.tag
-        )
+        beside = os.path.join(os.path.dirname(objects), "bytecode")
+        kept = os.path.join(os.path.abspath(bytecode or beside), crew.tag)
         os.makedirs(kept, mode=0o700, exist_ok=True)
         parent = os.path.dirname(tree)
         os.makedirs(parent, mode=0o700, exist_ok=True)

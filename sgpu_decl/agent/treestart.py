@@ -14,7 +14,7 @@ declare the package in `env.dependencies` of the run: the plan shows it, and eve
 or install it for this attempt alone: `pip install --target "$SGPU_SITE" PACKAGE`
 """
 _CHANGING = ("install", "uninstall")
-_ELSEWHERE = ("-t", "--target", "--prefix", "--root", "--dry-run", "--break-system-packages", "-h")
+_ELSEWHERE = ("-t", "--target", "--prefix", "--root", "--dry-run", "-h", "--help")
 
 
 def begin(*sites: str) -> None:
@@ -29,30 +29,36 @@ def begin(*sites: str) -> None:
         # Before the packages of the tree, and behind the standard library.
         packages = os.path.dirname(__file__)
         sys.path.insert(sys.path.index(packages) if packages in sys.path else len(sys.path), own)
-    words = sys.orig_argv
-    if any("pip" in word or "get_interpreter_info" in word for word in words[:8]):
-        _guard(words)
-
-
-def _guard(words: "list[str]") -> None:
-    if any("get_interpreter_info" in word for word in words):
-        # uv asks what this is, and takes EXTERNALLY-MANAGED seriously outside of virtual
-        # environments alone.
+    if any("get_interpreter_info" in word for word in sys.orig_argv):
+        # uv asks what this is. It takes EXTERNALLY-MANAGED seriously, but not in what it would call
+        # a virtual environment.
         sys.base_prefix, sys.base_exec_prefix = sys.prefix, sys.exec_prefix
-    arguments = _arguments_of_pip(words)
-    if not arguments or not any(word in _CHANGING for word in arguments):
-        return
-    if any(word.startswith(_ELSEWHERE) for word in arguments):
-        return
-    sys.stderr.write(REFUSAL)
-    sys.stderr.flush()
-    os._exit(1)
+    if changes(_arguments_of_pip(sys.orig_argv)):
+        sys.stderr.write(REFUSAL)
+        sys.stderr.flush()
+        os._exit(1)  # SystemExit would be told with a traceback of the interpreter's start
+
+
+def changes(arguments: "list[str]") -> bool:
+    """Whether pip would change the tree: the marker is for the world outside of virtual
+    environments alone, so pip passes over it here."""
+    if not any(word in _CHANGING for word in arguments) or arguments[0] == "help":
+        return False
+    if any(name in os.environ for name in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")):
+        return False
+    return not any(word.partition("=")[0] in _ELSEWHERE for word in arguments)
 
 
 def _arguments_of_pip(words: "list[str]") -> "list[str]":
-    for at, word in enumerate(words[1:], 1):
-        if word == "-m" and words[at + 1 : at + 2] == ["pip"]:
-            return words[at + 2 :]
-        if not word.startswith("-"):
-            return words[at + 1 :] if os.path.basename(word).startswith("pip") else []
-    return []
+    """What follows `python -m pip` or `python …/bin/pip3`."""
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        word = words[at]
+        if word.startswith("--") or word in ("-X", "-W"):
+            at += 1 + (word in ("-X", "-W", "--check-hash-based-pycs"))
+        elif word[-1] in "mc":
+            return words[at + 2 :] if word[-1] == "m" and words[at + 1 : at + 2] == ["pip"] else []
+        else:
+            at += 1
+    name = os.path.basename(words[at]) if at < len(words) else ""
+    return words[at + 1 :] if name.rstrip("0123456789.") == "pip" else []

@@ -1,8 +1,10 @@
-"""Garbage collection: what ended attempts left on disk, and code that nothing refers to."""
+"""Garbage collection: what ended attempts left on disk, and code and environments that nothing
+refers to."""
 
 from collections import defaultdict
 from datetime import datetime
 
+from sgpu_decl.applying.equipping import collect_environments
 from sgpu_decl.applying.observing import refresh
 from sgpu_decl.applying.site import Site
 from sgpu_decl.model.address import Address
@@ -39,14 +41,15 @@ def garbage(
 def collect(
     site: Site, *, keep_last: int | None, older_than: float | None, dry_run: bool, now: datetime
 ) -> dict[str, Json]:
-    """Free what `garbage` chooses, then code objects that no project refers to.
+    """Free what `garbage` chooses, then code and environments that no project refers to.
 
     Returns:
-        `attempts` (written `train#8`), `bytes` of their folders, `code_bytes` of the store.
+        `attempts` (written `train#8`), `bytes` of their folders, `code_bytes` and
+        `environment_bytes` of the stores.
     """
     backend, store = site.backend, site.store
     if site.states.read() is None:
-        return {"attempts": [], "bytes": 0, "code_bytes": 0}
+        return {"attempts": [], "bytes": 0, "code_bytes": 0, "environment_bytes": 0}
     with site.writing("gc") as writer:
         refresh(writer, backend)
         known = site.states.read_all()
@@ -64,8 +67,16 @@ def collect(
             gone = {it.ref for it in chosen}
             used = {it.code_digest for it in attempts if it.code_digest and it.ref not in gone}
             store.refer(site.state_dir / "state.db", used)
-        code = 0 if dry_run else store.collect()
-    return {"attempts": [str(ref) for ref in freed], "bytes": total, "code_bytes": code}
+        code = environments = 0
+        if not dry_run:
+            code = store.collect()
+            environments = collect_environments(site)
+    return {
+        "attempts": [str(ref) for ref in freed],
+        "bytes": total,
+        "code_bytes": code,
+        "environment_bytes": environments,
+    }
 
 
 def unstage(site: Site, addresses: list[Address]) -> None:

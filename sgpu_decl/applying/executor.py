@@ -9,7 +9,7 @@ from datetime import datetime
 from sgpu_decl.applying.recording import attempt_of, launching_of, resource_of
 from sgpu_decl.backends.base import Backend, Launching
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
@@ -53,14 +53,15 @@ def execute(
     Raises:
         SgpuError: something cannot work at all, found before the first effect.
     """
-    for change in plan.changes:
-        if change.action in _LAUNCHING:
-            backends(change.backend).check(launching_of(plan, change))
+    launching = [change for change in plan.changes if _launches(change)]
+    for change in launching:
+        backends(change.backend).check(launching_of(plan, change))
+    writer.record_packages(plan.package_lists)
     walk = _Walk(plan, plan_id, writer, backends, sink, clock)
     for change in plan.changes:
-        if change.action not in _LAUNCHING:
+        if not _launches(change):
             walk.settle(change)
-    walk.launch_all((change for change in plan.changes if change.action in _LAUNCHING), parallelism)
+    walk.launch_all(iter(launching), parallelism)
     writer.plan_applied(plan_id)
     return walk.outcome()
 
@@ -100,6 +101,12 @@ class _Walk:
     def settle(self, change: Change) -> None:
         """A change that starts nothing."""
         match change.action:
+            case Action.CREATE:  # an environment: it was staged before the walk
+                self._writer.record_resource(resource_of(change, last=None))
+                self._tell(change, Step.STAGED)
+            case Action.UPDATE if change.kind is Kind.ENVIRONMENT:
+                self._writer.record_resource(resource_of(change, last=None))
+                self._tell(change, Step.STAGED)
             case Action.ADOPT:
                 ref = AttemptRef(change.address, _attempt_number(change))
                 self._adopted.append(ref)
@@ -193,6 +200,10 @@ class _Walk:
         self, change: Change, step: Step, attempt: AttemptRef | None = None, message: str = ""
     ) -> None:
         self._sink(ApplyEvent(step=step, address=change.address, attempt=attempt, message=message))
+
+
+def _launches(change: Change) -> bool:
+    return change.action in _LAUNCHING and change.kind is not Kind.ENVIRONMENT
 
 
 def _stage_and_launch(backend: Backend, launching: Launching, before: Future[None] | None) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sgpu_decl.applying.equipping import Equipment
+from sgpu_decl.applying.examining import examine
 from sgpu_decl.applying.opening import Location, Opened, absolute
 from sgpu_decl.applying.owning import Owners
 from sgpu_decl.applying.saving import holds_plan
@@ -21,6 +23,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter
+from sgpu_decl.model.environment import DesiredEnvironment
 from sgpu_decl.model.state import State
 from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.signatures import check_entrypoint
@@ -83,12 +86,14 @@ def _where(root: Path) -> str:
     return "here" if root == Path.cwd() else f"in `{root}`"
 
 
-def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gathered:
-    """Turn every run of a file into what is desired, with its code's digest.
+def gather(
+    loaded: Loaded, *, opened: Opened, state: State, store: Store, equipment: Equipment
+) -> Gathered:
+    """Turn every run of a file into what is desired, with the digests of its code and environment.
 
     Cells of a matrix share one snapshot and one look at the entrypoint.
     """
-    gathering = _Gathering(opened, state, store)
+    gathering = _Gathering(opened, state, store, equipment)
     gathering.findings.extend(_not_yet(name, place) for name, place in loaded.unsupported)
     desired = tuple(gathering.desire(run) for run in loaded.runs)
     gathering.cache.save()
@@ -102,7 +107,8 @@ def gather(loaded: Loaded, *, opened: Opened, state: State, store: Store) -> Gat
 
 
 class _Gathering:
-    def __init__(self, opened: Opened, state: State, store: Store) -> None:
+    def __init__(self, opened: Opened, state: State, store: Store, equipment: Equipment) -> None:
+        self._equipment = equipment
         self._opened = opened
         self._state = state
         self._store = store
@@ -111,6 +117,7 @@ class _Gathering:
         self._facts: dict[tuple[str, str | None], CodeFacts] = {}
         self._interpreters: dict[str | None, Interpreter | None] = {}
         self._looked: set[tuple[object, ...]] = set()
+        self._examined: set[tuple[object, ...]] = set()
         self.cache = HashCache.open()
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
@@ -122,7 +129,15 @@ class _Gathering:
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config
         code = self._code(run)
-        self._look(run, self.by_digest.get(code.digest) if code else None)
+        taken = self.by_digest.get(code.digest) if code else None
+        self._look(run, taken)
+        interpreter = self._interpreter(config)
+        environment = None
+        if config.env.origins:
+            environment = self._environment(run, interpreter)
+        self._examine(run, taken, environment, interpreter)
+        if config.env.origins or not config.entrypoint:
+            interpreter = None
         return Desired(
             address=run.address,
             backend=str(config.backend.kind),
@@ -133,7 +148,8 @@ class _Gathering:
             prevent_destroy=config.lifecycle.prevent_destroy,
             ignore_changes=tuple(config.lifecycle.ignore_changes),
             code=code,
-            interpreter=self._interpreter(config) if config.entrypoint else None,
+            environment=environment,
+            interpreter=interpreter,
             places=run.places,
             findings=self._dispute(run.address),
         )
@@ -145,14 +161,66 @@ class _Gathering:
         return self._owners.dispute(address, resource.owner, self._owner)
 
     def _interpreter(self, config: RunConfig) -> Interpreter | None:
-        """The Python of this machine that ranks use, where no environment is declared."""
+        """The Python of this machine that ranks use, or that a declared environment is made for."""
         env = config.env
-        declared = env.snapshot or env.dependencies or env.requirements or env.lock
-        if declared or str(config.backend.kind) != "local":
+        if str(config.backend.kind) != "local":
             return None
         if env.python not in self._interpreters:
             self._interpreters[env.python] = interpreter_of(env.python, self._folder)
         return self._interpreters[env.python]
+
+    def _environment(
+        self, run: LoadedRun, interpreter: Interpreter | None
+    ) -> DesiredEnvironment | None:
+        config = run.config
+        if interpreter is None:
+            return None  # said by `check_machine`
+        made, findings = self._equipment.look(
+            run.address,
+            config.env,
+            backend=str(config.backend.kind),
+            owner=self._owner,
+            folder=self._folder,
+            places=run.places,
+            interpreter=interpreter,
+        )
+        self.findings.extend(_placed(findings, run.places, f"env.{config.env.origins[0]}"))
+        return made
+
+    def _examine(
+        self,
+        run: LoadedRun,
+        taken: Snapshot | None,
+        environment: DesiredEnvironment | None,
+        interpreter: Interpreter | None,
+    ) -> None:
+        """The environment against the code, once for all runs that share both."""
+        config = run.config
+        if config.env.origins and environment is None:
+            return  # what is wrong with it was said
+        digest = environment.digest if environment else None
+        key = (
+            taken and taken.digest,
+            config.entrypoint,
+            str(config.command),
+            str(config.env),
+            digest,
+        )
+        if key in self._examined:
+            return
+        self._examined.add(key)
+        used = environment or interpreter
+        found = examine(
+            config,
+            _locator(run.places),
+            code=taken,
+            folder=self._folder,
+            python=interpreter.version if interpreter else None,
+            packages=used.packages if used else None,
+            manifest=self._equipment.manifest(digest) if digest else None,
+        )
+        root = self._root(config.code)
+        self.findings.extend(_from_here(root, it, self._opened.shown) for it in found)
 
     def _code(self, run: LoadedRun) -> CodeFacts | None:
         taken = self._snapshot(run)

@@ -1,4 +1,5 @@
-"""One opened project and target: its state store, its code store, its backends."""
+"""One opened project and target: its state store, the stores of code and environments, its
+backends."""
 
 import uuid
 from contextlib import AbstractContextManager
@@ -12,6 +13,7 @@ from sgpu_decl.storing.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.base import Backend
+    from sgpu_decl.environments.store import EnvironmentStore
     from sgpu_decl.staging.store import Store
     from sgpu_decl.storing.store import StateWriter
 
@@ -35,6 +37,13 @@ class Site:
 
         return Store(default_root())
 
+    @cached_property
+    def environments(self) -> "EnvironmentStore":
+        from sgpu_decl.environments.store import EnvironmentStore
+        from sgpu_decl.staging.store import default_root
+
+        return EnvironmentStore(default_root() / "environments")
+
     def backend(self, kind: str) -> "Backend":
         """The backend of that name, opened once.
 
@@ -45,7 +54,11 @@ class Site:
 
         if kind not in self._backends:
             self._backends[kind] = open_backend(
-                kind, project=self.root, state_dir=self.state_dir, store=self.store
+                kind,
+                project=self.root,
+                state_dir=self.state_dir,
+                store=self.store,
+                environments=lambda: self.environments,
             )
         return self._backends[kind]
 

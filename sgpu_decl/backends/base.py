@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sgpu_decl.environments.progress import Progress
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.jsonable import Json
@@ -44,6 +45,17 @@ class Backend(Protocol):
 
         Raises:
             BackendError: a secret cannot be resolved, or the place is not usable.
+        """
+
+    def equip(self, environment: str, progress: Progress) -> None:
+        """Have an environment of the local store where ranks will look for it; harmless when it
+        is there already.
+
+        Args:
+            environment: its digest.
+
+        Raises:
+            SgpuError: it is damaged, or there is no room for it.
         """
 
     def stage(self, launching: Launching) -> None:

@@ -69,6 +69,7 @@ def command(
 
 def _planned(where: Where, file: str | None, choosing: Choosing) -> "tuple[Session, Plan, bool]":
     from sgpu_decl.applying.saving import is_saved_plan
+    from sgpu_decl.cli.advancing import open_progress
 
     if file is not None and is_saved_plan(Path(file)):
         from sgpu_decl.cli.saved import open_saved
@@ -76,4 +77,5 @@ def _planned(where: Where, file: str | None, choosing: Choosing) -> "tuple[Sessi
         session, plan = open_saved(where, Path(file), choosing)
         return session, plan, True
     session = where.session(file)
-    return session, session.plan(choosing.options()), False
+    with open_progress() as progress:
+        return session, session.plan(choosing.options(), progress=progress), False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from sgpu_decl.cli.advancing import open_progress
 from sgpu_decl.cli.approving import approve
 from sgpu_decl.cli.attaching import Left, attach, await_stops, outcome_error, show_endings
 from sgpu_decl.cli.failing import show_error
@@ -22,6 +23,7 @@ from sgpu_decl.views.status_text import tally
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
+    from sgpu_decl.environments.progress import Progress
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
 
@@ -30,7 +32,15 @@ __all__ = ["Manner", "carry_out"]
 
 # a change is done, and nothing of it half done: a signal may stop the walk there
 _DONE = frozenset(
-    {Step.LAUNCHED, Step.ADOPTED, Step.UPDATED, Step.FORGOTTEN, Step.DESTROYED, Step.FAILED}
+    {
+        Step.LAUNCHED,
+        Step.ADOPTED,
+        Step.UPDATED,
+        Step.STAGED,
+        Step.FORGOTTEN,
+        Step.DESTROYED,
+        Step.FAILED,
+    }
 )
 
 
@@ -90,6 +100,8 @@ def _applied(
                 hint="what was launched goes on; `sgpu apply` again does the rest",
             )
 
+    with open_progress() as progress:
+        session.equip(plan, progress=_Interruptible(progress, signals))
     applied = session.apply(plan, sink=sink, parallelism=manner.parallelism)
     refs = (*applied.launched, *applied.adopted)
     left = Left.ENDED
@@ -107,6 +119,22 @@ def _applied(
     error = error or left_failed(plan)
     _answer(plan, manner=manner, refs=refs, runs=runs, left=left, error=error)
     return error.exit_code if error else 0
+
+
+class _Interruptible:
+    """Lets a signal end what is prepared before the first effect."""
+
+    def __init__(self, progress: "Progress", signals: Signals) -> None:
+        self._progress = progress
+        self._signals = signals
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        if self._signals.any:
+            raise Interrupted(
+                "interrupted while the environment was prepared",
+                hint="nothing was launched; `sgpu apply` again goes on where it stopped",
+            )
+        self._progress.advance(phase, done, total)
 
 
 def _answer(

@@ -38,7 +38,8 @@ def command(
     verb = "would free" if dry_run else "freed"
     click.echo(
         f"{verb} {count(len(names), 'attempt')}, {size(_number(freed['bytes']))}, "
-        f"and {size(_number(freed['code_bytes']))} of stored code"
+        f"{size(_number(freed['code_bytes']))} of stored code, "
+        f"and {size(_number(freed['environment_bytes']))} of environments"
     )
     return 0
 

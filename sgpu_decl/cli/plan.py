@@ -50,6 +50,7 @@ def command(
     Exit codes: 0 ok, 1 the plan cannot be applied, 2 something would change (only with
     --detailed-exitcode).
     """
+    from sgpu_decl.cli.advancing import open_progress
     from sgpu_decl.cli.approving import CHANGING
     from sgpu_decl.cli.failing import show_error
     from sgpu_decl.cli.planned import refusal
@@ -59,7 +60,8 @@ def command(
 
         refuse_taken(Path(out))  # before planning costs anything
     session = where.session(file)
-    plan = session.plan(choosing.options())
+    with open_progress() as progress:
+        plan = session.plan(choosing.options(), progress=progress)
     error = refusal(plan)
     if out is not None and error is None:
         session.save(plan, Path(out))

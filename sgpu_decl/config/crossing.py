@@ -1,11 +1,11 @@
 """What fields say together: each alone is fine, both at once are not."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from sgpu_decl.config.gpu_type import GpuType
 
-__all__ = ["Contradiction", "Crossing", "contradictions"]
+__all__ = ["ORIGINS", "Contradiction", "Crossing", "contradictions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,8 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """The fields that are compared. `None` where a field is not known to be valid."""
+    """The fields that are compared. `None` where a field is not known to be valid. `environment`
+    holds those of `ORIGINS` that are given."""
 
     gpus: int | None
     type: GpuType | None
@@ -32,6 +33,11 @@ class Crossing:
     warm_modules: bool
     variables: Iterable[str]
     secrets: Container[str]
+    environment: Collection[str]
+
+
+# What gives the packages, in the order of how much it says: only one can.
+ORIGINS = ("snapshot", "lock", "requirements", "dependencies")
 
 
 def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
@@ -91,6 +97,7 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
                 hint="remove it, or start the file as an `entrypoint`",
             )
         )
+    found += _two_origins([it for it in ORIGINS if it in run.environment])
     found += [
         Contradiction(
             path=("env", "variables", name),
@@ -103,3 +110,21 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
         if name in run.secrets
     ]
     return tuple(found)
+
+
+def _two_origins(given: Sequence[str]) -> list[Contradiction]:
+    """Requirements and dependencies are resolved together; everything else is whole by itself."""
+    if len(given) < 2 or set(given) == {"requirements", "dependencies"}:
+        return []
+    first, *others = given
+    return [
+        Contradiction(
+            path=("env", other),
+            code="two_environments",
+            summary=f"`env.{first}` is a whole environment, and `env.{other}` asks for another",
+            hint="keep one of them; packages that are missing are installed before a snapshot is "
+            "taken, or locked with the rest",
+            key=True,
+        )
+        for other in others
+    ]

@@ -7,10 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sgpu_decl.config.crossing import Crossing, contradictions
+from sgpu_decl.config.crossing import ORIGINS, Crossing, contradictions
 from sgpu_decl.config.entry import calls_function
 from sgpu_decl.config.explaining import Explained, misspelt
 from sgpu_decl.config.gpu_type import NAMES, GpuType
+from sgpu_decl.config.lending import lend
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.placing import Places
 from sgpu_decl.config.run import RunConfig
@@ -37,7 +38,8 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What references may refer to; `references` is false where the file can hold none."""
+    """What references may refer to; `references` is false where the file can hold none.
+    `environments` are those of the project, `None` in a run file."""
 
     variables: Mapping[str, nodes.Scalar]
     target: str
@@ -45,6 +47,7 @@ class Surroundings:
     environ: Mapping[str, str]
     git: Callable[[], Mapping[str, str]]
     references: bool
+    environments: nodes.Mapping | None = None
 
     def scope(self, axes: Mapping[str, nodes.Scalar] | None) -> Scope:
         return Scope(
@@ -83,6 +86,8 @@ def read_run(
         node = changed if isinstance(changed, nodes.Mapping) else node
         matrix = node.entries.get("matrix")
         found += scope.found
+    node, wrong = lend(node, around.environments)
+    found += wrong
     prefix = f"runs.{name}" if name is not None else ""
     explained = Explained(node=node, shape=run_shape(), prefix=prefix, place=place)
     if name is not None and "name" in node.entries:
@@ -149,6 +154,7 @@ def _crossing(data: Mapping[str, Any], written: Container[str]) -> Crossing:
         warm_modules=isinstance(launch, dict) and isinstance(launch.get("warm"), list),
         variables=variables if isinstance(variables, dict) else (),
         secrets=secrets if isinstance(secrets, dict) else (),
+        environment=[it for it in ORIGINS if isinstance(env, dict) and env.get(it)],
     )
 
 

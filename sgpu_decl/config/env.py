@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.block import Block, Flag, problem
+from sgpu_decl.config.crossing import ORIGINS
 from sgpu_decl.config.secrets import SecretRef
 
 __all__ = ["Env", "EnvironmentBlock", "VariableName", "refuse_name"]
@@ -71,8 +72,16 @@ class EnvironmentBlock(Block):
         None, description="The Python version (`3.11`), or the interpreter's path on `local`."
     )
 
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The fields that declare an environment; none where ranks use an interpreter as it is."""
+        return tuple(it for it in ORIGINS if getattr(self, it))
+
 
 class Env(EnvironmentBlock):
+    use: str | None = Field(
+        None, description="The name of one of the project's `environments`; `env: NAME` is short."
+    )
     variables: dict[VariableName, str] = Field(
         {},
         description="Environment variables of the ranks; values are taken as text, as written.",

@@ -142,6 +142,7 @@ class RunConfig(Block):
                 warm_modules=isinstance(self.launch.warm, tuple),
                 variables=self.env.variables,
                 secrets=self.env.secrets,
+                environment=self.env.origins,
             )
         )
         if found:

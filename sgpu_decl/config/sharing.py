@@ -19,7 +19,7 @@ from sgpu_decl.text.shape import Shape
 
 __all__ = ["ReadProject", "read_project", "unknown_keys"]
 
-_NOT_YET = ("include", "jobs", "environments")
+_NOT_YET = ("include", "jobs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,10 @@ def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tupl
         head = changed if isinstance(changed, Mapping) else head
         found += scope.found
     found += _head(head)
+    environments = head.entries.get("environments")
+    if not isinstance(environments, Mapping):
+        environments = Mapping({}, {}, root.line, root.column, root.file)
+    around = replace(around, environments=environments)
     runs: list[Declared] = []
     block = root.entries.get("runs")
     if isinstance(block, Mapping):

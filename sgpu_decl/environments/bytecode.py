@@ -33,10 +33,10 @@ def compiled(interpreter: Interpreter, seen: Seen, memory: Memory) -> list[Compi
         try:
             said = os.stat(folder)
             facts = (said.st_size, said.st_mtime_ns, said.st_ctime_ns, said.st_ino)
-            known = memory.recall(folder, _FOLDER, facts)
+            known = memory.recall(_FOLDER, folder, facts)
             if known is None:
                 names = sorted(name for name in os.listdir(folder) if name.endswith(ending))
-                memory.remember(folder, _FOLDER, facts, "\0".join(names), len(names))
+                memory.remember(_FOLDER, folder, facts, "\0".join(names), len(names))
             else:
                 names = known[0].split("\0") if known[1] else []
         except OSError:

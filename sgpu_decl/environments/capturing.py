@@ -20,7 +20,7 @@ from sgpu_decl.environments.progress import Progress
 from sgpu_decl.environments.reading import Destination, read
 from sgpu_decl.environments.remembering import Memory, default_cache
 from sgpu_decl.environments.walking import Seen, walk
-from sgpu_decl.environments.worker import Facts, How, Job, Problem, Reply
+from sgpu_decl.environments.worker import How, Job, Problem, Reply
 
 __all__ = ["Captured", "capture"]
 
@@ -70,7 +70,6 @@ def capture(
             memory = Memory.open(cache or default_cache(), asked.executable, asked.magic)
             attempt = _Attempt(asked, memory, progress, into)
             captured = attempt.run()
-            memory.save()
             if not attempt.moved:
                 break
         else:
@@ -108,77 +107,81 @@ class _Attempt:
         captured = self._put_together(layout, seen, pyc)
         self.findings += [*layout.findings, *seen.findings]
         self.moved = self.moved or _times(layout) != before
+        folders = (f"{path}__pycache__" for _, path in seen.caches)
+        self._memory.save({*captured.sources.values(), *(it.path for it in pyc.values()), *folders})
         return captured
 
     def _read(self, seen: Seen, pyc: Mapping[str, Compiled]) -> None:
+        """Learn the digests of what is not known, or not any more."""
         jobs: dict[Job, int] = {}
         about: dict[str, Compiled] = {}
-        for look in seen.looks:
-            known = self._memory.recall(look.path, look.how, look.facts)
+        recall, taken, magic = self._memory.recall, self._taken, self._interpreter.magic
+        for tree, path, kind, how, facts in seen.looks:
+            known = recall(how, path, facts)
             if known is None:
-                mode = 0o555 if look.kind == Kind.EXECUTABLE else 0o444
-                jobs[Job(look.path, look.how, mode)] = look.facts[0]
+                jobs[Job(path, how, 0o555 if kind == Kind.EXECUTABLE else 0o444)] = facts[0]
             else:
-                self._taken[look.path, look.how] = known
-            made = pyc.get(look.tree)
-            if made is None:
-                continue
-            known = self._memory.recall(made.path, How.BYTECODE, made.facts, look.facts)
-            if known is None:
-                about[made.path] = made
-                magic = self._interpreter.magic
-                jobs[Job(made.path, How.BYTECODE, 0o444, "", look.path, magic)] = look.facts[0]
-            else:
-                self._taken[made.path, How.BYTECODE] = known
+                taken[how, path] = known
+            made = pyc.get(tree)
+            if made is not None:
+                known = recall(How.BYTECODE, made.path, made.facts, facts)
+                if known is None:
+                    about[made.path] = made
+                    jobs[Job(made.path, How.BYTECODE, 0o444, "", path, magic)] = facts[0]
+                else:
+                    taken[How.BYTECODE, made.path] = known
         phase, total = "copying" if self._into else "reading", sum(jobs.values())
         for job, reply in read(
             list(jobs.items()), self._into, lambda done: self._progress.advance(phase, done, total)
         ):
-            if job.how == How.BYTECODE:
-                if not reply.problem:
-                    made = about[job.path]
-                    facts, source = made.facts, made.source.facts
-                    self._learn(job, facts, reply, source)
-            elif reply.problem:
+            if not reply.problem:
+                of = about.get(job.path) if job.how == How.BYTECODE else None
+                self._learn(job, reply, of)
+            elif job.how != How.BYTECODE:
                 self._say(job.path, reply)
-            else:
-                self._learn(job, reply.facts, reply, None)
 
-    def _learn(self, job: Job, facts: Facts, reply: Reply, source: Facts | None) -> None:
-        self._taken[job.path, job.how] = (reply.digest, reply.size)
-        self._memory.remember(job.path, job.how, facts, reply.digest, reply.size, source)
+    def _learn(self, job: Job, reply: Reply, of: Compiled | None) -> None:
+        self._taken[job.how, job.path] = (reply.digest, reply.size)
+        facts, about = (of.facts, of.source.facts) if of else (reply.facts, None)
+        self._memory.remember(job.how, job.path, facts, reply.digest, reply.size, about)
 
     def _put_together(self, layout: Layout, seen: Seen, pyc: Mapping[str, Compiled]) -> Captured:
         files: dict[str, File] = {}
         sources: dict[str, str] = {}
         bytecode = []
-        for look in seen.looks:
-            taken = self._taken.get((look.path, look.how))
-            if taken is None or look.tree in files:
+        taken = self._taken
+        for tree, path, kind, how, _ in seen.looks:
+            content = taken.get((how, path))
+            if content is None or tree in files:
                 continue
-            files[look.tree] = File(look.tree, look.kind, taken[1], taken[0])
-            sources[look.tree] = look.path
-            made = pyc.get(look.tree)
-            taken = self._taken.get((made.path, How.BYTECODE)) if made else None
-            if made and taken and taken[0]:
-                bytecode.append(File(made.tree, Kind.FILE, taken[1], taken[0]))
+            files[tree] = File(tree, kind, content[1], content[0])
+            sources[tree] = path
+            made = pyc.get(tree)
+            content = taken.get((How.BYTECODE, made.path)) if made else None
+            if made and content and content[0]:
+                bytecode.append(File(made.tree, Kind.FILE, content[1], content[0]))
                 sources[made.tree] = made.path
         for tree, data in layout.written.items():
             files[tree] = File(tree, Kind.FILE, len(data), hashlib.sha256(data).hexdigest())
         self._link(seen, files)
-        self.findings += collisions(files)
         known, broken = packages(layout.sites, files, sources, self._memory)
         self.findings += broken
         manifest = Manifest(
             self._interpreter.python,
             tuple(layout.sites),
             known,
-            tuple(files[tree] for tree in sorted(files)),
+            tuple(sorted(files.values())),
             tuple(sorted(bytecode)),
         )
+        digest = manifest.digest
+        if digest != self._memory.sound:
+            colliding = collisions(files)
+            self.findings += colliding
+            if not colliding:
+                self._memory.remember_sound(digest)
         return Captured(
             manifest=manifest,
-            digest=manifest.digest,
+            digest=digest,
             interpreter=self._interpreter.executable,
             base=self._interpreter.base,
             magic=self._interpreter.magic,

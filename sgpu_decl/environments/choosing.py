@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from sgpu_decl.environments.layout import Root
@@ -11,9 +12,9 @@ from sgpu_decl.staging.snapshot import RULES, lines_of, rules_above
 
 __all__ = ["Choice", "choice_of"]
 
-# Leaves out an entry: its folder's path, relative to the root with a `/` behind it and empty for
-# the root itself; its name; whether it is a folder.
-Choice = Callable[[str, str, bool], bool]
+# From a folder's path, relative to the root with a `/` behind it and empty for the root itself, to
+# what leaves out an entry by its name, and whether it is a folder.
+Choice = Callable[[str], Callable[[str, bool], bool]]
 
 _CACHES = frozenset(
     {".git", ".hypothesis", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
@@ -26,15 +27,28 @@ _MADE = (".py", ".so", ".pyi")
 
 def choice_of(root: Root) -> Choice:
     """How entries of one root are chosen."""
-    return _Project(root.path) if root.project else _leaves_out
+    return _Project(root.path).choice if root.project else _of_site
 
 
-def _leaves_out(folder: str, name: str, is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
-    if is_folder or name in _CACHES:
-        return name in _CACHES or name.startswith("~")  # what pip could not delete
+def _of_site(folder: str) -> Callable[[str, bool], bool]:
     if not folder:
-        return name.endswith((".pth", ".egg-link"))  # `layout` writes what is left of them
-    return folder.endswith(".dist-info/") and _NOTES.fullmatch(name) is not None
+        return _at_top
+    return _in_info if folder.endswith(".dist-info/") else _anywhere
+
+
+def _anywhere(name: str, _is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
+    return name in _CACHES
+
+
+def _at_top(name: str, is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
+    if name.startswith("~"):
+        return True  # what pip could not delete
+    # `layout` writes what is left of them.
+    return name in _CACHES or (not is_folder and name.endswith((".pth", ".egg-link")))
+
+
+def _in_info(name: str, is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
+    return not is_folder and _NOTES.fullmatch(name) is not None
 
 
 class _Project:
@@ -44,10 +58,12 @@ class _Project:
         self._path = path
         folder = path if os.path.isdir(path) else os.path.dirname(path)
         self._ignoring = Ignoring(above=rules_above(Path(folder)))
-        self._entered: set[str] = set()
 
-    def __call__(self, folder: str, name: str, is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
+    def choice(self, folder: str) -> Callable[[str, bool], bool]:
         self._enter(folder)
+        return partial(self._leaves_out, folder)
+
+    def _leaves_out(self, folder: str, name: str, is_folder: bool) -> bool:  # noqa: FBT001
         path = folder + name
         if never_counts(name, folder=is_folder) or is_secret(path):
             return True
@@ -58,9 +74,6 @@ class _Project:
         return self._ignoring.ignores(path, folder=is_folder)
 
     def _enter(self, folder: str) -> None:
-        if folder in self._entered:
-            return
-        self._entered.add(folder)
         for rules in RULES:
             path = os.path.join(self._path, folder, rules)
             if os.path.isfile(path):

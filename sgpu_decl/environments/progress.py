@@ -1,4 +1,4 @@
-"""How far a long step is, for whoever shows it."""
+"""How far a long step of an environment has come."""
 
 from typing import Protocol
 
@@ -6,15 +6,17 @@ __all__ = ["Progress", "Quiet"]
 
 
 class Progress(Protocol):
-    """Told by the thread that does the work; must be quick."""
-
     def advance(self, phase: str, done: int, total: int) -> None:
-        """`phase` is one of `reading`, `copying`, `linking`, `compiling`, `resolving`, `building`,
-        `packing`; `done` of `total` counts bytes where the phase moves bytes."""
+        """`done` of `total` is behind us: bytes where the phase moves bytes, else files or
+        packages.
+
+        `phase` is one word such as `reading`, `copying`, `linking`, `compiling`, `resolving` or
+        `packing`; `total` is 0 while it is not known. Called often, from one thread.
+        """
 
 
 class Quiet:
-    """Nobody looks."""
+    """For whoever does not want to know."""
 
     def advance(self, phase: str, done: int, total: int) -> None:
-        """Say nothing."""
+        pass

@@ -10,15 +10,17 @@ import marshal
 import os
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from sgpu_decl.environments.worker import Facts
 
-__all__ = ["Memory", "default_cache"]
+__all__ = ["Known", "Memory", "default_cache"]
 
 VERSION = 1
 YOUNG = 2 * 10**9  # ns
+
+Known = tuple[Facts, Facts | None, str, int]
 
 
 def default_cache() -> Path:
@@ -29,14 +31,15 @@ def default_cache() -> Path:
 
 
 class Memory:
-    """Maps (path, how it was read) to facts, digest and size; for bytecode, the facts of the source
-    count as well. Names and versions of packages are known by the digest of their metadata."""
+    """`known` maps how a file was read, and its path, to (facts, facts of the source of bytecode,
+    digest, size). Names and versions of packages are known by the digest of their metadata. `sound`
+    is the digest of the manifest whose paths were checked last."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known: dict[tuple[str, str], Any] = {}
+        self.known: dict[str, dict[str, Known]] = {}
+        self.sound = ""
         self._names: dict[str, tuple[str, str]] = {}
-        self._used: dict[tuple[str, str], Any] = {}
         self._used_names: dict[str, tuple[str, str]] = {}
         self._dirty = False
         self._opened = time.time_ns()  # nothing was read before
@@ -50,25 +53,24 @@ class Memory:
             data = memory._path.read_bytes()
             # Checked first: marshal must not be given what it did not write.
             if hashlib.sha256(data[32:]).digest() == data[:32]:
-                memory._known, memory._names = marshal.loads(data[32:])  # noqa: S302
+                memory.known, memory._names, memory.sound = marshal.loads(data[32:])  # noqa: S302
         return memory
 
     def recall(
-        self, path: str, how: str, facts: Facts, about: Facts | None = None
+        self, how: str, path: str, facts: Facts, about: Facts | None = None
     ) -> tuple[str, int] | None:
         """Digest and size of a file that is as it was; `about` are the facts of its source."""
-        found = self._known.get((path, how))
+        found = self.known.get(how, {}).get(path)
         if found is None or found[0] != facts or found[1] != about:
             return None
-        self._used[path, how] = found
         return found[2], found[3]
 
     def remember(
-        self, path: str, how: str, facts: Facts, digest: str, size: int, about: Facts | None = None
+        self, how: str, path: str, facts: Facts, digest: str, size: int, about: Facts | None = None
     ) -> None:
         times = (*facts[1:3], *(about[1:3] if about else ()))
         if self._opened - max(times) > YOUNG:
-            self._used[path, how] = (facts, about, digest, size)
+            self.known.setdefault(how, {})[path] = (facts, about, digest, size)
             self._dirty = True
 
     def name(self, digest: str) -> tuple[str, str] | None:
@@ -82,11 +84,20 @@ class Memory:
         self._used_names[digest] = (name, version)
         self._dirty = True
 
-    def save(self) -> None:
-        """Keep what was used since; a folder that cannot be written costs speed only."""
-        if not self._dirty and len(self._used) == len(self._known):
+    def remember_sound(self, digest: str) -> None:
+        self.sound = digest
+        self._dirty = True
+
+    def save(self, paths: Collection[str]) -> None:
+        """Keep what is known of these files, if it is more than before; a folder that cannot be
+        written costs speed only."""
+        if not self._dirty:
             return
-        data = marshal.dumps((self._used, self._used_names))
+        kept = {
+            how: {path: known for path, known in of_how.items() if path in paths}
+            for how, of_how in self.known.items()
+        }
+        data = marshal.dumps((kept, self._used_names, self.sound))
         temporary = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -115,6 +115,24 @@ class EnvironmentStore:
             text = canonical({"manifest": manifest_digest})
             self._write("built", lock_digest, text.encode())
 
+    def touch(self, digest: str) -> bool:
+        """Keep an environment from the next collection, as if it were put now; false if it is not
+        here, or not whole.
+
+        Args:
+            digest: of an environment, or of a lock that was built.
+        """
+        digest = self.built(digest) or digest
+        try:
+            with self._references.many():
+                os.utime(self._path("manifests", digest))
+        except OSError:
+            return False
+        if self.tree(digest) is not None:
+            return True
+        manifest = self.manifest(digest)
+        return manifest is not None and not self.missing(manifest)
+
     def tree(self, digest: str) -> Path | None:
         """The tree of an environment if it is there and whole; looks at its folders alone."""
         from sgpu_decl.agent.hydrating import whole
@@ -128,12 +146,16 @@ class EnvironmentStore:
         An object that is damaged is taken once more from where the environment came from, if that
         still has the same bytes.
 
+        Args:
+            digest: of an environment, or of a lock that was built.
+
         Raises:
             SgpuError: the environment is not here, is damaged beyond that, is for another Python,
                 or cannot be written.
         """
         from sgpu_decl.agent.hydrating import Damaged
 
+        digest = self.built(digest) or digest
         found = self.tree(digest)
         if found is not None:
             return found

@@ -65,7 +65,7 @@ class _Walk:
         self._layout = layout
         self._root = root
         self._seen = seen
-        self._leaves_out = choice_of(root)
+        self._choice = choice_of(root)
         self._others = {it.path for it in layout.roots if it is not root}
         # Folders to look at: tree path and path, with a `/` behind, and the real folders that links
         # which lead out were followed to on the way.
@@ -89,7 +89,9 @@ class _Walk:
 
     def _folder(self, tree: str, path: str, chain: frozenset[str]) -> None:
         inner = tree[len(self._root.tree) + 1 :]
-        leaves_out, left_out = self._leaves_out, self._layout.left_out
+        leaves_out, left_out = self._choice(inner), self._layout.left_out
+        plain = not inner.endswith(".dist-info/")
+        looks, others = self._seen.looks, self._others
         with os.scandir(path) as entries:
             for entry in entries:
                 name = entry.name
@@ -97,12 +99,18 @@ class _Walk:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_folder and name == _CACHE:
                     self._seen.caches.append((tree, path))
-                elif leaves_out(inner, name, is_folder) or whole in left_out:
+                elif leaves_out(name, is_folder) or whole in left_out:
                     continue
-                elif not is_folder:
+                elif is_folder:
+                    if whole not in others:
+                        self._open.append((f"{tree}{name}/", f"{whole}/", chain))
+                elif plain and entry.is_file(follow_symlinks=False) and name[-4:] != ".pyc":
+                    try:  # what most are, without a detour
+                        looks.append(look(tree + name, whole, How.PLAIN, entry.stat()))
+                    except OSError as error:
+                        self._unreadable(whole, error)
+                else:
                     self._entry(tree + name, whole, inner, chain)
-                elif whole not in self._others:
-                    self._open.append((f"{tree}{name}/", f"{whole}/", chain))
 
     def _entry(self, tree: str, path: str, inner: str, chain: frozenset[str]) -> None:
         try:

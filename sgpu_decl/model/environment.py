@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address
@@ -11,9 +12,8 @@ from sgpu_decl.model.jsonable import canonical, digest
 __all__ = ["DesiredEnvironment", "Package", "PackageList"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Package:
-    """`name` is normalised (PEP 503)."""
+class Package(NamedTuple):
+    """A distribution: `name` is normalised (PEP 503), `version` as its metadata has it."""
 
     name: str
     version: str

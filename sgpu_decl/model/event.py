@@ -15,6 +15,7 @@ class Step(StrEnum):
     LAUNCHED = "launched"
     ADOPTED = "adopted"
     UPDATED = "updated"
+    STAGED = "staged"
     FORGOTTEN = "forgotten"
     DESTROYED = "destroyed"
     FAILED = "failed"

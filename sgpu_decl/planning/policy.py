@@ -51,6 +51,7 @@ POLICY: Mapping[str, Rule] = MappingProxyType(
         "launch": Rule(_LAUNCH, "how processes start"),
         "launch.per": Rule(_DATA, "it decides how many times the program runs"),
         "env": Rule(_DATA, "packages and variables are inputs of the program"),
+        "env.use": Rule(_META, "what it names is compared instead"),
         "code": Rule(_DATA, "the program's source"),
         "code.root": Rule(_META, "the digest of the code that it selects is compared instead"),
         "code.include": Rule(_META, "the digest of the code that it selects is compared instead"),

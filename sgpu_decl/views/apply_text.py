@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.event import ApplyEvent, Step
 
@@ -12,6 +13,7 @@ _WORDS = {
     Step.LAUNCHED: "launched",
     Step.ADOPTED: "is running already: attached",
     Step.UPDATED: "updated",
+    Step.STAGED: "is staged",
     Step.FORGOTTEN: "forgotten",
     Step.DESTROYED: "destroyed",
     Step.FAILED: "could not be launched",
@@ -28,7 +30,9 @@ def event_line(event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = ()) -> st
         older = ", ".join(map(str, waits_for))
         have = "has" if len(waits_for) == 1 else "have"
         words = f"queued: it starts when {older} {have} ended"
-    name = str(event.attempt) if event.attempt else event.address.label
+    # Only runs go by their name alone.
+    whole = str(event.address) if event.address.kind is not Kind.RUN else event.address.label
+    name = str(event.attempt) if event.attempt else whole
     return f"{name} {words}" + (f": {event.message}" if event.message else "")
 
 

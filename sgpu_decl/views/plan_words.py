@@ -144,7 +144,8 @@ def _reason(change: Change, plan: Plan) -> str:
         return "destroying it was asked for"
     if change.reason is Reason.FIRST_RUN and change.prior is not None:
         return "first run since it was destroyed or forgotten"
-    if change.action is Action.UPDATE and not change.fields and change.launch is not None:
+    moved = change.action is Action.UPDATE and change.reason is not Reason.ENVIRONMENT_CHANGED
+    if moved and not change.fields and change.launch is not None:
         return f"`{escape(change.launch.owner)}` declares it now"
     return _REASONS[change.reason]
 

@@ -26,13 +26,15 @@ exit 1
 def stubborn(sgpu):
     sgpu.write("run.yaml", STUBBORN)
     sgpu.write("hold.sh", HOLD)
-    with sgpu.start("apply", "-y") as process:
-        assert process.stdout is not None
-        assert "up\n" in iter(process.stdout.readline, "")
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
-    yield sgpu
-    sgpu.write("end", "")
+    try:
+        with sgpu.start("apply", "-y") as process:
+            assert process.stdout is not None
+            assert "up\n" in iter(process.stdout.readline, "")
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+        yield sgpu
+    finally:
+        sgpu.write("end", "")
 
 
 def interrupted(sgpu, *arguments: str, after: str) -> tuple[str, str]:

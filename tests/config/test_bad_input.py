@@ -11,6 +11,12 @@ from sgpu_decl.diagnostics.excerpting import excerpt
 Bad = Callable[..., tuple[Diagnostic, ...]]
 HEAD = "name: train\ngpus: 1\ntype: CPU\n"
 RUN = HEAD + "entrypoint: train.py:main\n"
+SHARED = """\
+runs:
+  a: {{gpus: 1, type: CPU, command: x, env: {env}}}
+environments:
+  gpu: {{snapshot: true}}
+"""
 HF = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4"
 
 CASES = [
@@ -68,6 +74,14 @@ CASES = [
      "wrong_type", "5:19", "`env.variables.A` must be text, and has no value", '""'),
     ("variable and secret", RUN + "env:\n  variables: {A: b}\n  secrets: {A: env:A}\n",
      "variable_and_secret", "6:15", "`A` is both", "env.secrets"),
+    ("two environments", RUN + "env: {snapshot: true, lock: uv.lock}\n",
+     "two_environments", "5:23", "`env.snapshot` is a whole environment", "keep one"),
+    ("an environment in a run file", RUN + "env: gpu\n",
+     "unknown_environment", "5:6", "names no environment: `gpu`", "a run file declares"),
+    ("an unknown environment", SHARED.format(env="{use: gup}"),
+     "unknown_environment", "2:50", "names no environment: `gup`", "did you mean `gpu`"),
+    ("an environment beside a shared one", SHARED.format(env="{use: gpu, python: 3.12}"),
+     "two_environments", "2:55", "`env.use` is a whole environment", "environments.gpu"),
     ("not a reference", RUN + "env: {secrets: {A: hunter2}}\n",
      "bad_secret", "5:20", "`env.secrets.A` is not a reference", "env:NAME"),
     ("bad duration", RUN + "timeout: soon\n",

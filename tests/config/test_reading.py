@@ -172,7 +172,26 @@ def test_a_project_lists_its_runs(good: Good) -> None:
     assert loaded.runs[0].config.gpus == 4
     assert loaded.runs[0].config.command == "echo shop"
     assert (loaded.kind, loaded.project_name) == ("project", "shop")
-    assert [name for name, _ in loaded.unsupported] == ["jobs", "environments"]
+    assert [name for name, _ in loaded.unsupported] == ["jobs"]
+
+
+def test_runs_share_an_environment_of_their_project(good: Good) -> None:
+    loaded = good(
+        "runs:\n"
+        "  a: {gpus: 1, type: CPU, command: a, env: gpu}\n"
+        "  b: {gpus: 1, type: CPU, command: b, env: {use: gpu, variables: {A: b}}}\n"
+        "environments:\n"
+        "  gpu: {dependencies: [torch], python: 3.11}\n"
+        "targets: {p: {environments: {gpu: {dependencies: [torch==2.13.0]}}}}\n",
+        "sgpu.yml",
+        "p",
+    )
+    for run in loaded.runs:
+        assert run.config.env.dependencies == ("torch==2.13.0",)
+        assert run.config.env.python == "3.11"
+        assert run.config.env.use == "gpu"
+        assert run.places["env.python"].line == 5
+    assert loaded.runs[1].config.env.variables == {"A": "b"}
 
 
 def test_an_empty_project_is_fine(good: Good) -> None:
@@ -189,8 +208,7 @@ def test_comments_and_order_do_not_change_the_digest(good: Good) -> None:
 def test_blocks_whose_engine_comes_later_are_valid(good: Good) -> None:
     good(
         RUN + "ray: {object_store_memory: 2GiB}\n"
-        "env: {snapshot: true, dependencies: [torch>=2.6], requirements: r.txt,"
-        " lock: pylock.toml}\n"
+        "env: {dependencies: [torch>=2.6], requirements: r.txt, base: gpu-4}\n"
         "pool: p\npriority: 50\npermissions: [{level: view, group: all}]\nbudget: b\nimage: i\n"
         "on_finish: {failure: [me@example.com]}\n"
         "lifecycle: {prevent_destroy: true, ignore_changes: [env.variables]}\nmax_parallel: 2\n"

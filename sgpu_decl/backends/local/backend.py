@@ -4,9 +4,10 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import launching as agent
 from sgpu_decl.agent import reading
@@ -18,11 +19,15 @@ from sgpu_decl.backends.local.layout import Layout
 from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.environments.progress import Progress, Quiet
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.staging.store import Store
+
+if TYPE_CHECKING:
+    from sgpu_decl.environments.store import EnvironmentStore
 
 __all__ = ["LocalBackend"]
 
@@ -31,11 +36,18 @@ class LocalBackend:
     """See `backends.base.Backend`. `project` is absolute; `store` holds the pinned code."""
 
     def __init__(
-        self, *, project: Path, state_dir: Path, store: Store, environ: Mapping[str, str]
+        self,
+        *,
+        project: Path,
+        state_dir: Path,
+        store: Store,
+        environments: "Callable[[], EnvironmentStore]",
+        environ: Mapping[str, str],
     ) -> None:
         self._project = project
         self._layout = Layout(state_dir)
         self._store = store
+        self._environments = environments
         self._environ = environ
 
     def folder(self, ref: AttemptRef) -> Path:
@@ -44,7 +56,8 @@ class LocalBackend:
     def check(self, launching: Launching) -> None:
         config = _config(launching)
         resolve_secrets(config.env.secrets, self._environ)
-        self._interpreter(launching, config)
+        if launching.environment_digest is None:
+            self._interpreter(launching, config)
         if (
             launching.code_digest is not None
             and self._store.manifest(launching.code_digest) is None
@@ -54,6 +67,9 @@ class LocalBackend:
                 hint="plan again on this machine",
                 code="code_missing",
             )
+
+    def equip(self, environment: str, progress: Progress) -> None:
+        self._environments().hydrate(environment, progress)
 
     def stage(self, launching: Launching) -> None:
         from sgpu_decl.backends.entering import forget_compiled
@@ -248,7 +264,8 @@ class LocalBackend:
         else:
             (folder / "code").mkdir(mode=0o700)
         self._link(launching, config, folder / "code")
-        python = self._interpreter(launching, config)
+        tree = self._tree(launching)
+        python = str(tree / "bin" / "python") if tree else self._interpreter(launching, config)
         tracker = prepare_tracker(
             folder,
             config=config,
@@ -263,10 +280,17 @@ class LocalBackend:
             layout=self._layout,
             project=self._project,
             python=python,
+            tree=tree,
             devices=[device.index for device in visible_devices(self._environ)],
             tracker=tracker,
         )
         write_entrypoints(folder, spec)
+
+    def _tree(self, launching: Launching) -> Path | None:
+        """The declared environment, made once more should it be gone."""
+        if launching.environment_digest is None:
+            return None
+        return self._environments().hydrate(launching.environment_digest, Quiet())
 
     def _interpreter(self, launching: Launching, config: RunConfig) -> str:
         folder = (self._project / launching.owner).parent

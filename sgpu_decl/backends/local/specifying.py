@@ -1,5 +1,6 @@
 """What the node agent and `_air.py` are told about an attempt."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def specify(
     layout: Layout,
     project: Path,
     python: str,
+    tree: Path | None,
     devices: Sequence[str],
     tracker: Tracker | None,
 ) -> LaunchSpec:
@@ -30,6 +32,7 @@ def specify(
 
     Args:
         python: the interpreter of the ranks.
+        tree: the declared environment that it is of.
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
         tracker: the process that makes the MLflow run, if any.
     """
@@ -49,7 +52,7 @@ def specify(
         per=config.launch.per,
         entry=entry,
         python=python,
-        env=dict(config.env.variables),
+        env={**_activated(tree), **config.env.variables},
         secrets=dict(config.env.secrets),
         timeout=config.timeout.seconds if config.timeout else None,
         grace=config.grace.seconds,
@@ -75,6 +78,14 @@ def specify(
         tracker=tracker,
         warm=warm_start(entry, folder / "code", setting=config.launch.warm, ranks=config.gpus),
     )
+
+
+def _activated(tree: Path | None) -> dict[str, str]:
+    """The variables that `activate` would set, so that commands find the tree's programs first."""
+    if tree is None:
+        return {}
+    path = os.environ.get("PATH", os.defpath)
+    return {"VIRTUAL_ENV": str(tree), "PATH": f"{tree / 'bin'}{os.pathsep}{path}"}
 
 
 def _parallel(ref: AttemptRef, config: RunConfig, layout: Layout) -> Parallel | None:

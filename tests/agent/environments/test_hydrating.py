@@ -181,7 +181,7 @@ def test_another_python_is_refused_before_anything_is_made(make_environment: Any
 
 def test_an_interpreter_that_is_not_there(make_environment: Any) -> None:
     made = make_environment(HELLO)
-    with pytest.raises(WorkerError, match="cannot run `/nowhere/python`"):
+    with pytest.raises(WorkerError, match="/nowhere/python"):
         hydrate(made.manifest, str(made.objects), str(made.trees / "tree"), "/nowhere/python")
     with pytest.raises(WorkerError, match="ended with 1"):
         hydrate(made.manifest, str(made.objects), str(made.trees / "tree"), "/bin/false")

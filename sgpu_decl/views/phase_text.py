@@ -1,0 +1,24 @@
+"""How far a long step has come, in one line."""
+
+from sgpu_decl.views.terminal import size
+
+__all__ = ["phase_line"]
+
+_COUNTED = {"compiling": "files", "resolving": "packages", "building": "packages"}
+"""What the phases count that do not count bytes."""
+
+
+def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
+    """Return `copying the environment: 412 MB of 1.2 GB, 180 MB/s`.
+
+    Args:
+        done, total: bytes, or what the phase counts; a total of 0 is not known yet.
+        seconds: since the phase began.
+    """
+    unit = _COUNTED.get(phase)
+    if unit is not None:
+        of = f" of {total:,}" if total else ""
+        return f"{phase} the environment: {done:,}{of} {unit}"
+    of = f" of {size(total)}" if total else ""
+    rate = f", {size(int(done / seconds))}/s" if seconds >= 1 and done else ""
+    return f"{phase} the environment: {size(done)}{of}{rate}"

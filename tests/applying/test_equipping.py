@@ -1,0 +1,287 @@
+"""Runs in environments of their own, from plan to ranks."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.api import PlanOptions, Session
+from sgpu_decl.applying.saving import load_plan
+from sgpu_decl.errors import InvalidInput, StalePlan
+from sgpu_decl.model.plan import Action, Plan, Reason
+
+RUN = """\
+name: train
+gpus: 2
+type: CPU
+entrypoint: train.py:main
+env: {snapshot: true, python: venv/bin/python}
+mlflow: {enabled: false}
+"""
+TRAIN = """\
+import sys
+
+
+def main():
+    import greet
+
+    return [greet.WORD, sys.prefix]
+"""
+Apply = Callable[..., Plan]
+Open = Callable[..., Session]
+
+
+class Venv:
+    """A virtual environment with one package, `greet`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "bin").mkdir(parents=True)
+        (path / "bin/python").symlink_to(sys.executable)
+        home = Path(os.path.realpath(sys.executable)).parent
+        (path / "pyvenv.cfg").write_text(f"home = {home}\n")
+        minor = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        self.site = path / "lib" / minor / "site-packages"
+        self.site.mkdir(parents=True)
+
+    def install(self, version: str, word: str) -> None:
+        for old in self.site.glob("greet-*.dist-info"):
+            shutil.rmtree(old)
+        (self.site / "greet.py").write_text(f"WORD = {word!r}\n")
+        info = self.site / f"greet-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: greet\nVersion: {version}\n")
+
+
+@pytest.fixture
+def venv(folder: Path) -> Venv:
+    made = Venv(folder / "venv")
+    made.install("1.0", "one")
+    (folder / "run.yaml").write_text(RUN)
+    (folder / "train.py").write_text(TRAIN)
+    return made
+
+
+@pytest.fixture
+def store(folder: Path) -> Path:
+    return folder.parent / "data/sgpu/store/environments"
+
+
+def words(session: Session, name: str = "train") -> list[str]:
+    found = session.runs.results(name)
+    return [rank["value"][0] for rank in found["results"]]  # type: ignore[index, call-overload]
+
+
+def changes(plan: Plan) -> dict[str, tuple[Action, Reason]]:
+    return {str(it.address): (it.action, it.reason) for it in plan.changes}
+
+
+def test_ranks_run_in_a_tree_of_the_snapshot(
+    venv: Venv, store: Path, apply: Apply, open_file: Open
+) -> None:
+    apply()
+    found = open_file().runs.results("train")["results"]
+    assert [rank["value"][0] for rank in found] == ["one", "one"]
+    (tree,) = {rank["value"][1] for rank in found}
+    assert Path(tree).parent == store / "trees"
+
+
+def test_plan_after_apply_changes_nothing(venv: Venv, apply: Apply, open_file: Open) -> None:
+    apply()
+    assert changes(open_file().plan()) == {
+        "environment.train": (Action.NO_OP, Reason.UP_TO_DATE),
+        "run.train": (Action.NO_OP, Reason.UP_TO_DATE),
+    }
+
+
+def test_a_package_that_changed_is_the_reason_for_another_attempt(
+    venv: Venv, apply: Apply, open_file: Open
+) -> None:
+    apply()
+    venv.install("2.0", "two")
+    made = apply()
+    assert changes(made) == {
+        "environment.train": (Action.UPDATE, Reason.ENVIRONMENT_CHANGED),
+        "run.train": (Action.CREATE, Reason.ENVIRONMENT_CHANGED),
+    }
+    (package,) = made.changes[0].environment.packages  # type: ignore[union-attr]
+    assert (package.name, package.before, package.after) == ("greet", "1.0", "2.0")
+    assert words(open_file()) == ["two", "two"]
+
+
+def test_going_back_stages_nothing(venv: Venv, apply: Apply) -> None:
+    apply()
+    venv.install("2.0", "two")
+    apply()
+    venv.install("1.0", "one")
+    environment = apply().changes[0].environment
+    assert environment is not None
+    assert (environment.bytes_to_stage, environment.bytes) == (0, environment.bytes)
+
+
+def test_a_saved_plan_runs_in_what_was_planned(venv: Venv, folder: Path, open_file: Open) -> None:
+    session = open_file()
+    session.save(session.plan(), folder / "saved.plan")
+    venv.install("2.0", "two")
+    again = open_file()
+    again.runs.wait(again.apply(load_plan(folder / "saved.plan")).launched, timeout=60)
+    assert words(again) == ["one", "one"]
+
+
+def test_where_only_the_plan_is_known_the_same_environment_is_made_again(
+    venv: Venv, folder: Path, store: Path, open_file: Open
+) -> None:
+    session = open_file()
+    session.save(session.plan(), folder / "saved.plan")
+    shutil.rmtree(store)
+    again = open_file()
+    again.runs.wait(again.apply(load_plan(folder / "saved.plan")).launched, timeout=60)
+    assert words(again) == ["one", "one"]
+
+
+def test_another_environment_than_the_planned_one_launches_nothing(
+    venv: Venv, folder: Path, store: Path, open_file: Open
+) -> None:
+    session = open_file()
+    session.save(session.plan(), folder / "saved.plan")
+    shutil.rmtree(store)
+    venv.install("2.0", "two")
+    again = open_file()
+    with pytest.raises(StalePlan) as refused:
+        again.apply(load_plan(folder / "saved.plan"))
+    assert refused.value.code == "environment_differs"
+    assert not again.runs.statuses([])
+    assert not (again.state_dir / "runs").exists()
+
+
+def test_a_tree_that_is_gone_is_made_once_more(
+    venv: Venv, store: Path, apply: Apply, open_file: Open
+) -> None:
+    apply()
+    for tree in store.glob("trees/*"):
+        tree.chmod(0o700)
+        shutil.rmtree(tree, ignore_errors=True)
+    session = open_file()
+    plan = session.plan(PlanOptions(rerun=("train",)))
+    session.runs.wait(session.apply(plan).launched, timeout=60)
+    assert words(session) == ["one", "one"]
+
+
+def test_runs_of_a_project_share_one(
+    venv: Venv, folder: Path, store: Path, apply: Apply, open_file: Open
+) -> None:
+    (folder / "sgpu.yml").write_text(
+        "environments: {mine: {snapshot: true, python: venv/bin/python}}\n"
+        "runs:\n"
+        "  a: &run {gpus: 1, type: CPU, entrypoint: 'train.py:main', env: mine,"
+        " mlflow: {enabled: false}}\n"
+        "  b: *run\n"
+    )
+    assert set(changes(apply("sgpu.yml"))) == {"environment.mine", "run.a", "run.b"}
+    assert len(list(store.glob("trees/[0-9a-f]*"))) == 1
+    assert words(open_file("sgpu.yml"), "b") == ["one"]
+
+
+def test_commands_find_the_programs_of_the_environment_first(
+    venv: Venv, folder: Path, apply: Apply, open_file: Open
+) -> None:
+    run = RUN.replace(
+        "entrypoint: train.py:main",
+        "command: 'python -c \"import greet; print(greet.WORD)\" > $SGPU_OUTPUT_DIR/$RANK'",
+    )
+    (folder / "run.yaml").write_text(run)
+    apply()
+    output = open_file().state_dir / "runs/train/1/output"
+    assert [(output / rank).read_text() for rank in ("0", "1")] == ["one\n", "one\n"]
+
+
+def test_destroy_lets_go_of_the_environment(venv: Venv, apply: Apply, open_file: Open) -> None:
+    apply()
+    session = open_file()
+    session.apply(session.plan(PlanOptions(destroy=True)))
+    assert session.state_list() == []
+    assert session.plan(PlanOptions(destroy=True)).changes == ()
+    assert changes(session.plan())["environment.train"] == (Action.CREATE, Reason.FIRST_RUN)
+
+
+def test_an_interpreter_that_is_not_there_is_said_at_its_place(
+    venv: Venv, folder: Path, open_file: Open
+) -> None:
+    (folder / "run.yaml").write_text(RUN.replace("venv/bin", "nowhere/bin"))
+    plan = open_file().plan()
+    (check,) = (it for it in plan.checks if it.id == "python_missing")
+    assert str(check.place).endswith("run.yaml:5:29")
+    assert not plan.applyable
+
+
+def test_a_requirement_that_does_not_exist_is_said_at_its_place(
+    venv: Venv, folder: Path, monkeypatch: pytest.MonkeyPatch, open_file: Open
+) -> None:
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    (folder / "run.yaml").write_text(
+        RUN.replace("{snapshot: true, python: venv/bin/python}", "{dependencies: [no-such-thing]}")
+    )
+    plan = open_file().plan()
+    (check,) = (it for it in plan.checks if it.severity == "error")
+    assert "no-such-thing" in check.summary
+    assert str(check.place).endswith("run.yaml:5:21")
+    assert check.hint
+
+
+def test_two_environments_of_one_name_are_refused(
+    venv: Venv, folder: Path, open_file: Open
+) -> None:
+    (folder / "sgpu.yml").write_text(
+        "environments: {a: {snapshot: true, python: venv/bin/python}}\n"
+        "runs:\n"
+        "  b: {gpus: 1, type: CPU, command: x, env: a}\n"
+        "  a: {gpus: 1, type: CPU, command: x, env: {snapshot: true}}\n"
+    )
+    plan = open_file("sgpu.yml").plan()
+    assert [it.id for it in plan.checks if it.severity == "error"] == ["two_environments"]
+
+
+def test_gc_keeps_what_states_refer_to(
+    venv: Venv, store: Path, apply: Apply, open_file: Open
+) -> None:
+    apply()
+    freed = open_file().gc(keep_last=0, older_than=None, dry_run=False)
+    assert freed["environment_bytes"] == 0
+    assert len(list(store.glob("manifests/*.json"))) == 1
+    assert changes(open_file().plan())["environment.train"][0] is Action.NO_OP
+
+
+def test_an_environment_is_part_of_what_a_worker_of_another_project_shares(
+    venv: Venv, folder: Path, store: Path
+) -> None:
+    """Two projects that plan and apply at once make one tree."""
+    other = folder.parent / "other"
+    shutil.copytree(folder, other, symlinks=True)
+    commands = [
+        subprocess.Popen(
+            [sys.executable, "-m", "sgpu_decl", "apply", "-y", "run.yaml"],
+            cwd=where,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for where in (folder, other)
+    ]
+    for command in commands:
+        said, _ = command.communicate(timeout=120)
+        assert command.returncode == 0, said
+    assert len(list(store.glob("trees/[0-9a-f]*"))) == 1
+    assert not list(store.glob("trees/.making*"))
+
+
+def test_invalid_combinations_never_look_at_an_interpreter(
+    venv: Venv, folder: Path, open_file: Open
+) -> None:
+    (folder / "run.yaml").write_text(RUN.replace("snapshot: true", "snapshot: true, lock: uv.lock"))
+    with pytest.raises(InvalidInput):
+        open_file().plan()

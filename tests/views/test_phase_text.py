@@ -1,0 +1,22 @@
+"""How far a long step has come, in words."""
+
+import pytest
+
+from sgpu_decl.views.phase_text import phase_line
+
+
+@pytest.mark.parametrize(
+    ("phase", "done", "total", "seconds", "line"),
+    [
+        ("reading", 412_000_000, 1_200_000_000, 2.0,
+         "reading the environment: 412.0 MB of 1.2 GB, 206.0 MB/s"),
+        ("copying", 0, 1_000, 5.0, "copying the environment: 0 B of 1.0 kB"),
+        ("copying", 500, 0, 0.5, "copying the environment: 500 B"),
+        ("compiling", 1_200, 25_000, 3.0, "compiling the environment: 1,200 of 25,000 files"),
+        ("building", 3, 0, 3.0, "building the environment: 3 packages"),
+    ],
+)  # fmt: skip
+def test_amounts_are_in_what_the_phase_counts(
+    phase: str, done: int, total: int, seconds: float, line: str
+) -> None:
+    assert phase_line(phase, done, total, seconds=seconds) == line
