@@ -12,6 +12,7 @@ TORCH ?= torch==2.13.0
 PYTHON ?=
 COUNT ?= 20
 KILLS ?= 2000
+LAUNCHES ?= 200
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install
@@ -21,7 +22,8 @@ help:
 	@echo 'make test    install, then lint, types, import law and tests'
 	@echo 'make bench   the benchmark table, as ratios'
 	@echo 'make faults  the fault tests beside torchrun, written to docs/faults.md'
-	@echo 'make soak    the fault tests, COUNT=$(COUNT) times over, and KILLS=$(KILLS) random kills'
+	@echo 'make soak    the fault tests, COUNT=$(COUNT) times over, KILLS=$(KILLS) random kills, and LAUNCHES=$(LAUNCHES)'
+	@echo '             side by side'
 	@echo 'make clean   remove .venv, caches and what the examples left'
 
 .venv/.made:
@@ -61,6 +63,8 @@ faults: .venv/.test
 soak: .venv/.test
 	for round in $$(seq $(COUNT)); do echo "round $$round of $(COUNT)"; for warm in '' SGPU_WARM=1; do env $$warm $(BIN)/python -m pytest -q -x -n 2 tests/agent; done; done
 	SGPU_KILLS=$(KILLS) $(BIN)/python -m pytest -q -n 2 tests/agent/test_random_kills.py
+	SGPU_LAUNCHES=$(LAUNCHES) $(BIN)/python -m pytest -q tests/agent/test_ports.py
+	SGPU_STOPPED=60 $(BIN)/python -m pytest -q tests/agent/test_faults.py -k stopped
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

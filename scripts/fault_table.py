@@ -2,8 +2,8 @@
 
     python scripts/fault_table.py [OUTPUT]
 
-Takes six minutes: torchrun waits 30 s for ranks that ignore TERM, and a run that hangs is given up
-after 60 s. Without torch the columns of torchrun stay empty.
+Takes eight minutes: torchrun waits 30 s for ranks that ignore TERM, a run that hangs is given up
+after 60 s, and supervisors are stopped for 60 s. Without torch the columns of torchrun stay empty.
 """
 
 import os
@@ -21,17 +21,19 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ("tests/agent/test_faults.py", "tests/agent/test_machine_faults.py")
+TESTS = ("tests/agent", "-m", "fault")
 PATIENCE = 60.0
+STOPPED = "60"
 HEAD = """# Faults
 
 What the node agent makes of each fault, written by `scripts/fault_table.py` from the tests in
 `tests/agent`. Two ranks without torch, rank 1 the culprit unless the fault is another; a grace of
 0.4 s between TERM and KILL (torchrun's is 30 s), as in the tests. *Noticed*: from the fault to the
 agent's first event about it (a hang by `progress_timeout: 0.4s`, spinning by `timeout: 1s`, memory
-once it has run out). *Over*: until the outcome is there and no process is left. *Left*:
-processes of the run found by their environment after that. torchrun ran the same script with
-`--standalone`; *over* is its return, *blames* the rank that its report calls the root cause.
+once it has run out; a node by `--silence 1.5`). *Over*: until the outcome is there and no process
+is left. *Left*: processes of the run found by their environment after that. torchrun ran the same
+script with `--standalone`; *over* is its return, *blames* the rank that its report calls the root
+cause.
 
 | fault | verdict | rank | noticed | over | left | torchrun: blames | over | left |
 |---|---|---|---|---|---|---|---|---|
@@ -71,7 +73,7 @@ class Torchrun:
     def _watch(self) -> str:
         if self._fault.acts:
             self.until(lambda: all((self.folder / f"output/up{rank}").exists() for rank in (0, 1)))
-            (self.folder / "output" / "moment").write_text(str(time.monotonic_ns()))
+            self.mark()
             self._fault.act(self)
         try:
             code = self._process.wait(PATIENCE)
@@ -84,6 +86,9 @@ class Torchrun:
         found = f"rank {blamed[1]}" if blamed else f"nobody (exit {code})" if code else "-"
         time.sleep(0.5)  # what is about to end by itself may do so
         return f"{found} | {shown((now - moment) / 1e6)} | {len(self._living())}"
+
+    def mark(self) -> None:
+        (self.folder / "output" / "moment").write_text(str(time.monotonic_ns()))
 
     @property
     def supervisor(self) -> int:
@@ -116,12 +121,15 @@ class Table:
     """A pytest plugin that keeps what the tests recorded."""
 
     def __init__(self) -> None:
+        self.names: dict[str, str] = {}
         self.faults: dict[str, Any] = {}
         self.reports: list[Any] = []
         self.prelude = ""
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         for item in items:
+            if (marker := item.get_closest_marker("fault")) is not None:
+                self.names[item.nodeid] = marker.args[0]
             if "fault" in getattr(item, "callspec", item).__dict__.get("params", {}):
                 self.faults[item.nodeid] = item.callspec.params["fault"]
 
@@ -134,21 +142,22 @@ class Table:
 
 
 def main(arguments: list[str]) -> int:
+    os.environ.setdefault("SGPU_STOPPED", STOPPED)
+    os.chdir(ROOT)
     table = Table()
-    code = pytest.main([*(str(ROOT / test) for test in TESTS), "-q", "-p", "no:xdist"], [table])
+    code = pytest.main([*TESTS, "-q", "-p", "no:xdist"], [table])
     rows: list[str] = []
     others: dict[str, set[str]] = {}
     for report in table.reports:
-        fault = table.faults.get(report.nodeid)
-        if fault is not None and report.passed:
-            rows.append(f"| {fault.name} | {ours(report)} | {theirs(table.prelude, fault)} |\n")
+        name, fault = table.names[report.nodeid], table.faults.get(report.nodeid)
+        if report.passed and "verdict" in dict(report.user_properties):
+            rows.append(f"| {name} | {ours(report)} | {theirs(table.prelude, fault)} |\n")
         elif fault is not None:
-            rows.append(f"| {fault.name} | {why(report)} | | | | | | | |\n")
+            rows.append(f"| {name} | {why(report)} | | | | | | | |\n")
         else:
-            words = report.nodeid.partition("::test_")[2].partition("[")[0].replace("_", " ")
-            others.setdefault(words, set()).add("passed" if report.passed else why(report))
-    tail = "\nFaults of what lies around an attempt, each a test of its own:\n\n" + "".join(
-        f"- {words}: {', '.join(sorted(seen))}\n" for words, seen in others.items()
+            others.setdefault(name, set()).add("passed" if report.passed else why(report))
+    tail = "\nFaults without a verdict of their own, each a test:\n\n" + "".join(
+        f"- {name}: {', '.join(sorted(seen))}\n" for name, seen in others.items()
     )
     output = Path(arguments[0]) if arguments else ROOT / "docs" / "faults.md"
     output.parent.mkdir(exist_ok=True)
@@ -168,7 +177,7 @@ def ours(report: Any) -> str:
 
 
 def theirs(prelude: str, fault: Any) -> str:
-    if not fault.torchrun or find_spec("torch") is None:
+    if fault is None or not fault.torchrun or find_spec("torch") is None:
         return "| | "
     print(f"torchrun: {fault.name}", flush=True)  # noqa: T201
     folder = Path(tempfile.mkdtemp(prefix="torchrun-"))

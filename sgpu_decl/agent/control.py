@@ -31,6 +31,7 @@ __all__ = ["Hub", "Link"]
 _BEAT = 0.5  # seconds
 _AGAIN = 0.1  # between two tries to reach agent 0
 _LONGEST = 1 << 20  # bytes of one message: a traceback fits
+_STRANGERS = 32  # at once: more would take the descriptors that ranks need
 _LINGER = 5.0  # for the last message, to a node that reads slowly
 
 
@@ -218,7 +219,7 @@ class Hub:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)  # noqa: FBT003
         listener.bind(where)
-        listener.listen(min(self.node.count * 2, 1024))
+        listener.listen(1024)
         self._listener = os.dup(listener.fileno())
         self.loop.read(self._listener, lambda: self._accept(listener))
         self._beat()
@@ -256,7 +257,10 @@ class Hub:
             connection, _ = listener.accept()
         except OSError:
             return  # gone again before it was taken, or no descriptor is left: it will come again
-        self.guests.add(_Guest(self, connection))
+        if len(self.guests) < self.node.count + _STRANGERS:
+            self.guests.add(_Guest(self, connection))
+        else:
+            connection.close()  # a node that meets this comes again
 
     def _beat(self) -> None:
         now = time.monotonic_ns()

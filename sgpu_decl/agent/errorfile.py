@@ -1,10 +1,12 @@
 """What a failed rank wrote about itself, read with distrust: by `_air.py` or by torch's `@record`.
 
 A record that is missing, truncated, huge, not UTF-8 or of another form says nothing; the exit
-status of the rank then speaks alone.
+status of the rank then speaks alone. Of one that NCCL's watchdog aborted the log is asked.
 """
 
 from __future__ import annotations
+
+import os
 
 from sgpu_decl.agent.records import read_json
 
@@ -12,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["COLLATERAL", "read_error"]
+__all__ = ["COLLATERAL", "read_abort", "read_error"]
 
 _LIMIT = 1 << 20
 _SUMMARY = 2_000
@@ -34,6 +36,17 @@ COLLATERAL = frozenset(
     }
 )
 
+# What torch's ProcessGroupNCCL.cpp writes before it aborts a process that waits in vain for others:
+# its own timeout, NCCL's word for a peer that went away, and its part in a dump that a peer's
+# timeout set off. The watchdog aborts for errors of this rank's own GPU too, which are no peer's.
+_NCCL = b"ProcessGroupNCCL"
+_OF_PEERS = (
+    b"Watchdog caught collective operation timeout",
+    b"ncclRemoteError",
+    b"due to collective timeout or exception",
+)
+_OF_ITS_OWN = b"terminated with exception: CUDA error"
+
 
 def read_error(folder: str) -> dict[str, Any] | None:
     """Return a rank's error: class, summary, traceback, time_ns (or None) and collateral."""
@@ -41,6 +54,28 @@ def read_error(folder: str) -> dict[str, Any] | None:
     if record is None:
         return None
     return _ours(record) if "v" in record else _torch(record)
+
+
+def read_abort(folder: str) -> dict[str, Any] | None:
+    """Return the error of a rank that died by SIGABRT, if NCCL's watchdog ended it for its peers.
+
+    No handler sees that coming; the end of its stderr is all there is.
+    """
+    try:
+        with open(os.path.join(folder, "stderr.log"), "rb", buffering=0) as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TRACEBACK))
+            tail = log.read(_TRACEBACK)
+    except OSError:
+        return None
+    if _NCCL not in tail or _OF_ITS_OWN in tail or not any(words in tail for words in _OF_PEERS):
+        return None
+    return {
+        "class": "signal_self",
+        "summary": "NCCL's watchdog aborted it, which waited in vain for its peers",
+        "traceback": None,
+        "time_ns": None,
+        "collateral": True,
+    }
 
 
 def _text(value: object, limit: int) -> str | None:

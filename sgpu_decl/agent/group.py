@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from sgpu_decl.agent.errorfile import read_error
+from sgpu_decl.agent.errorfile import read_abort, read_error
 from sgpu_decl.agent.lean import signal
 from sgpu_decl.agent.oom import killed_for_memory, oom_kills
 from sgpu_decl.agent.redacting import Redactor
@@ -248,7 +248,7 @@ class RankGroup:
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
             started_ns=self._started_ns[rank],
-            error=self._error(folder) if code else None,
+            error=self._error(folder, code) if code else None,
             told_ns=self._told_ns,
             killed_ns=self._killed_ns,
             oom=code == -signal.SIGKILL and killed_for_memory(pid, self._oom_kills),
@@ -261,9 +261,11 @@ class RankGroup:
         elif ending.failed and not ending.by_us:
             self.on_failure(collateral=ending.collateral)
 
-    def _error(self, folder: str) -> dict[str, Any] | None:
+    def _error(self, folder: str, code: int) -> dict[str, Any] | None:
         """Return what the rank left about its failure, without the secrets that it was given."""
         error = read_error(folder)
+        if error is None and code == -signal.SIGABRT:
+            error = read_abort(folder)
         if error is not None:
             for name in ("summary", "traceback"):
                 error[name] = error[name] and self._redact(error[name])
@@ -274,9 +276,14 @@ class RankGroup:
 
 
 def _signal_group(pid: int, number: int) -> None:
-    """Signal the group that a rank leads; it is not reaped yet, so the number is still its own."""
+    """Signal the group that a rank leads; it is not reaped yet, so the number is still its own.
+
+    A setuid program that is a rank may be beyond our reach: it is waited for.
+    """
     try:
         os.killpg(pid, number)
+    except PermissionError:
+        return
     except ProcessLookupError:
         try:
             os.kill(pid, number)  # it has not reached setsid yet

@@ -12,7 +12,6 @@ If the guardian is killed the supervisor goes on and cleans up by itself.
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from sgpu_decl.agent import processes, records
@@ -87,7 +86,7 @@ def _tell(answer: int, word: bytes) -> None:
     try:
         os.write(answer, word)
     except BrokenPipeError:
-        sys.stderr.write("sgpu: whoever asked for this launch is gone; the run goes on\n")
+        records.say("whoever asked for this launch is gone; the run goes on")
     os.close(answer)
 
 
@@ -146,10 +145,11 @@ def supervise(
         try:
             records.sync_folder(folder)  # once `ok` is told, a power cut leaves one that was lost
         except OSError as error:
-            sys.stderr.write(f"sgpu: the launch is not safe from a power cut: {error}\n")
+            records.say(f"the launch is not safe from a power cut: {error}")
         _tell(answer, b"ok")
 
     try:
+        os.setpgid(0, 0)  # Ctrl-C reaches the guardian alone, which passes it on: it counts once
         processes.become_subreaper()
         cgroup = rank_cgroup(f"{spec['token']}-{node.number}")
         supervisor = Supervisor(spec, secrets, told, node, cgroup)
@@ -200,6 +200,9 @@ def _wait_for_children(seconds: float) -> None:
     while processes.has_children():
         left = deadline - time.monotonic()
         if left <= 0:
-            for pid in processes.descendants(os.getpid()):
+            members = list(filter(processes.may_signal, processes.descendants(os.getpid())))
+            if not members:
+                return
+            for pid in members:
                 processes.tell(pid, processes.start_time(pid), signal.SIGKILL)
         signal.sigtimedwait({signal.SIGCHLD}, max(left, 0.2))

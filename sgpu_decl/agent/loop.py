@@ -24,6 +24,8 @@ HANDLED = (
     signal.SIGWINCH,
 )
 
+_LONGEST = 86_400.0  # seconds: epoll takes 24 days at most, and a timeout may be longer
+
 
 def _woken(_number: int, _frame: object) -> None:
     """Do nothing: the wakeup descriptor carries the number to the loop."""
@@ -107,7 +109,7 @@ class Loop:
         timeout = -1.0
         if self._timers:
             first = min(when for when, _ in self._timers.values())
-            timeout = max(0.0, (first - time.monotonic_ns()) / 1e9)
+            timeout = min(max(0.0, (first - time.monotonic_ns()) / 1e9), _LONGEST)
         batch = [
             (descriptor, self._readers[descriptor]) for descriptor, _ in self._epoll.poll(timeout)
         ]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 
+from sgpu_decl.agent.outcome import Outcome
 from sgpu_decl.agent.records import encode
 from sgpu_decl.agent.verdict import Ending
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         """What a team asks of the supervisor of its node."""
 
         def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None: ...
-        def rank_refused(self, cause: dict[str, Any]) -> None: ...
+        def rank_refused(self, refused: Outcome) -> None: ...
         def all_ready(self) -> None: ...
         def rank_failed(self, *, collateral: bool) -> None: ...
         def node_lost(self, node: int, why: str) -> None: ...
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         def kill_ranks(self) -> None: ...
         def tracked(self, told: dict[str, Any]) -> None: ...
         def judge(self) -> None: ...
-        def finish(self, outcome: dict[str, Any]) -> None: ...
+        def finish(self, outcome: Outcome) -> None: ...
 
 
 __all__ = ["FIRST", "SILENCE", "Node", "Team", "join_team"]
@@ -116,7 +117,7 @@ class Team:
     def ended(self, ending: Ending) -> None:
         """A rank of this node has ended."""
 
-    def refused(self, cause: dict[str, Any]) -> None:
+    def refused(self, outcome: Outcome) -> None:
         """A rank of this node could not be started: tell whoever decides."""
 
     def signalled(self, name: str) -> None:
@@ -136,7 +137,7 @@ class Team:
         """How the ranks of the other nodes ended."""
         return []
 
-    def finish(self, outcome: dict[str, Any]) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """Tell the others how it ended."""
 
 
@@ -209,10 +210,10 @@ class Leader(Team):
     def others(self) -> list[Ending]:
         return list(self._endings)
 
-    def finish(self, outcome: dict[str, Any]) -> None:
+    def finish(self, outcome: Outcome) -> None:
         self._loop.cancel("gather")
         self._report.event("clocks", offset_ns=self._hub.offsets())
-        self._hub.tell({"finish": outcome})
+        self._hub.tell({"finish": outcome.tell()})
         self._hub.close()
 
     def _heard(self, node: int, message: dict[str, Any]) -> None:
@@ -225,7 +226,7 @@ class Leader(Team):
         elif "swept" in message:
             self._is_swept(node)
         elif "refused" in message:
-            self.actions.rank_refused(message["refused"])
+            self.actions.rank_refused(Outcome(**message["refused"]))
         elif "signal" in message:
             self._report.event("signal", name=message["signal"], node=node)
             self.actions.stop_ranks("cancelled")
@@ -302,8 +303,8 @@ class Follower(Team):
     def ended(self, ending: Ending) -> None:
         self._link.send({"ended": ending.tell(time.monotonic_ns())})
 
-    def refused(self, cause: dict[str, Any]) -> None:
-        self._link.send({"refused": cause})
+    def refused(self, outcome: Outcome) -> None:
+        self._link.send({"refused": outcome.tell()})
 
     def signalled(self, name: str) -> None:
         self._link.send({"signal": name})
@@ -326,7 +327,7 @@ class Follower(Team):
             self.actions.kill_ranks()
         elif "finish" in message:
             self._link.close()
-            self.actions.finish(message["finish"])
+            self.actions.finish(Outcome(**message["finish"]))
 
     def _joined(self) -> None:
         self.decides = False

@@ -34,7 +34,7 @@ def claim_port(folder: str, seed: int, wanted: int | None = None) -> tuple[int, 
             descriptor = open_lock(os.path.join(folder, str(port)), 0o666)
         except PermissionError:
             continue  # the file of another user's run
-        if try_lock(descriptor) and _free(port):
+        if try_lock(descriptor) and _free(port, reuse=wanted is not None):
             return port, descriptor
         os.close(descriptor)
     if wanted is not None:
@@ -51,10 +51,14 @@ def _ephemeral_start() -> int:
     return start if start > _LOWEST + 1000 else _DEFAULT_EPHEMERAL
 
 
-def _free(port: int) -> bool:
+def _free(port: int, *, reuse: bool) -> bool:
+    """Say whether the port can be bound: by all programs, or by those that `reuse` addresses.
+
+    The connections of an ended run hold its port for a minute against all others.
+    """
     probe = socket(AF_INET, SOCK_STREAM)  # the bare type: the module around it loads in 2 ms
     try:
-        probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, int(reuse))
         probe.bind(("", port))
     except OSError:
         return False

@@ -21,7 +21,9 @@ __all__ = [
     "carriers",
     "descendants",
     "die_with_parent",
+    "handles",
     "machine_id",
+    "may_signal",
     "start_time",
     "stop_all",
     "tell",
@@ -29,6 +31,7 @@ __all__ = [
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_LONGEST_POLL = 86_400.0  # seconds: poll takes 24 days at most
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -79,12 +82,15 @@ def _stat(pid: int) -> list[bytes]:
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
+def _lives(fields: list[bytes]) -> bool:
+    """Say whether it runs: one whose main thread alone has ended looks like a zombie."""
+    return len(fields) >= 20 and (fields[0] not in (b"Z", b"X") or int(fields[17]) > 1)
+
+
 def start_time(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None for the dead and zombies."""
     fields = _stat(pid)
-    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
-        return None
-    return int(fields[19])
+    return int(fields[19]) if _lives(fields) else None
 
 
 def alive(pid: int, started: int) -> bool:
@@ -106,7 +112,7 @@ def descendants(root: int) -> list[int]:
         parent = pending.pop()
         for child in _children(parent):
             pending.append(child)
-            if _stat(child)[:1] not in ([b"Z"], [b"X"], []):
+            if _lives(_stat(child)):
                 found.append(child)
     return found
 
@@ -139,6 +145,26 @@ def carriers(cookie: str) -> list[tuple[int, int]]:
 def carries(pid: int, entry: bytes) -> bool:
     """Say whether a process was started with that `NAME=value` in its environment."""
     return entry in _read(f"/proc/{pid}/environ", 4 << 20).split(b"\0")
+
+
+def handles(pid: int, number: int) -> bool:
+    """Say whether a process has a handler for that signal."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        name, _, value = line.partition(b":")
+        if name == b"SigCgt":
+            return bool(int(value, 16) >> (number - 1) & 1)
+    return False
+
+
+def may_signal(pid: int) -> bool:
+    """Say whether we may signal a process: not one that a setuid program made another user's."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        pass  # it has ended
+    return True
 
 
 def tell(pid: int, started: int | None, number: int) -> bool:
@@ -187,13 +213,15 @@ def has_children() -> bool:
 def stop_all(find: Callable[[], Iterable[int]], grace: float, *, ask: bool = True) -> None:
     """Stop all that `find` returns: TERM, up to `grace` seconds, then KILL until none is found.
 
-    What appears meanwhile (a fork bomb's next generation) is found again and gets the same.
+    What appears meanwhile (a fork bomb's next generation) is found again and gets the same. What we
+    may not signal is left.
     """
     deadline = time.monotonic() + grace
     asked: set[tuple[int, int]] = set()
     while True:
         reap()
-        members = [(pid, at) for pid in find() if (at := start_time(pid)) is not None]
+        found = filter(may_signal, find())
+        members = [(pid, at) for pid in found if (at := start_time(pid)) is not None]
         if not members:
             return
         force = not ask or time.monotonic() >= deadline
@@ -218,7 +246,7 @@ def _until_one_ends(pids: list[int], seconds: float) -> None:
                 return
         for handle in handles:
             poller.register(handle, select.POLLIN)
-        poller.poll(max(1, int(seconds * 1000)))
+        poller.poll(max(1, int(min(seconds, _LONGEST_POLL) * 1000)))
     finally:
         for handle in handles:
             os.close(handle)

@@ -64,7 +64,8 @@ class Progress:
             return
         if self._group.python:
             for pid in self._group.living.values():
-                os.kill(pid, STACKS)
+                if processes.handles(pid, STACKS):  # else it would die: it executed a program
+                    os.kill(pid, STACKS)
         self._loop.after("progress", _DUMP_TIME, self._hung)
 
     def _measure(self) -> tuple[int, int] | None:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.cgroup import remove_cgroup
@@ -83,8 +84,9 @@ def read_events(folder: Path | str, offset: int = 0) -> tuple[list[dict[str, Any
 def request_cancel(folder: Path | str) -> None:
     """Ask the attempt to stop; harmless when it has ended or was asked before.
 
-    The request is a file; the signal only says to look, so one that is sent before the supervisor
-    is up loses nothing.
+    The request is a name in the folder; the signal only says to look, so one that is sent before
+    the supervisor is up loses nothing. It is a second name of the spec: that takes no space, so a
+    run can be stopped that has filled the disk.
 
     Raises:
         OSError: the folder is gone or cannot be written.
@@ -92,7 +94,8 @@ def request_cancel(folder: Path | str) -> None:
     path = os.fspath(folder)
     if os.path.exists(os.path.join(path, records.OUTCOME)):
         return
-    records.write_atomic(path, records.CANCEL, records.encode({"time": records.stamp()}))
+    with suppress(FileExistsError):  # it was asked before
+        os.link(os.path.join(path, records.SPEC), os.path.join(path, records.CANCEL))
     identity = records.read_json(path, records.IDENTITY)
     if identity and held(os.path.join(path, records.SUPERVISOR_LOCK)):
         processes.tell(identity["pid"], identity["start_time"], signal.SIGWINCH)

@@ -11,6 +11,7 @@ reserve        disk space that becomes the outcome, so that a full disk cannot p
 from __future__ import annotations
 
 import os
+import sys
 import time
 from binascii import crc32
 
@@ -34,6 +35,7 @@ __all__ = [
     "EventLog",
     "parse_events",
     "read_json",
+    "say",
     "set_aside",
     "stamp",
     "sync_folder",
@@ -61,6 +63,14 @@ def stamp(seconds: float | None = None) -> str:
     whole = int(moment)
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
     return f"{text}.{int((moment - whole) * 1000):03d}Z"
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, which is `agent.log`, or a terminal: to nobody if that is gone."""
+    try:
+        sys.stderr.write(f"sgpu: {text}\n")
+    except OSError:
+        return
 
 
 def read_json(folder: str, name: str, *, limit: int = 16 << 20) -> dict[str, Any] | None:

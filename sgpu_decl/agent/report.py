@@ -62,6 +62,14 @@ class Report:
         """
         return records.stamp(self._wall + time.clock_gettime(time.CLOCK_BOOTTIME))
 
+    def check_home(self) -> None:
+        """Return if the folder is still there.
+
+        Raises:
+            OSError: it was deleted; another may lie in its place.
+        """
+        self._home.check()
+
     def event(self, name: str, /, *, durable: bool = False, **data: object) -> None:
         self._log.append(name, durable=durable, **data)
 

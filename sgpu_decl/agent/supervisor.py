@@ -21,6 +21,7 @@ from sgpu_decl.agent.group import RankGroup
 from sgpu_decl.agent.lean import signal, signal_name
 from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.nodes import FIRST, Node, join_team
+from sgpu_decl.agent.outcome import CANCELLED, Outcome, failed, judged, stopped
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.progress import Progress
 from sgpu_decl.agent.queueing import Queue
@@ -28,7 +29,7 @@ from sgpu_decl.agent.report import Report
 from sgpu_decl.agent.spawning import LaunchError
 from sgpu_decl.agent.sweeping import Sweep
 from sgpu_decl.agent.tracker import TRACKED, Tracker
-from sgpu_decl.agent.verdict import Ending, Verdict, blames_the_user
+from sgpu_decl.agent.verdict import Verdict, blames_the_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ __all__ = ["Supervisor"]
 _SETTLE = 0.2
 _SHORT_GRACE = 3.0
 _SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
-_EXIT_OF = {"cancelled": 130, "timeout": 124, "hung": 124}
 
 
 class Supervisor:
@@ -68,6 +68,7 @@ class Supervisor:
         self._signals = 0
         self._restart = 0
         self._swept_all = False
+        self._refusal: Outcome | None = None  # of a rank that could not be started
         self._lost_node: tuple[str, int] | None = None  # what is said of it, and when it was lost
         count = node.count if spec["per"] == "node" else spec["world_size"]
         self._loop = Loop(self._on_signal)
@@ -75,7 +76,7 @@ class Supervisor:
         self._report = Report(self._folder, count, first_state, node.count)
         self._queue = Queue(spec, node.count, self._loop, self._report)
         self._queue.on_turn = self._begin
-        self._queue.on_refused = lambda why: self._fail("capacity", why)
+        self._queue.on_refused = lambda why: self._conclude(failed("capacity", why))
         self._tracker = Tracker(spec, self._folder, tracker_pipe, self._loop, self._report)
         self._sweep = Sweep(
             self._loop, self._report, lambda: {self._group.parent, *self._tracker.pids}
@@ -124,7 +125,7 @@ class Supervisor:
 
     def _enter(self) -> None:
         if self._cancel_requested():
-            self._conclude_stopped("cancelled")
+            self._conclude(CANCELLED)
         else:
             self._queue.enter()
 
@@ -151,7 +152,7 @@ class Supervisor:
                     self._spec["master_port"],
                 )  # fmt: skip
             except OSError as error:
-                self._fail("launch_failed", error.strerror or str(error))
+                self._conclude(failed("launch_failed", error.strerror or str(error)))
                 return
             if self._spec["timeout"] is not None:
                 self._loop.after("timeout", self._spec["timeout"], self._time_out)
@@ -160,7 +161,8 @@ class Supervisor:
             self._team.gather(self._gathered)
         except OSError as error:
             where = f"{self._node.address}:{self._node.port}"
-            self._fail("launch_failed", f"agent 0 cannot listen on {where}: {error.strerror}")
+            why = f"agent 0 cannot listen on {where}: {error.strerror}"
+            self._conclude(failed("launch_failed", why))
 
     def _gathered(self) -> None:
         if self._group.python:
@@ -180,7 +182,7 @@ class Supervisor:
 
     def _start_all(self) -> None:
         if self._stop is not None:
-            self._conclude_stopped(self._stop)
+            self._conclude(stopped(self._stop, self._spec, self._refusal))
             return
         if self._spec["startup_timeout"] is not None:
             self._loop.after(
@@ -189,7 +191,12 @@ class Supervisor:
         self._team.start(self._restart, self._port, self._tracked_env)
 
     def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
-        """Start the ranks of this node."""
+        """Start the ranks of this node.
+
+        Raises:
+            OSError: the attempt's folder is gone; ranks would make it anew, or run in another's.
+        """
+        self._report.check_home()
         if restart != self._restart:
             self._begin_again(restart)
         self._group.start(restart, port, self._devices, extra)
@@ -201,18 +208,17 @@ class Supervisor:
             fill_cgroup(self._cgroup, self._sweep.remains)
 
     def _launch_refused(self, error: LaunchError) -> None:
-        refused = _cause(
-            error.failure, str(error), rank=self._group.failed_to_start, traceback=error.traceback
-        )
+        rank = self._group.failed_to_start
+        refused = failed(error.failure, str(error), rank, error.traceback)
         if self._team.decides:
             self.rank_refused(refused)
         else:
             self._team.refused(refused)
 
-    def rank_refused(self, cause: dict[str, Any]) -> None:
+    def rank_refused(self, refused: Outcome) -> None:
         """A rank, of this node or of another, could not be started."""
         if self._stop is None:
-            self._refused_cause = cause
+            self._refusal = refused
         self.stop_ranks("launch")
 
     def all_ready(self) -> None:
@@ -274,7 +280,7 @@ class Supervisor:
             if self._group.started:
                 self._all_ended()
             elif self._team.decides:
-                self._conclude_stopped(reason)
+                self._conclude(stopped(reason, self._spec, self._refusal))
             return
         self._loop.cancel("progress")
         self._report.state("stopping", reason=reason)
@@ -301,6 +307,8 @@ class Supervisor:
 
     def _clean(self) -> None:
         remove_cgroup(self._cgroup)
+        if left := self._sweep.remains():
+            self._report.event("left_running", pids=left, reason="they are another user's")
         self._swept_all = True
         self._team.swept()
 
@@ -310,18 +318,13 @@ class Supervisor:
         endings = [*self._group.endings(), *self._team.others()]
         verdict = Verdict(endings)
         self._report.settle(endings, verdict.failed)
-        if self._lost_node and not _failed_before(verdict, self._lost_node[1]):
-            self._fail("node_lost", self._lost_node[0])
-        elif self._stop == "launch":
-            if not self._again(self._refused_cause["class"]):
-                self._conclude_stopped("launch")
-        elif verdict.cause and verdict.first and self._stop in (None, "failure", "node"):
-            if not self._again(verdict.cause["class"]):
-                self._conclude("failed", verdict.first.code, verdict.cause)
-        elif self._stop is not None and (not endings or any(map(_cut_short, endings))):
-            self._conclude_stopped(self._stop)
-        else:
-            self._conclude("succeeded", 0, None)
+        outcome = judged(
+            verdict, endings, self._spec,
+            stop=self._stop, refusal=self._refusal, lost=self._lost_node,
+        )  # fmt: skip
+        by_a_rank = self._stop in (None, "failure", "launch") and self._lost_node is None
+        if not (outcome.cause and by_a_rank and self._again(outcome.cause["class"])):
+            self._conclude(outcome)
 
     def _again(self, failure: str) -> bool:
         """Start the ranks once more, if `retry` covers this failure.
@@ -331,13 +334,13 @@ class Supervisor:
         """
         retry = self._spec["retry"]
         kind = "error" if blames_the_user(failure) else "infra"
-        if self._lost_node or self._restart >= retry["max"] or kind not in retry["on"]:
+        if self._restart >= retry["max"] or kind not in retry["on"]:
             return False
         if self._signals or self._cancel_requested():
-            self._conclude_stopped("cancelled")
+            self._conclude(CANCELLED)
             return True
         if self._timed_out:
-            self._conclude_stopped("timeout")
+            self._conclude(stopped("timeout", self._spec, None))
             return True
         self._report.event("restart", restart=self._restart + 1, after=failure)
         self._begin_again(self._restart + 1)
@@ -357,65 +360,27 @@ class Supervisor:
         if self._lost_node is None:
             self._lost_node = (f"node {node} was lost: {why}", time.monotonic_ns())
         if not self._group.started:
-            self._fail("node_lost", self._lost_node[0])
+            self._conclude(failed("node_lost", self._lost_node[0]))
         elif self._swept_all and self._node.number != 0:
             self.judge()
         else:
             self.stop_ranks("node")
 
-    def finish(self, outcome: dict[str, Any]) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """End as agent 0 says, once this node's ranks have."""
         self._report.settle(self._group.endings(), frozenset())
-        self._conclude(outcome["state"], outcome["exit_code"], outcome["cause"])
+        self._conclude(outcome)
 
-    def _conclude_stopped(self, reason: str) -> None:
-        if reason == "cancelled":
-            self._conclude("cancelled", _EXIT_OF["cancelled"], None)
-        elif reason == "launch":
-            self._conclude("failed", 1, self._refused_cause)
-        elif reason == "startup":
-            limit = self._spec["startup_timeout"]
-            self._fail("timeout", f"ranks were not up after the startup_timeout of {limit:g} s")
-        elif reason == "hung":
-            limit = self._spec["progress_timeout"]
-            self._fail("hung", f"no output and no CPU time for the progress_timeout of {limit:g} s")
-        else:
-            limit = self._spec["timeout"]
-            self._fail("timeout", f"ran longer than the timeout of {limit:g} s")
-
-    def _fail(self, failure: str, summary: str) -> None:
-        self._conclude("failed", _EXIT_OF.get(failure, 1), _cause(failure, summary))
-
-    def _conclude(self, state: str, exit_code: int, cause: dict[str, Any] | None) -> None:
+    def _conclude(self, outcome: Outcome) -> None:
         self._done = True
         self._queue.leave()
-        self._team.finish({"state": state, "exit_code": exit_code, "cause": cause})
+        self._team.finish(outcome)
         self._group.retire_parent(wait=True)
-        failure = cause["class"] if cause else None
+        failure = outcome.cause["class"] if outcome.cause else None
         self._report.conclude(
-            state=state, exit_code=exit_code, first_cause=cause, **{"class": failure}
+            state=outcome.state,
+            exit_code=outcome.exit_code,
+            first_cause=outcome.cause,
+            **{"class": failure},
         )
         self._queue.release()
-
-
-def _cut_short(ending: Ending) -> bool:
-    """Whether a rank did not come to its own end: one that tidies up when told to exits with 0."""
-    return ending.failed or ending.told_ns is not None
-
-
-def _failed_before(verdict: Verdict, lost_ns: int) -> bool:
-    """Whether a rank failed by itself before its node, or another, was lost."""
-    first = verdict.first
-    return first is not None and not first.collateral and first.time_ns < lost_ns
-
-
-def _cause(
-    failure: str, summary: str, rank: int | None = None, traceback: str | None = None
-) -> dict[str, Any]:
-    return {
-        "rank": rank,
-        "class": failure,
-        "summary": summary,
-        "traceback": traceback,
-        "simultaneous": [],
-    }

@@ -22,7 +22,8 @@ _BLIND = 0.1  # while there is no descriptor to look with
 
 
 class Sweep:
-    """Calls `on_clean` once nothing is left below this process but what `apart()` names."""
+    """Calls `on_clean` once nothing is left below this process but what `apart()` names, and what a
+    setuid program made another user's."""
 
     on_clean: Callable[[], None]
 
@@ -59,7 +60,7 @@ class Sweep:
         if not self.active:
             return
         try:
-            left = self.remains()
+            left = list(filter(processes.may_signal, self.remains()))
         except OSError:
             self._loop.after("sweep", _BLIND, self._step)
             return

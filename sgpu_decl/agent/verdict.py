@@ -184,7 +184,10 @@ def _describe(ending: Ending) -> tuple[str, str]:
                 f"{rank} was killed by the kernel: the machine or its group ran out of memory",
             )
         if ending.signal in _OWN_FAULT:
-            return "signal_self", f"{rank} crashed with {name}"
+            summary = f"{rank} crashed with {name}"
+            if ending.error is not None and ending.error.get("class") == "signal_self":
+                summary += f": {ending.error['summary']}"
+            return "signal_self", summary
         return "killed", f"{rank} was killed with {name}, not by sgpu"
     if ending.error is not None:
         return ending.error.get("class") or "exception", ending.error["summary"]

@@ -17,7 +17,7 @@ from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socketpair
 
 from sgpu_decl.agent.errorfile import read_error
 from sgpu_decl.agent.lean import signal, signal_name
-from sgpu_decl.agent.records import encode, parse_object
+from sgpu_decl.agent.records import encode, parse_object, say
 from sgpu_decl.agent.spawning import LaunchError, argv_of, exec_error, spawn
 
 TYPE_CHECKING = False
@@ -243,7 +243,7 @@ class WarmParent:
 
     def _say(self, reason: str, event: str = "cold_start") -> None:
         self._report.event(event, reason=reason)
-        sys.stderr.write(f"sgpu: {event.replace('_', ' ')}: {reason}\n")  # into agent.log
+        say(f"{event.replace('_', ' ')}: {reason}")
 
     def _leave(self) -> None:
         """Want nothing more of the parent; ranks that still wait for `go` end without it."""

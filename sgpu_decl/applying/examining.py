@@ -1,16 +1,15 @@
-"""What a run's code imports and installs, against the environment that its ranks will find."""
+"""What a run's code imports and installs, against the environment that its ranks find."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.bases import base_named
-from sgpu_decl.environments.checking import check_base
 from sgpu_decl.environments.lacking import (
     lacking_in_base,
+    lacking_in_interpreter,
     lacking_in_packages,
     lacking_in_snapshot,
 )
@@ -18,12 +17,12 @@ from sgpu_decl.model.environment import PackageList
 from sgpu_decl.staging.imports import code_names, outside_imports
 from sgpu_decl.staging.installs import installs_in_code, installs_in_command
 from sgpu_decl.staging.snapshot import Snapshot
-from sgpu_decl.staging.sources import Source, sources
+from sgpu_decl.staging.sources import sources
 
 if TYPE_CHECKING:
     from sgpu_decl.agent.manifest import Manifest
 
-__all__ = ["examine"]
+__all__ = ["examine", "on_base"]
 
 Locate = Callable[[str], Place | None]
 
@@ -32,57 +31,40 @@ def examine(
     config: RunConfig,
     place: Locate,
     *,
-    code: Snapshot | None,
-    folder: Path,
-    python: str | None,
+    code: Snapshot,
     packages: PackageList | None,
     manifest: "Manifest | None",
+    importable: Callable[[str], bool],
 ) -> Iterator[Diagnostic]:
-    """Say what is suspicious about a run's environment; nothing where that is not certain.
+    """Say what of a run's code does not go with its environment; nothing where that is not certain.
+    Places in the code are relative to its root.
 
     Args:
         place: gives the place of a dotted field path.
-        code: the run's code; places of findings in it are relative to its root.
-        folder: what the paths of `env` start from.
-        python, packages: of the environment that ranks find, as far as they are known.
+        packages: those of a declared environment.
         manifest: that of a snapshot, which knows what can be imported.
+        importable: says whether the interpreter that runs sgpu may find a top-level package.
     """
-    listed = packages.packages if packages else ()
-    remote = str(config.backend.kind) != "local"
-    yield from check_base(
-        config.env,
-        lambda path: place(f"env.{path}"),
-        folder=folder,
-        python=python,
-        packages=listed,
-        severity=Severity.ERROR if remote else Severity.INFO,
-    )
-    if code is None:
-        return
     if config.command is not None:
         yield from installs_in_command(config.command, code.root, place)
     if config.entrypoint is None:
         return
     executed = sources(code.root, config.entrypoint)
     yield from installs_in_code(executed)
-    if "PYTHONPATH" not in config.env.variables:
-        yield from _lacking(config, executed, code, packages, manifest, remote=remote)
-
-
-def _lacking(
-    config: RunConfig,
-    executed: tuple[Source, ...],
-    code: Snapshot,
-    packages: PackageList | None,
-    manifest: "Manifest | None",
-    *,
-    remote: bool,
-) -> tuple[Diagnostic, ...]:
+    if "PYTHONPATH" in config.env.variables:
+        return  # it may lead to any package
     imports = outside_imports(executed, code_names([entry.path for entry in code.entries]))
+    base = base_named(config.env.base or "") if on_base(config) else None
     if manifest is not None:
-        return lacking_in_snapshot(imports, manifest)
-    listed = packages.packages if packages else ()
-    base = base_named(config.env.base) if config.env.base and remote else None
-    if base is not None:
-        return lacking_in_base(imports, base.environment, listed)
-    return lacking_in_packages(imports, listed) if packages is not None else ()
+        yield from lacking_in_snapshot(imports, manifest)
+    elif base is not None:
+        yield from lacking_in_base(imports, base.environment, packages.packages if packages else ())
+    elif packages is not None:
+        yield from lacking_in_packages(imports, packages.packages)
+    else:
+        yield from lacking_in_interpreter(imports, importable)
+
+
+def on_base(config: RunConfig) -> bool:
+    """Whether ranks run on the base environment; on this machine there is none."""
+    return str(config.backend.kind) != "local"

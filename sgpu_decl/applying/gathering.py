@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sgpu_decl.applying.equipping import Equipment
-from sgpu_decl.applying.examining import examine
+from sgpu_decl.applying.examining import examine, on_base
 from sgpu_decl.applying.opening import Location, Opened, absolute
 from sgpu_decl.applying.owning import Owners
 from sgpu_decl.applying.saving import holds_plan
@@ -20,6 +20,7 @@ from sgpu_decl.config.reading import Loaded, LoadedRun, read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.checking import check_base
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter
@@ -195,29 +196,40 @@ class _Gathering:
         interpreter: Interpreter | None,
     ) -> None:
         """The environment against the code, once for all runs that share both."""
-        config = run.config
-        if config.env.origins and environment is None:
+        config, env = run.config, run.config.env
+        used = environment or interpreter
+        if env.origins and environment is None:
             return  # what is wrong with it was said
         digest = environment.digest if environment else None
-        key = (
-            taken and taken.digest,
-            config.entrypoint,
-            str(config.command),
-            str(config.env),
-            digest,
-        )
+        given = (config.entrypoint, str(config.command), config.backend.kind, env.python)
+        asked = (env.base, env.dependencies, env.requirements, "PYTHONPATH" in env.variables)
+        key = (digest, taken and taken.digest, *given, *asked)
         if key in self._examined:
             return
         self._examined.add(key)
-        used = environment or interpreter
+        packages = used.packages if used else None
+        manifest = self._equipment.manifest(digest) if digest else None
+        version = interpreter.version if interpreter else None
+        place = _locator(run.places)
+        self.findings.extend(
+            check_base(
+                env,
+                lambda field: place(f"env.{field}"),
+                folder=self._folder,
+                python=manifest.python.version if manifest else version,
+                packages=packages.packages if packages else (),
+                severity=Severity.ERROR if on_base(config) else Severity.INFO,
+            )
+        )
+        if taken is None:
+            return
         found = examine(
             config,
-            _locator(run.places),
+            place,
             code=taken,
-            folder=self._folder,
-            python=interpreter.version if interpreter else None,
-            packages=used.packages if used else None,
-            manifest=self._equipment.manifest(digest) if digest else None,
+            packages=environment.packages if environment else None,
+            manifest=manifest,
+            importable=lambda top: interpreter is None or has_package(interpreter, top),
         )
         root = self._root(config.code)
         self.findings.extend(_from_here(root, it, self._opened.shown) for it in found)

@@ -1,5 +1,6 @@
 """From what is typed after `sgpu env` to the environment that it means."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,27 +12,31 @@ from sgpu_decl.environments.environment import Environment, EnvironmentKind
 from sgpu_decl.environments.installed import this_interpreter
 from sgpu_decl.environments.packages import cuda_of
 from sgpu_decl.errors import InvalidInput, NotFound
+from sgpu_decl.model.environment import Package
 
 if TYPE_CHECKING:
+    from sgpu_decl.agent.manifest import Manifest
     from sgpu_decl.applying.site import Site
 
 __all__ = ["THIS", "environment_named"]
 
 THIS = "this"
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{4,64})")
 _KINDS = (
-    "name a base (`sgpu env bases` lists them), `this` for this interpreter, a lock file, or an "
-    "attempt such as `train#8`"
+    "name a base (`sgpu env bases` lists them), `this` for this interpreter, a lock file, an "
+    "attempt such as `train#8`, or a staged environment by the start of its digest"
 )
 
 
 def environment_named(text: str, *, site: "Callable[[], Site]") -> Environment:
-    """The environment that `text` means: a base, `this`, a lock file, an attempt.
+    """The environment that `text` means: a base, `this`, a lock file, an attempt, or the start of
+    a staged one's digest.
 
     Args:
-        site: opens the project, which attempts alone need.
+        site: opens the project, which not all of them need.
 
     Raises:
-        NotFound: it means none of them.
+        NotFound: it means none of them, or a digest begins so that is not the only one.
         InvalidInput: the lock file is broken; what is wrong with it is in `diagnostics`.
     """
     if text == THIS:
@@ -43,6 +48,8 @@ def environment_named(text: str, *, site: "Callable[[], Site]") -> Environment:
         return _locked(text)
     if split_attempt(text)[1] is not None:
         return _found_by(text, site())
+    if _DIGEST.fullmatch(text):
+        return _staged(text, site())
     if "/" in text or text.endswith((".txt", ".toml", ".lock")):
         raise NotFound(f"there is no file `{text}`", hint="check the path of the lock file")
     close = nearest(text, [THIS, *(it.name for it in all_bases())])
@@ -69,12 +76,45 @@ def _locked(text: str) -> Environment:
     )
 
 
+def _staged(text: str, site: "Site") -> Environment:
+    digests = site.environments.digests(text.removeprefix("sha256:"))
+    if len(digests) > 1:
+        raise NotFound(
+            f"the digests of {len(digests)} staged environments begin with `{text}`",
+            hint=f"give more of it, such as `{digests[0][:19]}`",
+            code="ambiguous",
+        )
+    manifest = site.environments.manifest(digests[0]) if digests else None
+    if manifest is None:
+        raise NotFound(f"no staged environment begins with `{text}`", hint=_KINDS)
+    return _of_manifest(manifest, digests[0][:19], EnvironmentKind.SNAPSHOT)
+
+
+def _of_manifest(manifest: "Manifest", name: str, kind: EnvironmentKind) -> Environment:
+    packages = tuple(Package(*pair) for pair in manifest.packages)
+    return Environment(
+        name=name,
+        kind=kind,
+        packages=packages,
+        python=manifest.python.version,
+        cuda=cuda_of(packages),
+        digest=manifest.digest,
+        size=manifest.size,
+        files=len(manifest.files),
+    )
+
+
 def _found_by(text: str, site: "Site") -> Environment:
     """What the ranks of an attempt found, as it was recorded."""
     from sgpu_decl.applying.watching import Runs
 
     ref = Runs(site).find_one(text)
     attempt = next((it for it in site.states.history(ref.address) if it.ref == ref), None)
+    if attempt is not None and attempt.environment_digest is not None:
+        known = site.environments.built(attempt.environment_digest) or attempt.environment_digest
+        manifest = site.environments.manifest(known)
+        if manifest is not None:
+            return _of_manifest(manifest, str(ref), EnvironmentKind.ATTEMPT)
     digest = attempt.packages_digest if attempt else None
     listed = site.state().package_lists.get(digest or "")
     if attempt is None or listed is None:

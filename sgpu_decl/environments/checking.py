@@ -1,5 +1,6 @@
 """A declared environment against the base that it names: the checks that a plan shows."""
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -72,5 +73,6 @@ def _lines(declared: EnvironmentBlock, place: Locate, folder: Path) -> list[Line
         for index, text in enumerate(declared.dependencies or ())
     ]
     if declared.requirements is not None:
-        lines += requirement_lines(folder / declared.requirements, declared.requirements)[0]
+        path = folder / declared.requirements
+        lines += requirement_lines(path, os.path.relpath(path))[0]
     return lines

@@ -1,6 +1,6 @@
 """What code imports and its environment lacks. Where that is not certain, nothing is said."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from sgpu_decl.agent.manifest import Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -9,7 +9,13 @@ from sgpu_decl.environments.environment import Environment
 from sgpu_decl.environments.import_names import DISTRIBUTIONS
 from sgpu_decl.model.environment import Package
 
-__all__ = ["lacking_in_base", "lacking_in_packages", "lacking_in_snapshot", "top_levels"]
+__all__ = [
+    "lacking_in_base",
+    "lacking_in_interpreter",
+    "lacking_in_packages",
+    "lacking_in_snapshot",
+    "top_levels",
+]
 
 _MODULES = (".py", ".pyc", ".so", ".pyd")
 _NO_MODULES = (".dist-info", ".egg-info", ".data", ".libs")
@@ -25,6 +31,13 @@ def lacking_in_snapshot(imports: Imports, manifest: Manifest) -> tuple[Diagnosti
     if there is None:
         return ()
     return tuple(_finding(name, place) for name, place in imports.items() if name not in there)
+
+
+def lacking_in_interpreter(
+    imports: Imports, importable: Callable[[str], bool]
+) -> tuple[Diagnostic, ...]:
+    """The imported packages that an interpreter as it is cannot find."""
+    return tuple(_finding(name, place) for name, place in imports.items() if not importable(name))
 
 
 def lacking_in_packages(imports: Imports, packages: Iterable[Package]) -> tuple[Diagnostic, ...]:

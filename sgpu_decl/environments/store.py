@@ -54,6 +54,15 @@ class EnvironmentStore:
         except (OSError, BadManifest):
             return None
 
+    def digests(self, start: str) -> list[str]:
+        """The environments that are here and whose hex digest begins so, sorted."""
+        try:
+            names = os.listdir(self._root / "manifests")
+        except OSError:  # nothing was ever staged
+            return []
+        stems = sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return [f"sha256:{stem}" for stem in stems if stem.startswith(start)]
+
     def missing(self, manifest: Manifest) -> list[File]:
         """The files whose objects are not here, one for each object."""
         wanted = {

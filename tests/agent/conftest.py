@@ -60,6 +60,10 @@ def daemon(then, *, new_session=True):
         then()
         os._exit(0)
     await_file(out + "/daemon")
+def leave_the_rest_to_a_thread():
+    import ctypes, threading
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    ctypes.CDLL(None).pthread_exit(None)
 """
 
 
@@ -156,9 +160,13 @@ class Attempt:
     def facts(self) -> dict[str, object]:
         """What the table of faults shows: times in ms from the fault's moment, now it is over."""
         moment = int(self.text("output/moment") or self.events("rank_started")[0]["mono_ns"])
-        told = ("rank_ended", "signal", "state")
-        after = [event for event in read_events(self.folder)[0] if event["mono_ns"] > moment]
-        noticed = [event["mono_ns"] for event in after if event["event"] in told]
+        told = ("rank_ended", "signal", "node_lost", "cold_start", "warm_ended", "state")
+        noticed = [
+            event["mono_ns"]
+            for event in read_events(self.folder)[0]
+            if event["mono_ns"] > moment and event["event"] in told
+            if event.get("state") not in ("starting", "running")
+        ]
         return {
             "verdict": self.read(),
             "noticed": (noticed[0] - moment) / 1e6 if noticed else None,
@@ -178,6 +186,17 @@ class Attempt:
 
     def until_gone(self) -> None:
         self.until(lambda: not self.left())
+
+
+@pytest.fixture
+def record_fault(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Record what the table of faults shows of an attempt, and anything that it shows instead."""
+
+    def record(attempt: Attempt, **instead: object) -> None:
+        for name, value in {**attempt.facts(), **instead}.items():
+            record_property(name, value)
+
+    return record
 
 
 @pytest.fixture

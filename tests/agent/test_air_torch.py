@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,6 +124,30 @@ def test_torch_works_in_ranks_that_were_forked(make_attempt: Callable[..., Any])
     for numbers in zip(*(rank[4] for rank in found), strict=True):
         assert len(set(numbers)) == 4
     assert not attempt.left()
+
+
+ON_A_GPU = """
+import torch
+
+def main():
+    assert not torch.cuda.is_initialized()
+    return torch.ones(4, device="cuda").sum().item()
+"""
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["after the fork", "by an import"])
+def test_cuda_is_first_used_in_ranks(
+    make_attempt: Callable[..., Any], tmp_path: Path, used: bool
+) -> None:
+    pytest.importorskip("torch")
+    if not Path("/dev/nvidia0").exists():
+        pytest.skip("this machine has no NVIDIA GPU")
+    (tmp_path / "ahead.py").write_text("import torch\ntorch.ones(1, device='cuda')" if used else "")
+    warm = Warm(imports=(("torch", ()), ("ahead", ())))
+    env = {"PYTHONPATH": str(tmp_path)}
+    attempt = make_attempt(ON_A_GPU, entry=FUNCTION, warm=warm, env=env).launch()
+    assert values(attempt) == [4.0, 4.0]
+    assert bool(attempt.events("cold_start")) == used
 
 
 def test_the_store_is_sought_without_a_name_server() -> None:

@@ -1,7 +1,8 @@
 """Every fault that the agent stands up to: its verdict, nothing left running, a valid folder.
 
 Rank 1 is the culprit and rank 0 its peer, unless the fault says otherwise. A fault that needs a
-privilege which this machine does not give is skipped, with the reason.
+privilege which this machine does not give is skipped, with the reason. `SGPU_STOPPED` says for how
+many seconds a supervisor is stopped.
 """
 
 import os
@@ -24,6 +25,8 @@ Make = Callable[..., Any]
 PEER = "block()"
 STUBBORN = "stubborn()"
 EITHER = -1
+STOPPED = float(os.environ.get("SGPU_STOPPED", "0"))
+FOR_LONG = f" for {STOPPED:g} s" if STOPPED else ""
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -98,6 +101,8 @@ def stop_for_a_while(attempt: Any) -> None:
     os.kill(attempt.supervisor, signal.SIGSTOP)
     os.kill(attempt.rank_pid(1), signal.SIGKILL)
     attempt.until(lambda: start_time(attempt.rank_pid(1)) is None)
+    signal.sigtimedwait((), STOPPED)
+    attempt.mark()
     os.kill(attempt.supervisor, signal.SIGCONT)
 
 
@@ -199,6 +204,15 @@ for _ in range(500):
         os._exit(0)
     os.wait()
 """
+# What torch writes when it gives up, and how it then ends the process.
+WATCHDOG = """
+up()
+await_file(out + "/up1")
+leave("victim")
+sys.stderr.write("[rank0]:[E709 17:05:39.08 ProcessGroupNCCL.cpp:1899] Process group watchdog "
+    "thread terminated with exception: [Rank 0] Watchdog caught collective operation timeout\\n")
+os.abort()
+"""
 BAD_ERROR_FILE = 'with open(errors, "wb") as file:\n    {}\nos._exit(5)'
 DATALOADER = """
 for _ in range(3):
@@ -230,6 +244,10 @@ FAULTS = [
                'raise ConnectionResetError("peer")',
           culprit='up()\nawait_file(out + "/victim")\ntime.sleep(0.004)\nmark()\n'
                   "os.kill(os.getpid(), signal.SIGKILL)"),
+    Fault(name="NCCL's watchdog aborts a rank before the culprit dies",
+          expect=("failed", "killed", 1), peer=WATCHDOG,
+          culprit='up()\nawait_file(out + "/victim")\ntime.sleep(0.004)\nmark()\n'
+                  "os.kill(os.getpid(), signal.SIGKILL)"),
     Fault(name="two die together", expect=("failed", "exit_code", EITHER), exit_code=9,
           peer='up()\nawait_file(out + "/moment")\nos._exit(9)',
           culprit=dies("os._exit(9)")),
@@ -257,6 +275,8 @@ FAULTS = [
           culprit=DATALOADER + dies("os.kill(os.getpid(), signal.SIGSEGV)")),
     Fault(name="double-forked setsid daemon", expect=("succeeded", None, None),
           culprit="daemon(block)\nmark()", peer="pass"),
+    Fault(name="daemon whose main thread has ended", expect=("succeeded", None, None),
+          culprit="daemon(leave_the_rest_to_a_thread)\nmark()", peer="pass", torchrun=False),
     Fault(name="descendant keeps the log open", expect=("succeeded", None, None),
           culprit="daemon(block, new_session=False)\nmark()", peer="pass"),
     Fault(name="1,000 quick orphans", expect=("succeeded", None, None),
@@ -286,19 +306,22 @@ FAULTS = [
     Fault(name="supervisor and guardian killed", expect=("lost", "supervisor_lost", None),
           culprit=STUBBORN, peer=STUBBORN, crash=True,
           act=lambda attempt: attempt.kill_both(), torchrun=False),
-    Fault(name="supervisor stopped while a rank dies", expect=("failed", "killed", 1),
+    Fault(name=f"supervisor stopped{FOR_LONG} while a rank dies", expect=("failed", "killed", 1),
           act=stop_for_a_while),
     Fault(name="supervisor out of descriptors while a rank dies", expect=("failed", "killed", 1),
           act=take_descriptors, torchrun=False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, id=fault.name, marks=pytest.mark.fault(fault.name)) for fault in FAULTS],
+)
 def test_a_fault(
     make_faulty: Make,
     make_queued: Make,
     tmp_path: Path,
-    record_property: Callable[[str, object], None],
+    record_fault: Callable[..., None],
     fault: Fault,
 ) -> None:
     fields = {**fault.fields, **fault.arrange(tmp_path)}
@@ -322,6 +345,5 @@ def test_a_fault(
     attempt.until_gone()
     if not (attempt.folder / "outcome.json").exists():
         clear_remains(attempt.folder)  # as the next command does: nobody is left to do it
-    for name, value in attempt.facts().items():
-        record_property(name, value)
+    record_fault(attempt)
     attempt.check(crash=fault.crash)

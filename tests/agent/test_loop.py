@@ -67,6 +67,16 @@ def test_timers_come_in_order_and_can_be_cancelled(loop: Loop) -> None:
     assert told == ["early", "late"]
 
 
+def test_a_timer_may_be_years_away(loop: Loop) -> None:
+    told: list[str] = []
+    ready, write = os.pipe()
+    loop.after("far", 100 * 366 * 86_400.0, lambda: told.append("far"))
+    loop.read(ready, lambda: (told.append("read"), loop.forget(ready)))  # type: ignore[arg-type,return-value,func-returns-value]
+    os.close(write)
+    loop.turn()
+    assert told == ["read"]
+
+
 def test_a_waiter_that_dies_is_started_again(loop: Loop, tmp_path: Path) -> None:
     def block() -> None:
         try:

@@ -1,6 +1,7 @@
 """Faults of what lies around an attempt: disk, clock, terminal, pids, the machine itself."""
 
 import errno
+import fcntl
 import json
 import os
 import pty
@@ -18,10 +19,13 @@ import pytest
 from sgpu_decl.agent.locks import create_held
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.agent.reading import clear_remains, request_cancel
+from sgpu_decl.rendering.spec import Retry
 
 Make = Callable[..., Any]
+Record = Callable[..., None]
 
 
+@pytest.mark.fault("ever more descriptors, until there are enough")
 @pytest.mark.parametrize("spare", range(1, 12))
 def test_with_ever_more_descriptors_it_fails_cleanly_until_it_works(
     make_queued: Make, spare: int
@@ -42,18 +46,22 @@ def test_with_ever_more_descriptors_it_fails_cleanly_until_it_works(
     attempt.check()
 
 
+@pytest.mark.fault("supervisor and guardian killed, daemon beside a rank: cleared by a later look")
 def test_a_setsid_descendant_of_a_total_crash_is_cleared_by_a_later_look(
-    make_faulty: Make,
+    make_faulty: Make, record_fault: Record
 ) -> None:
     source = "if rank == 1: daemon(block)\nstubborn()"
     attempt = make_faulty(source).launch().until_up()
+    attempt.mark()
     attempt.kill_both()
     attempt.until(lambda: len(attempt.left()) == 1)  # the ranks are gone at once
     assert attempt.read()["class"] == "supervisor_lost"
     assert clear_remains(attempt.folder, grace=0.1) == 1
     assert not attempt.left()
+    record_fault(attempt)
 
 
+@pytest.mark.fault("the same with a daemon that hides its environment: killed by its cgroup")
 def test_one_that_hides_from_its_cookie_too_is_killed_by_its_cgroup(make_faulty: Make) -> None:
     source = (
         "def hide():\n"
@@ -80,6 +88,64 @@ def test_one_that_hides_from_its_cookie_too_is_killed_by_its_cgroup(make_faulty:
     attempt.until(lambda: start_time(hidden) is None)
 
 
+# A root without this capability is to other users what a user is to root.
+WITHOUT_KILL = ("unshare", "--mount", "setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill")
+WITHOUT_CGROUPS = 'umount --lazy --all --types cgroup2 && exec "$@"'
+LAUNCH = "import sys; from sgpu_decl.agent.launching import launch; launch(sys.argv[1], secrets={})"
+
+
+def launch_without_kill(attempt: Any, *, cgroups: bool) -> None:
+    before = () if cgroups else ("sh", "-c", WITHOUT_CGROUPS, "sh")
+    if subprocess.run(
+        [*WITHOUT_KILL, *before, "true"], check=False, capture_output=True
+    ).returncode:
+        pytest.skip("this machine lets us start no program of another user")
+    argv = [*WITHOUT_KILL, *before, sys.executable, "-c", LAUNCH, str(attempt.folder)]
+    subprocess.run(argv, check=True)
+
+
+@pytest.mark.parametrize(
+    "cgroups",
+    [
+        pytest.param(True, marks=pytest.mark.fault("daemon of another user (setuid)")),
+        pytest.param(
+            False, marks=pytest.mark.fault("daemon of another user, no cgroup: left, and told")
+        ),
+    ],
+)
+def test_a_daemon_of_another_user_is_killed_by_its_cgroup_or_told(
+    make_faulty: Make, record_fault: Record, cgroups: bool
+) -> None:
+    source = "def other():\n    os.setuid(65534)\n    print('up')\n    signal.pause()\n"
+    source += "daemon(other)\nmark()"
+    attempt = make_faulty(source, world_size=1)
+    launch_without_kill(attempt, cgroups=cgroups)
+    assert attempt.wait()["state"] == "succeeded"
+    told = [pid for event in attempt.events("left_running") for pid in event["pids"]]
+    assert attempt.left() == told
+    assert len(told) == (not json.loads(attempt.text("identity.json"))["cgroup"])
+    record_fault(attempt)
+
+
+def test_a_rank_of_another_user_is_waited_for(make_faulty: Make) -> None:
+    source = (
+        "import fcntl\nhold = open(os.environ['SGPU_PROJECT_DIR'] + '/hold')\n"
+        "os.setuid(65534)\nprint('up')\nfcntl.flock(hold, fcntl.LOCK_SH)"
+    )
+    attempt = make_faulty(source)
+    with open(attempt.folder.parent / "hold", "w") as hold:
+        fcntl.flock(hold, fcntl.LOCK_EX)
+        launch_without_kill(attempt, cgroups=False)
+        attempt.until(lambda: attempt.log(0) and attempt.log(1))
+        request_cancel(attempt.folder)
+        attempt.until(lambda: attempt.events("state")[-1]["state"] == "stopping")
+        assert attempt.rank_pid(0) in attempt.left()
+    assert attempt.wait()["state"] == "cancelled"
+    attempt.until_gone()
+    attempt.check()
+
+
+@pytest.mark.fault("recycled pid: not signalled")
 def test_a_reused_pid_is_not_signalled(make_faulty: Make, tmp_path: Path) -> None:
     bystander = subprocess.Popen(
         ["sh", "-c", f"trap 'exit 3' WINCH; touch {tmp_path}/up; while :; do sleep 0.01; done"]
@@ -98,6 +164,7 @@ def test_a_reused_pid_is_not_signalled(make_faulty: Make, tmp_path: Path) -> Non
     os.close(supervisor)
 
 
+@pytest.mark.fault("reboot (another boot id): lost, node_lost, and nothing is signalled")
 def test_another_boot_id_means_a_reboot(make_faulty: Make, tmp_path: Path) -> None:
     attempt = make_faulty("block()").launch().until_up()
     attempt.kill_both()
@@ -126,8 +193,16 @@ signal.pause()
 """
 
 
-@pytest.mark.parametrize("nohup", [False, True])
-def test_the_terminal_of_apply_is_closed(make_faulty: Make, nohup: bool) -> None:
+@pytest.mark.parametrize(
+    "nohup",
+    [
+        pytest.param(False, marks=pytest.mark.fault("terminal of apply closed")),
+        pytest.param(True, marks=pytest.mark.fault("terminal of apply closed, under nohup")),
+    ],
+)
+def test_the_terminal_of_apply_is_closed(
+    make_faulty: Make, record_fault: Record, nohup: bool
+) -> None:
     attempt = make_faulty("up()\nawait_file(out + '/go')")
     terminal, inside = pty.openpty()
     apply = subprocess.Popen(
@@ -139,20 +214,26 @@ def test_the_terminal_of_apply_is_closed(make_faulty: Make, nohup: bool) -> None
     )
     os.close(inside)
     attempt.until_up()
+    attempt.mark()
     os.close(terminal)  # the kernel hangs up on the session, as sshd's end does
     apply.kill()
     apply.wait()
     (attempt.folder / "output" / "go").touch()
     assert attempt.wait()["state"] == "succeeded"
+    attempt.until_gone()
+    record_fault(attempt)
     attempt.check()
 
 
-def test_term_between_two_spawns(make_faulty: Make) -> None:
+@pytest.mark.fault("TERM between two spawns")
+def test_term_between_two_spawns(make_faulty: Make, record_fault: Record) -> None:
     attempt = make_faulty("stubborn()", world_size=12).launch()
     attempt.until(lambda: attempt.events("rank_started"))
+    attempt.mark()
     os.kill(attempt.supervisor, signal.SIGTERM)
     assert attempt.wait()["state"] == "cancelled"
     assert not attempt.left()
+    record_fault(attempt)
     attempt.check()
 
 
@@ -171,14 +252,27 @@ def test_user_signals_reach_the_ranks_through_guardian_and_supervisor(
         assert attempt.wait()["state"] == "succeeded"
 
 
-def test_the_folder_is_deleted_underneath(make_faulty: Make, tmp_path: Path) -> None:
+@pytest.mark.fault("attempt folder deleted: ranks end, nothing is left")
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_the_folder_is_deleted_underneath(make_faulty: Make, tmp_path: Path, restarts: int) -> None:
     source = "daemon(block)\nup()\nawait_file('%s')\nsys.exit(3)" % (tmp_path / "go")
-    attempt = make_faulty(source, progress_timeout=60.0).launch().until_up()
+    retry = Retry(max=restarts, on=("error",), backoff=0.01)
+    attempt = make_faulty(source, progress_timeout=60.0, retry=retry).launch().until_up()
     processes = [attempt.guardian, attempt.supervisor]
     while attempt.folder.exists():  # the ranks may be writing into it
         shutil.rmtree(attempt.folder, ignore_errors=True)
     (tmp_path / "go").touch()
     attempt.until_gone()
+    attempt.until(lambda: not any(start_time(pid) for pid in processes))
+    assert not attempt.folder.exists()
+
+
+@pytest.mark.fault("attempt folder deleted while it waits for its turn: nothing is started")
+def test_the_folder_of_a_queued_attempt_is_deleted(make_queued: Make) -> None:
+    attempt, turn = make_queued("block()")
+    processes = [attempt.guardian, attempt.supervisor]
+    shutil.rmtree(attempt.folder)
+    os.close(turn)
     attempt.until(lambda: not any(start_time(pid) for pid in processes))
     assert not attempt.folder.exists()
 
@@ -198,8 +292,9 @@ int clock_gettime(clockid_t id, struct timespec *at) {
 """
 
 
+@pytest.mark.fault("wall clock set back a day, then a rank exits 1")
 def test_the_wall_clock_is_set_back_a_day(
-    make_faulty: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_faulty: Make, record_fault: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
@@ -212,12 +307,15 @@ def test_the_wall_clock_is_set_back_a_day(
     with monkeypatch.context() as patch:
         patch.setenv("LD_PRELOAD", str(library))
         attempt.launch().until_up()
+    attempt.mark()
     (tmp_path / "back").touch()
     (attempt.folder / "output" / "go").touch()
     status = attempt.wait()
     assert (status["class"], status["first_cause"]["rank"]) == ("exit_code", 1)
     times = [event["time"] for event in attempt.events("rank_ended")]
     assert max(times) < status["started_at"] <= status["ended_at"]
+    attempt.until_gone()
+    record_fault(attempt)
     attempt.check()
 
 
@@ -249,14 +347,20 @@ with open(os.environ["SGPU_RUN_DIR"] + "/output/junk", "wb", buffering=0) as fil
 """
 
 
-def test_a_full_log_disk_drops_output_and_no_run(make_faulty: Make, small_disk: SmallDisk) -> None:
-    attempt = make_faulty("print('x' * 3_000_000)\nprint('done')", world_size=1)
+@pytest.mark.fault("log disk full: output dropped and counted")
+def test_a_full_log_disk_drops_output_and_no_run(
+    make_faulty: Make, record_fault: Record, small_disk: SmallDisk
+) -> None:
+    attempt = make_faulty("mark()\nprint('x' * 3_000_000)\nprint('done')", world_size=1)
     small_disk(attempt.folder / "ranks", "1m")
     status = attempt.launch().wait()
     assert status["state"] == "succeeded", status
+    attempt.until_gone()
+    record_fault(attempt)
     attempt.check()
 
 
+@pytest.mark.fault("attempt-folder disk full at the start: refused, nothing is launched")
 def test_the_disk_is_full_at_the_start(make_faulty: Make, small_disk: SmallDisk) -> None:
     attempt = make_faulty("print('never')")
     folder = attempt.folder
@@ -271,8 +375,11 @@ def test_the_disk_is_full_at_the_start(make_faulty: Make, small_disk: SmallDisk)
     assert not (folder / "ranks").exists()
 
 
-def test_the_disk_is_full_exactly_at_the_outcome(make_faulty: Make, small_disk: SmallDisk) -> None:
-    attempt = make_faulty(FILL + "os._exit(7)", world_size=1)
+@pytest.mark.fault("attempt-folder disk full exactly at the outcome, rank exits 7")
+def test_the_disk_is_full_exactly_at_the_outcome(
+    make_faulty: Make, record_fault: Record, small_disk: SmallDisk
+) -> None:
+    attempt = make_faulty("mark()\n" + FILL + "os._exit(7)", world_size=1)
     folder = attempt.folder
     aside = folder.with_name("aside")
     folder.rename(aside)
@@ -281,11 +388,36 @@ def test_the_disk_is_full_exactly_at_the_outcome(make_faulty: Make, small_disk: 
     status = attempt.launch().wait()
     assert (status["state"], status["class"], status["exit_code"]) == ("failed", "exit_code", 7)
     assert os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize < 1 << 20
+    attempt.until_gone()
+    record_fault(attempt)
     attempt.check(dropped=True)
 
 
-def test_the_supervisor_is_killed_on_a_full_disk(make_faulty: Make, small_disk: SmallDisk) -> None:
+@pytest.mark.fault("attempt-folder disk full, then cancelled")
+def test_a_run_that_filled_the_disk_can_be_cancelled(
+    make_faulty: Make, record_fault: Record, small_disk: SmallDisk
+) -> None:
     attempt = make_faulty(FILL + "signal.pause()")
+    folder = attempt.folder
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    small_disk(folder, "4m")
+    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    attempt.launch()
+    attempt.until(lambda: os.statvfs(folder).f_bavail == 0)
+    request_cancel(folder)
+    request_cancel(folder)
+    assert attempt.wait()["state"] == "cancelled"
+    attempt.until_gone()
+    record_fault(attempt)
+    attempt.check(dropped=True)
+
+
+@pytest.mark.fault("attempt-folder disk full, supervisor killed")
+def test_the_supervisor_is_killed_on_a_full_disk(
+    make_faulty: Make, record_fault: Record, small_disk: SmallDisk
+) -> None:
+    attempt = make_faulty("if rank: mark()\n" + FILL + "signal.pause()")
     folder = attempt.folder
     aside = folder.with_name("aside")
     folder.rename(aside)
@@ -296,3 +428,5 @@ def test_the_supervisor_is_killed_on_a_full_disk(make_faulty: Make, small_disk: 
     os.kill(attempt.supervisor, signal.SIGKILL)
     assert attempt.wait()["class"] == "supervisor_lost"
     attempt.until((folder / "outcome.json").exists)
+    attempt.until_gone()
+    record_fault(attempt)

@@ -1,5 +1,6 @@
 """Several agents as one run: on loopback, and between network namespaces where they are allowed."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,8 +19,9 @@ import sgpu_decl.agent
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import start_time, tell
 from sgpu_decl.agent.reading import read_attempt, read_events
-from sgpu_decl.rendering.spec import Entry, Retry
+from sgpu_decl.rendering.spec import Entry, Retry, Warm
 
+Record = Callable[..., None]
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
 TELLS = f"import os\ndef main(): return [int(os.environ[name]) for name in {NAMES}]"
 MAIN = Entry(kind="file_function", path="main.py", function="main")
@@ -157,11 +159,23 @@ def test_a_signal_to_any_agent_cancels_the_run_on_all(make_nodes: Any, asked: in
     assert [nodes.read(number)["state"] for number in (0, 1)] == ["cancelled", "cancelled"]
 
 
-def test_a_killed_agent_is_a_lost_node(make_nodes: Any) -> None:
+def test_ctrl_c_at_an_agents_terminal_counts_once(make_nodes: Any) -> None:
+    nodes = make_nodes(BLOCK, nodes=1)
+    nodes.start(0, "setsid")  # the leader of a group, as a shell starts it
+    nodes.up(0, 1, 2, 3)
+    os.killpg(nodes.agents[0].pid, signal.SIGINT)
+    assert nodes.wait() == [130]
+    assert [event["name"] for event in nodes.events("signal")] == ["SIGINT"]
+
+
+@pytest.mark.fault("two nodes: the agent of one killed")
+def test_a_killed_agent_is_a_lost_node(make_nodes: Any, record_fault: Record) -> None:
     nodes = make_nodes(BLOCK).all()
     nodes.up(0, 1, 2, 3)
+    nodes.attempt.mark()
     os.kill(nodes.supervisor(1), signal.SIGKILL)
     assert nodes.wait() == [1, 70]
+    record_fault(nodes.attempt)
     ended = nodes.read()
     assert (ended["state"], ended["class"]) == ("failed", "node_lost")
     assert ended["first_cause"]["summary"].startswith("node 1 was lost: ")
@@ -169,29 +183,38 @@ def test_a_killed_agent_is_a_lost_node(make_nodes: Any) -> None:
     assert nodes.read(1)["class"] == "supervisor_lost"
 
 
-def test_agents_that_lose_agent_0_stop_their_ranks(make_nodes: Any) -> None:
+@pytest.mark.fault("two nodes: agent 0 killed")
+def test_agents_that_lose_agent_0_stop_their_ranks(make_nodes: Any, record_fault: Record) -> None:
     nodes = make_nodes(BLOCK).all()
     nodes.up(0, 1, 2, 3)
+    nodes.attempt.mark()
     os.kill(nodes.supervisor(0), signal.SIGKILL)
     assert nodes.wait() == [70, 1]
     ended = nodes.read(1)
+    record_fault(nodes.attempt, verdict=ended)
     assert (ended["state"], ended["class"]) == ("failed", "node_lost")
     assert ended["first_cause"]["summary"].startswith("node 0 was lost: ")
 
 
-def test_a_node_that_says_nothing_any_more_is_lost(make_nodes: Any) -> None:
+@pytest.mark.fault("two nodes: the agent of one stopped (SIGSTOP), later continued")
+def test_a_node_that_says_nothing_any_more_is_lost(make_nodes: Any, record_fault: Record) -> None:
     nodes = make_nodes(BLOCK).all()
     nodes.up(0, 1, 2, 3)
+    nodes.attempt.mark()
     stopped = nodes.supervisor(1)
     os.kill(stopped, signal.SIGSTOP)
     assert nodes.agents[0].wait(30) == 1
     assert "nothing was heard of it" in nodes.read()["first_cause"]["summary"]
     assert tell(stopped, start_time(stopped), signal.SIGCONT)
     assert nodes.wait() == [1, 1]
+    record_fault(nodes.attempt)
     assert nodes.read(1)["class"] == "node_lost"
 
 
-def test_a_clock_that_is_an_hour_ahead_orders_nothing(make_nodes: Any) -> None:
+@pytest.mark.fault("two nodes: the clock of one an hour ahead; its rank fails first")
+def test_a_clock_that_is_an_hour_ahead_orders_nothing(
+    make_nodes: Any, record_fault: Record
+) -> None:
     unshare = ("unshare", "--time", "--monotonic", "3600", "--fork", "--kill-child=TERM")
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine allows no time namespaces")
@@ -200,7 +223,9 @@ import os, time
 out = os.environ["SGPU_OUTPUT_DIR"]
 def main():
     rank = int(os.environ["RANK"])
-    if rank == 3: raise KeyError("first")
+    if rank == 3:
+        open(out + "/moment", "w").write(str(time.monotonic_ns() - 3600 * 10**9))
+        raise KeyError("first")
     if rank == 0:
         while not os.path.exists(os.path.dirname(out) + "/ranks/3/0/error.json"): time.sleep(0.01)
         raise BrokenPipeError("a peer is gone")
@@ -210,6 +235,7 @@ def main():
     nodes.start(0)
     nodes.start(1, *unshare)
     assert nodes.wait() == [1, 1]
+    record_fault(nodes.attempt)
     assert nodes.read()["first_cause"]["rank"] == 3
     offset = nodes.events("clocks")[0]["offset_ns"]["1"]
     assert abs(offset / 1e9 - 3600) < 1
@@ -249,6 +275,21 @@ def test_strangers_and_other_runs_are_turned_away(make_nodes: Any, tmp_path: Pat
     assert nodes.wait() == [0, 0]
 
 
+def test_a_crowd_of_strangers_takes_no_descriptors(make_nodes: Any) -> None:
+    nodes = make_nodes(TELLS)
+    nodes.start(0)
+    nodes.attempt.until(lambda: _listens(nodes.port))
+    with contextlib.ExitStack() as crowd:
+        for _ in range(200):
+            stranger = socket.create_connection(("127.0.0.1", nodes.port))
+            crowd.enter_context(stranger)
+        stranger.settimeout(20)
+        assert stranger.recv(1) == b""
+        assert len(os.listdir(f"/proc/{nodes.supervisor(0)}/fd")) < 150
+    nodes.start(1)
+    assert nodes.wait() == [0, 0]
+
+
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -268,6 +309,15 @@ def test_a_launcher_runs_once_on_each_node(make_nodes: Any) -> None:
     nodes = make_nodes("", entry=entry, per="node").all()
     assert nodes.wait() == [0, 0]
     assert [nodes.attempt.log(process) for process in (0, 1)] == ["0 0 2 2\n", "1 2 2 2\n"]
+
+
+def test_an_agent_whose_stderr_nobody_reads_goes_on(make_nodes: Any) -> None:
+    nodes = make_nodes(TELLS, nodes=1, warm=Warm(refused="which is said on stderr"))
+    argv = [sys.executable, str(nodes.archive), "--spec", nodes.attempt.folder / "spec.json"]
+    nodes.agents[0] = subprocess.Popen(argv, stderr=subprocess.PIPE)
+    nodes.agents[0].stderr.close()
+    assert nodes.wait() == [0]
+    assert nodes.events("cold_start")
 
 
 def test_wrong_use_of_the_agent_is_told(make_nodes: Any) -> None:
@@ -302,16 +352,19 @@ def two_hosts() -> Iterator[tuple[str, str, str]]:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
+@pytest.mark.fault("two nodes: the link between them cut")
 def test_nodes_that_see_each_other_over_a_network_until_it_is_cut(
-    make_nodes: Any, two_hosts: tuple[str, str, str]
+    make_nodes: Any, record_fault: Record, two_hosts: tuple[str, str, str]
 ) -> None:
     first, second, address = two_hosts
     nodes = make_nodes(BLOCK)
     for number, name in enumerate((first, second)):
         nodes.start(number, "ip", "netns", "exec", name, address=address)
     nodes.up(0, 1, 2, 3)
+    nodes.attempt.mark()
     subprocess.run(["ip", "-n", second, "link", "set", "eth0", "down"], check=True)
     assert nodes.wait() == [1, 1]
+    record_fault(nodes.attempt)
     for number in (0, 1):
         assert nodes.read(number)["class"] == "node_lost"
         assert "nothing was heard" in nodes.read(number)["first_cause"]["summary"]

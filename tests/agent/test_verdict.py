@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.errorfile import read_error
+from sgpu_decl.agent.errorfile import read_abort, read_error
 from sgpu_decl.agent.verdict import Ending, Verdict, blames_the_user
 from sgpu_decl.model.attempt import Blame, FailureClass, blame_of
 
@@ -110,6 +110,62 @@ def test_an_incredible_time_in_a_record_is_not_used() -> None:
 
 def test_a_kill_for_memory_is_told_from_a_plain_one() -> None:
     assert named(Ending(rank=0, ended_ns=1, signal=signal.SIGKILL, oom=True)) == (0, "oom", [])
+
+
+# As torch writes them; frames of the C++ stack follow in between.
+LOG = "[rank0]:[E709 17:05:39.08 ProcessGroupNCCL.cpp:1899] [PG ID 0 PG GUID 0(default_pg) Rank 0] "
+WATCHDOG = LOG + "Process group watchdog thread terminated with exception: "
+TIMED_OUT = (
+    "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=ALLREDUCE,"
+    " NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600004 milliseconds before timing out."
+)
+REMOTE = (
+    "NCCL error: remote process exited or there was a network error, NCCL version 2.27.5\n"
+    "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting"
+    " prematurely."
+)
+DUMPED = (
+    "Terminating the process after attempting to dump debug info, due to collective timeout or"
+    " exception."
+)
+OWN = "CUDA error: an illegal memory access was encountered"
+FRAMES = "frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x98 (libc10.so)\n" * 200
+
+
+def aborted(folder: Path, text: str, rank: int = 0, at: int = 10 * MS) -> Ending:
+    folder.mkdir(exist_ok=True)
+    (folder / "stderr.log").write_text("a step\n" * 40_000 + text + "\n" + FRAMES)
+    return Ending(rank=rank, ended_ns=at, signal=signal.SIGABRT, error=read_abort(str(folder)))
+
+
+@pytest.mark.parametrize("text", [WATCHDOG + TIMED_OUT, WATCHDOG + REMOTE, LOG + DUMPED])
+def test_an_abort_by_nccl_for_a_peer_is_collateral(tmp_path: Path, text: str) -> None:
+    killed = Ending(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
+    assert named(aborted(tmp_path, text), killed) == (1, "killed", [])
+
+
+def test_of_watchdogs_alone_the_first_is_named(tmp_path: Path) -> None:
+    late = aborted(tmp_path, WATCHDOG + TIMED_OUT, rank=0, at=90 * MS)
+    first = aborted(tmp_path, WATCHDOG + TIMED_OUT, rank=1)
+    assert named(late, first) == (1, "signal_self", [])
+    cause = Verdict([late, first]).cause
+    assert cause is not None
+    assert cause["summary"] == (
+        "rank 1 crashed with SIGABRT: "
+        "NCCL's watchdog aborted it, which waited in vain for its peers"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", [WATCHDOG + OWN, "Assertion failed", TIMED_OUT, f"{WATCHDOG}{OWN}\n{LOG}{DUMPED}"]
+)
+def test_any_other_abort_is_the_ranks_own(tmp_path: Path, text: str) -> None:
+    killed = Ending(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
+    assert named(aborted(tmp_path, text), killed) == (0, "signal_self", [])
+
+
+def test_an_abort_without_a_log_is_the_ranks_own(tmp_path: Path) -> None:
+    assert read_abort(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("failure", list(FailureClass))

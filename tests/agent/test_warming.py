@@ -18,6 +18,7 @@ from sgpu_decl.agent.reading import request_cancel
 from sgpu_decl.rendering.spec import Entry, Retry, Warm
 
 Make = Callable[..., Any]
+Record = Callable[..., None]
 FUNCTION = Entry(kind="file_function", path="main.py", function="main")
 WAIT = """
 import os, time
@@ -263,25 +264,37 @@ def test_a_restart_is_forked_from_the_same_parent(warm_attempt: Make) -> None:
     assert not attempt.left()
 
 
-def test_a_killed_supervisor_takes_parent_and_ranks_with_it(warm_attempt: Make) -> None:
+@pytest.mark.fault("supervisor killed, warm parent beside the ranks")
+def test_a_killed_supervisor_takes_parent_and_ranks_with_it(
+    warm_attempt: Make, record_fault: Record
+) -> None:
     attempt = warm_attempt(BLOCK).launch()
     said(attempt, "up0"), said(attempt, "up1")
     identity = json.loads(attempt.text("identity.json"))
+    attempt.mark()
     os.kill(identity["guardian"], signal.SIGSTOP)  # so that nobody is left to stop them
     os.kill(identity["pid"], signal.SIGKILL)
     attempt.until_gone()
     os.kill(identity["guardian"], signal.SIGCONT)
     assert attempt.wait()["class"] == "supervisor_lost"
+    record_fault(attempt)
 
 
 # ── the parent dies ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_killed_while_it_imports_the_ranks_start_cold(warm_attempt: Make) -> None:
+@pytest.mark.fault("warm parent killed while it imports: the ranks start cold")
+def test_killed_while_it_imports_the_ranks_start_cold(
+    warm_attempt: Make, record_fault: Record
+) -> None:
     slow = WAIT + "if 'RANK' not in os.environ:\n    say('importing')\n    until('never')\n"
     attempt = warm_attempt("def main(): return 1", {"slow": slow}).launch()
-    os.kill(said(attempt, "importing"), signal.SIGKILL)
+    parent = said(attempt, "importing")
+    attempt.mark()
+    os.kill(parent, signal.SIGKILL)
     assert values(attempt) == [1, 1]
+    attempt.until_gone()
+    record_fault(attempt)
     assert why_cold(attempt) == ["the warm parent was killed with SIGKILL"]
     assert "sgpu: cold start: the warm parent was killed" in attempt.text("agent.log")
     assert not attempt.left()
@@ -310,9 +323,13 @@ FORKING = WAIT + textwrap.dedent(
 )
 
 
-def test_killed_while_it_forks_the_ranks_start_cold(warm_attempt: Make) -> None:
+@pytest.mark.fault("warm parent killed while it forks: the ranks start cold")
+def test_killed_while_it_forks_the_ranks_start_cold(
+    warm_attempt: Make, record_fault: Record
+) -> None:
     attempt = warm_attempt("def main(): return 1", {"forking": FORKING}).launch()
     forker = said(attempt, "forker")
+    attempt.mark()
     os.kill(parent_of(attempt), signal.SIGKILL)
     attempt.until(lambda: why_cold(attempt))
     go(attempt, "on")
@@ -320,6 +337,7 @@ def test_killed_while_it_forks_the_ranks_start_cold(warm_attempt: Make) -> None:
     assert values(attempt) == [1, 1]
     assert forker not in [event["pid"] for event in attempt.events("rank_started")]
     attempt.until_gone()
+    record_fault(attempt)
 
 
 def test_with_its_forker_killed_the_ranks_start_cold(warm_attempt: Make) -> None:
@@ -345,11 +363,15 @@ def test_a_rank_killed_before_it_was_adopted_is_told_as_killed(warm_attempt: Mak
     assert not attempt.left()
 
 
-def test_killed_after_the_forks_it_is_missed_by_nobody(warm_attempt: Make) -> None:
+@pytest.mark.fault("warm parent killed when the ranks run: missed by nobody, a restart is cold")
+def test_killed_after_the_forks_it_is_missed_by_nobody(
+    warm_attempt: Make, record_fault: Record
+) -> None:
     retry = Retry(max=1, on=("error",), backoff=0.01)
     source = BLOCK + "    if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0': os._exit(3)\n"
     attempt = warm_attempt(source, retry=retry).launch()
     said(attempt, "up0"), said(attempt, "up1")
+    attempt.mark()
     os.kill(parent_of(attempt), signal.SIGKILL)
     attempt.until(lambda: attempt.events("warm_ended"))
     go(attempt)
@@ -357,6 +379,7 @@ def test_killed_after_the_forks_it_is_missed_by_nobody(warm_attempt: Make) -> No
     assert attempt.read()["restart"] == 1
     assert len(attempt.events("warm_started")) == 1
     assert not attempt.left()
+    record_fault(attempt)
 
 
 def test_hanging_up_it_is_missed_by_nobody(warm_attempt: Make) -> None:

@@ -13,7 +13,11 @@ MINOR = OWN.rpartition(".")[0]
 
 @pytest.mark.parametrize("python", [None, OWN, MINOR, MINOR.partition(".")[0]])
 def test_the_python_of_sgpu_itself_serves_where_it_fits(python: str | None) -> None:
-    assert interpreter_of(python, Path("/")) == Interpreter(executable=sys.executable, version=OWN)
+    found = interpreter_of(python, Path("/"))
+    assert found is not None
+    assert (found.executable, found.version) == (sys.executable, OWN)
+    assert found.packages is not None
+    assert "pytest" in {it.name for it in found.packages.packages}
 
 
 def test_a_path_counts_from_the_file_that_names_it(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
@@ -44,7 +46,10 @@ def test_an_unknown_base_is_an_error_at_its_place(tmp_path: Path) -> None:
     assert checked(tmp_path, base="gpu-44", severity=Severity.INFO) == expected
 
 
-def test_dependencies_and_requirements_are_compared_with_the_base(tmp_path: Path) -> None:
+def test_dependencies_and_requirements_are_compared_with_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     only_older = "scipy<1; python_version < '3.12'"  # the base has 3.12, whatever runs sgpu
     (tmp_path / "r.txt").write_text(f"# more\npeft\nnumpy<2 --hash=sha256:0\n-e .\n{only_older}\n")
     assert checked(

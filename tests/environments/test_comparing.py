@@ -1,6 +1,6 @@
 """What differs between environments."""
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sgpu_decl.environments.bases import base_named
@@ -32,6 +32,7 @@ def test_added_removed_and_changed_are_sorted_by_name() -> None:
     )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sets, sets)
 def test_changes_lead_from_one_set_to_the_other_and_back(
     before: tuple[Package, ...], after: tuple[Package, ...]

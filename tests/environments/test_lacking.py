@@ -7,6 +7,7 @@ from sgpu_decl.environments.bases import base_named
 from sgpu_decl.environments.environment import Environment
 from sgpu_decl.environments.lacking import (
     lacking_in_base,
+    lacking_in_interpreter,
     lacking_in_packages,
     lacking_in_snapshot,
     top_levels,
@@ -90,3 +91,9 @@ def test_of_a_base_that_is_known_in_part_only_what_it_is_known_to_be_without() -
     assert [it.place for it in found] == [Place("train.py", 1, 1)]
     assert lacking_in_base(imports("torch"), base("gpu-5"), [Package("torch", "2.9.0")]) == ()
     assert lacking_in_base(imports("torch", "peft"), base("gpu-6")) == ()
+
+
+def test_an_interpreter_is_asked_for_every_name() -> None:
+    found = lacking_in_interpreter(imports("torch", "own_tool"), {"torch"}.__contains__)
+    assert [it.place for it in found] == [Place("train.py", 2, 1)]
+    assert (found[0].hint or "").startswith("install what provides `own_tool`")

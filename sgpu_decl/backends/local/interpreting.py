@@ -6,10 +6,12 @@ import platform
 import re
 import shutil
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
+from sgpu_decl.environments.installed import this_interpreter
 from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.environment import PackageList
 
 __all__ = ["has_package", "interpreter_of"]
 
@@ -24,7 +26,7 @@ def interpreter_of(python: str | None, folder: Path) -> Interpreter | None:
             or `None` for the interpreter of sgpu itself.
         folder: what a relative path starts from.
     """
-    own = Interpreter(executable=sys.executable, version=platform.python_version())
+    own = _own()
     if python is None or f"{own.version}.".startswith(f"{python}."):
         return own
     if "/" in python:
@@ -35,6 +37,15 @@ def interpreter_of(python: str | None, folder: Path) -> Interpreter | None:
     # A full version cannot be told from the name of a program.
     found = shutil.which(f"python{python}") if match and match[1] == python else None
     return Interpreter(executable=found, version=python) if found else None
+
+
+@cache
+def _own() -> Interpreter:
+    return Interpreter(
+        executable=sys.executable,
+        version=platform.python_version(),
+        packages=PackageList.of(this_interpreter().packages),
+    )
 
 
 @lru_cache(maxsize=1024)

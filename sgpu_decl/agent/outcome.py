@@ -1,0 +1,102 @@
+"""How an attempt ended: a pure function of how its ranks did, and of why they were told to stop."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from sgpu_decl.agent.verdict import Ending, Verdict
+
+__all__ = ["CANCELLED", "Outcome", "failed", "judged", "stopped"]
+
+_CODES = {"timeout": 124, "hung": 124}
+
+
+class Outcome:
+    """`cause` is the first cause as `status` shows it, of one that failed."""
+
+    __slots__ = ("cause", "exit_code", "state")
+
+    def __init__(self, state: str, exit_code: int, cause: dict[str, Any] | None = None) -> None:
+        self.state = state
+        self.exit_code = exit_code
+        self.cause = cause
+
+    def tell(self) -> dict[str, Any]:
+        """Return it as a message to another node."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+CANCELLED = Outcome("cancelled", 130)
+
+
+def failed(
+    failure: str, summary: str, rank: int | None = None, traceback: str | None = None
+) -> Outcome:
+    """Return the outcome of a failure that is no rank's own, or that kept a rank from starting."""
+    cause: dict[str, Any] = {
+        "rank": rank,
+        "class": failure,
+        "summary": summary,
+        "traceback": traceback,
+        "simultaneous": [],
+    }
+    return Outcome("failed", _CODES.get(failure, 1), cause)
+
+
+def stopped(reason: str, spec: Mapping[str, Any], refusal: Outcome | None) -> Outcome:
+    """Return the outcome of an attempt that came to its end because it was told to.
+
+    `refusal` is that of a rank that could not be started.
+    """
+    if reason == "launch" and refusal is not None:
+        return refusal
+    if reason == "cancelled":
+        return CANCELLED
+    if reason == "startup":
+        limit = spec["startup_timeout"]
+        return failed("timeout", f"ranks were not up after the startup_timeout of {limit:g} s")
+    if reason == "hung":
+        limit = spec["progress_timeout"]
+        return failed("hung", f"no output and no CPU time for the progress_timeout of {limit:g} s")
+    return failed("timeout", f"ran longer than the timeout of {spec['timeout']:g} s")
+
+
+def judged(
+    verdict: Verdict,
+    endings: Sequence[Ending],
+    spec: Mapping[str, Any],
+    *,
+    stop: str | None,
+    refusal: Outcome | None,
+    lost: tuple[str, int] | None,
+) -> Outcome:
+    """Return the outcome once all ranks have ended.
+
+    Args:
+        stop: why ranks were told to end, if they were.
+        refusal: of a rank that could not be started.
+        lost: of a node that was lost, what is said and when that was.
+    """
+    if lost is not None and not _failed_before(verdict, lost[1]):
+        return failed("node_lost", lost[0])
+    if stop == "launch":
+        return stopped(stop, spec, refusal)
+    if verdict.first is not None and stop in (None, "failure", "node"):
+        return Outcome("failed", verdict.first.code, verdict.cause)
+    if stop is not None and (not endings or any(map(_cut_short, endings))):
+        return stopped(stop, spec, refusal)
+    return Outcome("succeeded", 0)
+
+
+def _cut_short(ending: Ending) -> bool:
+    """Whether a rank did not come to its own end: one that tidies up when told to exits with 0."""
+    return ending.failed or ending.told_ns is not None
+
+
+def _failed_before(verdict: Verdict, lost_ns: int) -> bool:
+    """Whether a rank failed by itself before its node, or another, was lost."""
+    first = verdict.first
+    return first is not None and not first.collateral and first.time_ns < lost_ns
