@@ -207,9 +207,12 @@ class Session:
 
     # Applying
 
-    def equip(self, plan: Plan, *, progress: "Progress | None" = None) -> None:
+    def equip(self, plan: Plan, *, progress: "Progress | None" = None) -> "tuple[Diagnostic, ...]":
         """Store and make ready the environments that a plan launches runs in. `apply` does it too,
         where it was not done before.
+
+        Returns:
+            What was noticed while one was built.
 
         Raises:
             StalePlan: what is here now is not what was planned.
@@ -218,7 +221,8 @@ class Session:
         if any(it.environment is not None for it in plan.changes):
             from sgpu_decl.applying.equipping import equip
 
-            equip(self._site, plan, self._recipes, progress)
+            return equip(self._site, plan, self._recipes, progress)
+        return ()
 
     def apply(
         self,

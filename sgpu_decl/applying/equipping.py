@@ -130,7 +130,6 @@ class Equipment:
 
     def _lock(self, wanted: "_Looking", places: Mapping[str, Place]) -> Looked:
         from sgpu_decl.environments.building import built
-        from sgpu_decl.environments.lock import Lock
         from sgpu_decl.environments.resolutions import Resolutions
         from sgpu_decl.environments.resolving import Asking, resolve
 
@@ -145,12 +144,11 @@ class Equipment:
             places=places,
         )
         recorded = self._recorded.get(wanted.where)
-        before = json.loads(recorded.spec).get("lock") if recorded else None
         lock, findings = resolve(
             asking,
             Resolutions(self._store.objects.parent / "resolutions"),
             self._progress,
-            previous=Lock.from_json(before) if before else None,
+            previous=_previous(recorded),
         )
         if lock is None or has_errors(findings):
             return None, findings
@@ -203,16 +201,20 @@ def equip(
     plan: Plan,
     recipes: "Mapping[str, Captured | FromLock]",
     progress: Progress | None = None,
-) -> None:
+) -> Findings:
     """Have every environment that the plan launches runs in where its ranks will look for it.
 
     What is neither in the store nor among `recipes` is made again, as the plan says how.
+
+    Returns:
+        What was noticed while building.
 
     Raises:
         StalePlan: what is here now is not what was planned.
         SgpuError: it cannot be stored or built.
     """
     progress = progress or Quiet()
+    found: list[Diagnostic] = []
     planned = {
         change.launch.environment_digest: change
         for change in plan.changes
@@ -227,8 +229,9 @@ def equip(
                     hint="plan again; `sgpu env diff` shows what differs",
                     code="environment_differs",
                 )
-            _make(site.environments, recipe, progress)
+            found += _make(site.environments, recipe, progress)
         site.backend(kind).equip(digest, progress)
+    return tuple(found)
 
 
 def keep(site: Site, plan: Plan, recipes: "Mapping[str, Captured | FromLock]", owner: Path) -> None:
@@ -270,20 +273,20 @@ def _launched(plan: Plan) -> dict[str, str]:
     }
 
 
-def _make(store: "EnvironmentStore", recipe: "Captured | FromLock", progress: Progress) -> None:
+def _make(store: "EnvironmentStore", recipe: "Captured | FromLock", progress: Progress) -> Findings:
     if isinstance(recipe, FromLock):
         from sgpu_decl.environments.building import build
 
-        build(
+        return build(
             recipe.lock,
             recipe.python,
             store,
             progress,
             folder=recipe.folder,
             environ=os.environ,
-        )
-    else:
-        store.put(recipe, progress)
+        ).warnings
+    store.put(recipe, progress)
+    return ()
 
 
 def _again(site: Site, planned: Change | None, progress: Progress) -> "Captured | FromLock | None":
@@ -309,6 +312,17 @@ def _again(site: Site, planned: Change | None, progress: Progress) -> "Captured 
 
     captured, _ = capture(python.executable, progress=progress)
     return captured
+
+
+def _previous(recorded: Resource | None) -> "Lock | None":
+    """The lock that was applied last; none where it was none, or one of another version of sgpu."""
+    from sgpu_decl.environments.lock import Lock
+
+    before = json.loads(recorded.spec).get("lock") if recorded else None
+    try:
+        return Lock.from_json(before) if before else None
+    except ValueError:
+        return None
 
 
 def _python(declared: str | None, folder: Path) -> "LocalPython | None":

@@ -101,7 +101,9 @@ def _applied(
             )
 
     with open_progress() as progress:
-        session.equip(plan, progress=_Interruptible(progress, signals))
+        noticed = session.equip(plan, progress=_Interruptible(progress, signals))
+    for finding in noticed:
+        note(f"{finding.severity}[{finding.code}]: {finding.summary}")
     applied = session.apply(plan, sink=sink, parallelism=manner.parallelism)
     refs = (*applied.launched, *applied.adopted)
     left = Left.ENDED

@@ -1,9 +1,9 @@
 """From a lock to an environment in the store: uv installs it into a virtual environment beside the
 store's objects, and its files become objects. Nothing of it counts before all of it is there."""
 
-import errno
 import os
 import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from sgpu_decl.environments.complaints import Complaint, read_complaint, read_wa
 from sgpu_decl.environments.lock import Lock
 from sgpu_decl.environments.progress import Progress
 from sgpu_decl.environments.pythons import LocalPython
+from sgpu_decl.environments.reading import store_refusal
 from sgpu_decl.environments.store import EnvironmentStore
 from sgpu_decl.environments.taking_turns import clear_left, turn
 from sgpu_decl.errors import SgpuError
@@ -78,24 +79,20 @@ def build(
         return Built(known)
     call = _Call(find_uv(environ), folder, _with_indexes(environ, lock.indexes), python)
     home = store.objects.parent / "building"
-    scratch = home / lock.digest.removeprefix("sha256:")[:16]
+    place = home / lock.digest.removeprefix("sha256:")[:16]
     try:
         clear_left(home)
-        with turn(scratch) as held:
+        with turn(place) as held:
             known = built(lock, store)  # by whom we waited for
             if known is not None:
                 return Built(known)
+            # Its own: a uv that outlived an interrupt may still write into another.
+            scratch = place / uuid.uuid4().hex[:8]
+            scratch.mkdir()
             warnings = _install(lock, scratch, call, held, progress)
             return Built(_take(lock, scratch, store, progress), warnings)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise SgpuError(
-            f"the environment cannot be built in `{home}`: {error.strerror or error}",
-            hint="make room; `sgpu gc` frees what is no longer used"
-            if full
-            else "make the folder writable for you",
-            code="disk_full" if full else "store_unwritable",
-        ) from error
+        raise store_refusal(home, error) from error
 
 
 class _Call(NamedTuple):
@@ -156,7 +153,8 @@ def _install(
 
 
 def _take(lock: Lock, scratch: Path, store: EnvironmentStore, progress: Progress) -> Manifest:
-    captured, found = capture(_python_of(scratch), progress=progress)
+    cache = scratch / "cache"  # what is remembered of this folder is of no use later
+    captured, found = capture(_python_of(scratch), progress=progress, cache=cache)
     if captured is None or has_errors(found):
         raise SgpuError(
             "the environment that was built cannot be taken into the store",

@@ -119,7 +119,7 @@ def run_uv(
             raise SgpuError(
                 f"`{uv}` cannot be started: {error.strerror}", hint=_INSTALL, code="uv_missing"
             ) from error
-        with _ended(process), process:
+        with process, _ended(process):
             for line in process.stderr or ():
                 shown = without_credentials(line.rstrip())
                 words.append(shown)
@@ -142,6 +142,7 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.wait()  # it writes no more
         raise
 
 

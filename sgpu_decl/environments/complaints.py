@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Complaint", "read_complaint", "read_warnings"]
+__all__ = ["CODES", "Complaint", "read_complaint", "read_warnings"]
 
 _GLYPHS = re.compile(r"^\s*(?:[\u00d7╰├│─▶]+\s?)*(?:Caused by:|cause:)?\s*")
 _PROGRESS = re.compile(
@@ -178,3 +178,6 @@ _KNOWN: tuple[tuple[str, str, _Say, str, bool], ...] = (
         False,
     ),
 )
+
+CODES = frozenset({"uv_failed", *(code for _, code, *_ in _KNOWN)})
+"""Every code that a complaint can have."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sgpu_decl.agent.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.interpreter import ask
-from sgpu_decl.environments.writing import write_whole
+from sgpu_decl.staging.references import write_whole
 
 __all__ = ["LocalPython", "find_python"]
 
@@ -103,5 +103,6 @@ class _Known:
                 return LocalPython(said.executable, said.python)
             found = self._known[key] = list(said.python)
             with contextlib.suppress(OSError):  # costs speed only
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_whole(self._path, json.dumps(self._known).encode())
         return LocalPython(path, Python(*found))

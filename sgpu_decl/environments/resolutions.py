@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sgpu_decl.environments.lock import Lock
-from sgpu_decl.environments.writing import write_whole
 from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.staging.references import write_whole
 
 __all__ = ["Resolutions", "Resolved", "Warned"]
 
@@ -54,6 +54,7 @@ class Resolutions:
         """
         warned = [[it.code, it.summary, list(it.names)] for it in resolved.warned]
         text = canonical({"lock": resolved.lock.to_json(), "warned": warned})
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(self._path(inputs), text.encode())
         self._forget(self._folder.glob("*.json"))
 

@@ -65,10 +65,19 @@ class References:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all, after a power cut too."""
+    """Write a file, 0600, that is there whole or not at all, after a power cut too.
+
+    Raises:
+        OSError: it cannot be written; what was there is there still.
+    """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, path)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -18,12 +18,14 @@ import pytest
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.building import Built, build
 from sgpu_decl.environments.calling_uv import find_uv
 from sgpu_decl.environments.lock import Lock
-from sgpu_decl.environments.progress import Quiet
+from sgpu_decl.environments.progress import Progress, Quiet
 from sgpu_decl.environments.pythons import LocalPython, find_python
 from sgpu_decl.environments.resolutions import Resolutions
 from sgpu_decl.environments.resolving import Asking, resolve
+from sgpu_decl.environments.store import EnvironmentStore
 
 
 def make_wheel(
@@ -251,3 +253,28 @@ def silent_index() -> Iterator[str]:
     """A port that takes connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/simple"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EnvironmentStore:
+    return EnvironmentStore(tmp_path / "store" / "environments")
+
+
+@pytest.fixture
+def left(store: EnvironmentStore) -> Callable[[], list[str]]:
+    """What builds left beside the objects of the store."""
+    home = store.objects.parent / "building"
+    return lambda: sorted(it.name for it in home.iterdir()) if home.exists() else []
+
+
+@pytest.fixture
+def make(declared: Declared, store: EnvironmentStore) -> Callable[..., Built]:
+    def call(lock: Lock, progress: Progress | None = None) -> Built:
+        python = declared.python()
+        assert python is not None
+        return build(
+            lock, python, store, progress or Quiet(),
+            folder=declared.folder, environ=declared.environ,
+        )  # fmt: skip
+
+    return call

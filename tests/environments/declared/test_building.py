@@ -12,28 +12,7 @@ from sgpu_decl.environments.store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 
 
-@pytest.fixture
-def store(tmp_path):
-    return EnvironmentStore(tmp_path / "store" / "environments")
-
-
-@pytest.fixture
-def make(declared, store):
-    def call(lock, progress=None):
-        return build(
-            lock, declared.python(), store, progress or Quiet(),
-            folder=declared.folder, environ=declared.environ,
-        )  # fmt: skip
-
-    return call
-
-
-def _left(store):
-    home = store.objects.parent / "building"
-    return sorted(it.name for it in home.iterdir()) if home.exists() else []
-
-
-def test_what_is_built_holds_the_files_of_the_lock(declared, make, store):
+def test_what_is_built_holds_the_files_of_the_lock(declared, make, store, left):
     lock = declared.lock(dependencies=["beta<2"])
     assert built(lock, store) is None
     manifest = make(lock).manifest
@@ -43,7 +22,7 @@ def test_what_is_built_holds_the_files_of_the_lock(declared, make, store):
     assert manifest.packages == (("alpha", "1.1"), ("beta", "1.0"))
     assert any("alpha/__pycache__" in it.path for it in manifest.bytecode)
     assert built(lock, store) == manifest == store.manifest(manifest.digest)
-    assert _left(store) == []
+    assert left() == []
 
 
 def test_the_ranks_import_it_and_its_scripts_run(declared, make, store):
@@ -111,14 +90,14 @@ def test_what_a_lock_lacks_is_warned_of(declared, make, hash_of):
     assert "`alpha<2`" in found.summary
 
 
-def test_a_file_with_other_bytes_is_refused(declared, make, store, index):
+def test_a_file_with_other_bytes_is_refused(declared, make, store, index, left):
     lock = declared.lock(dependencies=["alpha==1.0"])
     name = "alpha-1.0-py3-none-any.whl"
     index.other[name] = (index.wheels / "checker-1.0-py3-none-any.whl").read_bytes()
     with pytest.raises(SgpuError, match="its hash differs") as caught:
         make(lock)
     assert caught.value.code == "hash_mismatch"
-    assert (_left(store), built(lock, store)) == ([], None)
+    assert (left(), built(lock, store)) == ([], None)
 
 
 def test_an_index_that_went_away_is_named_and_the_next_try_goes_on(declared, make, index):
@@ -155,16 +134,13 @@ def test_another_python_than_the_locks_is_refused(declared, make):
 
 
 def test_progress_counts_packages(declared, make):
-    class Seen:
-        def __init__(self):
-            self.calls = []
+    calls = []
 
+    class Seen:
         def advance(self, phase, done, total):
             if phase == "building":
-                self.calls.append((done, total))
+                calls.append((done, total))
 
-    seen = Seen()
-    make(declared.lock(dependencies=["beta<2"]), seen)
-    assert seen.calls[0] == (0, 2)
-    assert seen.calls[-1] == (2, 2)
-    assert seen.calls == sorted(seen.calls)
+    make(declared.lock(dependencies=["beta<2"]), Seen())
+    assert (calls[0], calls[-1]) == ((0, 2), (2, 2))
+    assert calls == sorted(calls)
