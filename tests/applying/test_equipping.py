@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ class Venv:
         (path / "bin").mkdir(parents=True)
         (path / "bin/python").symlink_to(sys.executable)
         home = Path(os.path.realpath(sys.executable)).parent
-        (path / "pyvenv.cfg").write_text(f"home = {home}\n")
+        (path / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
         minor = f"python{sys.version_info.major}.{sys.version_info.minor}"
         self.site = path / "lib" / minor / "site-packages"
         self.site.mkdir(parents=True)
@@ -71,9 +72,12 @@ def store(folder: Path) -> Path:
     return folder.parent / "data/sgpu/store/environments"
 
 
+def values(session: Session, name: str = "train") -> list[Any]:
+    return [rank["value"] for rank in session.runs.results(session.runs.find_one(name))]
+
+
 def words(session: Session, name: str = "train") -> list[str]:
-    found = session.runs.results(name)
-    return [rank["value"][0] for rank in found["results"]]  # type: ignore[index, call-overload]
+    return [value[0] for value in values(session, name)]
 
 
 def changes(plan: Plan) -> dict[str, tuple[Action, Reason]]:
@@ -84,9 +88,9 @@ def test_ranks_run_in_a_tree_of_the_snapshot(
     venv: Venv, store: Path, apply: Apply, open_file: Open
 ) -> None:
     apply()
-    found = open_file().runs.results("train")["results"]
-    assert [rank["value"][0] for rank in found] == ["one", "one"]
-    (tree,) = {rank["value"][1] for rank in found}
+    found = values(open_file())
+    assert [word for word, _ in found] == ["one", "one"]
+    (tree,) = {prefix for _, prefix in found}
     assert Path(tree).parent == store / "trees"
 
 
@@ -154,7 +158,6 @@ def test_another_environment_than_the_planned_one_launches_nothing(
     with pytest.raises(StalePlan) as refused:
         again.apply(load_plan(folder / "saved.plan"))
     assert refused.value.code == "environment_differs"
-    assert not again.runs.statuses([])
     assert not (again.state_dir / "runs").exists()
 
 
@@ -214,7 +217,7 @@ def test_an_interpreter_that_is_not_there_is_said_at_its_place(
     (folder / "run.yaml").write_text(RUN.replace("venv/bin", "nowhere/bin"))
     plan = open_file().plan()
     (check,) = (it for it in plan.checks if it.id == "python_missing")
-    assert str(check.place).endswith("run.yaml:5:29")
+    assert str(check.place).endswith("run.yaml:5:31")
     assert not plan.applyable
 
 
@@ -229,7 +232,7 @@ def test_a_requirement_that_does_not_exist_is_said_at_its_place(
     plan = open_file().plan()
     (check,) = (it for it in plan.checks if it.severity == "error")
     assert "no-such-thing" in check.summary
-    assert str(check.place).endswith("run.yaml:5:21")
+    assert str(check.place).endswith("run.yaml:5:22")
     assert check.hint
 
 
