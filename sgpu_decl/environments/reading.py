@@ -86,7 +86,8 @@ def _working(
     into: Destination | None, feed: Callable[[subprocess.Popen[bytes]], None]
 ) -> Iterator[None]:
     """A worker, and the thread that feeds it. Neither outlives the block."""
-    where = (str(into.objects), str(into.incoming / uuid.uuid4().hex)) if into else ("", "")
+    name = uuid.uuid4().hex
+    where = (str(into.objects), str(into.incoming / name)) if into else ("", "")
     argv = [sys.executable, "-I", "-S", "-c", _START, str(_PACKAGE), *where]
     try:
         # A group of its own: an interrupt from the terminal is for us.
@@ -107,6 +108,9 @@ def _working(
         worker.kill()
         thread.join()
         worker.communicate()
+        if into is not None:  # a disk may be full of it
+            for left in into.incoming.glob(f"{name}.*"):
+                left.unlink(missing_ok=True)
 
 
 def _feed(

@@ -285,5 +285,8 @@ def main(objects: str, incoming: str) -> None:
     gc.disable()  # nothing here makes cycles
     os.umask(0)  # the modes of objects are exact
     worker = _Worker(objects, incoming)
-    while (jobs := receive(sys.stdin.buffer)) is not None:
-        send(sys.stdout.buffer, [worker.do(Job(*job)) for job in jobs])
+    try:
+        while (jobs := receive(sys.stdin.buffer)) is not None:
+            send(sys.stdout.buffer, [worker.do(Job(*job)) for job in jobs])
+    except BrokenPipeError:  # whom it works for is gone
+        os._exit(1)

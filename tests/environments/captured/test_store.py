@@ -226,8 +226,10 @@ def test_a_capture_that_is_killed_at_any_step_leaves_nothing_half_done(alpha, tm
             path.unlink()
         steps += 1
         argv = [sys.executable, "-c", DIES + TAKES, alpha.python, where, alpha.cache, str(steps)]
-        ended = subprocess.run(argv, stdout=subprocess.DEVNULL, check=False).returncode
+        said = subprocess.run(argv, capture_output=True, check=False)  # and until workers end
+        ended = said.returncode
         assert ended in (0, -signal.SIGKILL)
+        assert said.stderr == b""
         _check(store)
         manifest = store.manifest(digest)
         assert manifest is None or store.missing(manifest) == []
