@@ -276,18 +276,18 @@ class Session:
         unstage(site, [it.address for it in plan.changes if it.action is Action.DESTROY])
         return applied
 
-    def record_ended(self) -> None:
-        """Record what has ended since the last look; left to the next writing command where
-        another sgpu is at work."""
+    def record_ended(self) -> "tuple[Diagnostic, ...]":
+        """Record what has ended since the last look, and return what was noticed; left to the next
+        writing command where another sgpu is at work."""
         from sgpu_decl.applying.observing import refresh
 
         if not self._loose_ends():
-            return
+            return ()
         try:
             with self._site.writing("record") as writer:
-                refresh(writer, self._site.backend)
+                return refresh(writer, self._site.backend)
         except Locked:
-            return
+            return ()
 
     # State
 

@@ -1,11 +1,12 @@
 """The live side: what the backends say of attempts that are recorded as active, and what became of
 intents that a crash left open."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sgpu_decl.applying.recording import recorded_resource
 from sgpu_decl.backends.base import Backend, Launching
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.plan import Action
@@ -101,8 +102,12 @@ def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef,
     return tuple(settled)
 
 
-def refresh(writer: StateWriter, backends: Backends) -> None:
-    """Record what ended since the last look, in one step, and stop what the lost ones left."""
+def refresh(writer: StateWriter, backends: Backends) -> tuple[Diagnostic, ...]:
+    """Record what ended since the last look, in one step, and stop what the lost ones left.
+
+    Returns:
+        What was noticed about environments that were written to.
+    """
     state = writer.state
     observed = observe(state, backends)
     ended = [
@@ -118,6 +123,24 @@ def refresh(writer: StateWriter, backends: Backends) -> None:
             backends(attempt.backend).unstage(attempt.ref)
     if ended:
         writer.record_attempts(ended)
+    used = {(it.backend, it.environment_digest): it.ref for it in ended if it.environment_digest}
+    return tuple(
+        _written_to(ref, paths)
+        for (kind, digest), ref in used.items()
+        if digest and (paths := backends(kind).examine(digest))
+    )
+
+
+def _written_to(ref: AttemptRef, paths: Sequence[str]) -> Diagnostic:
+    few = ", ".join(f"`{path}`" for path in paths[:3])
+    more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    return Diagnostic(
+        code="environment_altered",
+        severity=Severity.WARNING,
+        summary=f"the environment of `{ref}` was written to while it ran: {few}{more}",
+        hint="the next attempt gets a new copy; write to `SGPU_OUTPUT_DIR` instead, and install "
+        'with `pip install --target "$SGPU_SITE"`',
+    )
 
 
 def _again(state: State, intent: Intent, attempt: Attempt) -> Launching:

@@ -58,6 +58,10 @@ class Backend(Protocol):
             SgpuError: it is damaged, or there is no room for it.
         """
 
+    def examine(self, environment: str) -> tuple[str, ...]:
+        """Look at an environment after ranks ran in it; returns the paths that they wrote to, where
+        nothing kept them from it. What was written to is not used again."""
+
     def stage(self, launching: Launching) -> None:
         """Prepare all that a launch needs. A second call with the same token does nothing new.
 

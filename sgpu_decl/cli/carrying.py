@@ -23,6 +23,7 @@ from sgpu_decl.views.status_text import tally
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.environments.progress import Progress
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
@@ -102,8 +103,7 @@ def _applied(
 
     with open_progress() as progress:
         noticed = session.equip(plan, progress=_Interruptible(progress, signals))
-    for finding in noticed:
-        note(f"{finding.severity}[{finding.code}]: {finding.summary}")
+    _tell(noticed)
     applied = session.apply(plan, sink=sink, parallelism=manner.parallelism)
     refs = (*applied.launched, *applied.adopted)
     left = Left.ENDED
@@ -113,7 +113,7 @@ def _applied(
             left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
         if left is Left.ENDED:
             await_stops(session, applied.stopping, signals)
-        session.record_ended()
+        _tell(session.record_ended())
     runs = session.runs.describe(refs) if refs else []
     error = applied.failed[0][1] if applied.failed else None
     if error is None and not manner.detach:
@@ -121,6 +121,13 @@ def _applied(
     error = error or left_failed(plan)
     _answer(plan, manner=manner, refs=refs, runs=runs, left=left, error=error)
     return error.exit_code if error else 0
+
+
+def _tell(noticed: "tuple[Diagnostic, ...]") -> None:
+    for finding in noticed:
+        note(f"{finding.severity}[{finding.code}]: {finding.summary}")
+        if finding.hint:
+            note(f"hint: {finding.hint}")
 
 
 class _Interruptible:

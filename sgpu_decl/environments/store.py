@@ -231,6 +231,29 @@ class EnvironmentStore:
                 raise _damaged(digest, wanted)
             copy_missing(captured, there, into, progress)
 
+    def examine(self, digest: str) -> tuple[str, ...]:
+        """Look at every file of a tree; returns the paths that were written to since it was made.
+
+        Such a tree is not used again, and objects that were reached through it are let go of: they
+        are had from where the environment came from.
+        """
+        from sgpu_decl.agent.hydrating import altered
+        from sgpu_decl.agent.trees import RECORD
+
+        digest = self.built(digest) or digest
+        tree, manifest = self.tree(digest), self.manifest(digest)
+        if tree is None or manifest is None:
+            return ()
+        found = altered(os.fspath(tree), manifest)
+        if found:
+            with self._writing():
+                keys = {it.path: it.key for it in (*manifest.files, *manifest.bytecode)}
+                for path in found:
+                    if path in keys and keys[path] != path:
+                        self._object(keys[path]).unlink(missing_ok=True)
+                (tree / RECORD).unlink(missing_ok=True)
+        return tuple(found)
+
     def refer(self, owner: Path, digests: Collection[str]) -> None:
         """Say that the state or attempt at `owner` refers to these, digests of environments or of
         locks; replaces what it said before."""

@@ -288,3 +288,38 @@ def test_invalid_combinations_never_look_at_an_interpreter(
     (folder / "run.yaml").write_text(RUN.replace("snapshot: true", "snapshot: true, lock: uv.lock"))
     with pytest.raises(InvalidInput):
         open_file().plan()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others cannot write to a tree")
+def test_what_root_wrote_into_an_environment_reaches_no_later_run(
+    venv: Venv, folder: Path, apply: Apply, open_file: Open
+) -> None:
+    (folder / "train.py").write_text(
+        TRAIN
+        + "\n\ndef spoil():\n    import greet\n\n    open(greet.__file__, 'a').write('WORD = 2')\n"
+    )
+    (folder / "run.yaml").write_text(RUN.replace("train.py:main", "train.py:spoil"))
+    session = open_file()
+    session.runs.wait(session.apply(session.plan()).launched, timeout=60)
+    (noticed,) = session.record_ended()
+    assert noticed.code == "environment_altered"
+    assert "`lib/python3" in noticed.summary
+    (folder / "run.yaml").write_text(RUN)
+    apply()
+    assert words(open_file()) == ["one", "one"]
+
+
+def test_a_run_may_install_into_a_site_of_its_own(
+    venv: Venv, folder: Path, apply: Apply, open_file: Open
+) -> None:
+    (folder / "train.py").write_text(
+        "import os, subprocess, sys\n\n"
+        "def main():\n"
+        "    os.makedirs(os.environ['SGPU_SITE'], exist_ok=True)\n"
+        "    path = os.path.join(os.environ['SGPU_SITE'], 'own.py')\n"
+        "    open(path, 'w').write('WORD = \"own\"')\n"
+        "    asked = [sys.executable, '-c', 'import own; print(own.WORD)']\n"
+        "    return [subprocess.check_output(asked, text=True)]\n"
+    )
+    apply()
+    assert words(open_file()) == ["own\n", "own\n"]

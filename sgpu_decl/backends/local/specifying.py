@@ -52,7 +52,7 @@ def specify(
         per=config.launch.per,
         entry=entry,
         python=python,
-        env={**_activated(tree), **config.env.variables},
+        env={**_activated(tree, folder), **config.env.variables},
         secrets=dict(config.env.secrets),
         timeout=config.timeout.seconds if config.timeout else None,
         grace=config.grace.seconds,
@@ -80,12 +80,17 @@ def specify(
     )
 
 
-def _activated(tree: Path | None) -> dict[str, str]:
-    """The variables that `activate` would set, so that commands find the tree's programs first."""
+def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
+    """The variables that `activate` would set, so that commands find the tree's programs first, and
+    where the attempt may install what it wants for itself."""
     if tree is None:
         return {}
     path = os.environ.get("PATH", os.defpath)
-    return {"VIRTUAL_ENV": str(tree), "PATH": f"{tree / 'bin'}{os.pathsep}{path}"}
+    return {
+        "VIRTUAL_ENV": str(tree),
+        "PATH": f"{tree / 'bin'}{os.pathsep}{path}",
+        "SGPU_SITE": str(folder / "site"),
+    }
 
 
 def _parallel(ref: AttemptRef, config: RunConfig, layout: Layout) -> Parallel | None:
