@@ -68,5 +68,5 @@ soak: .venv/.test
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
-	rm -rf examples/*/.sgpu
+	rm -rf examples/*/.sgpu examples/*/.venv examples/environment/go
 	find sgpu_decl tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} +

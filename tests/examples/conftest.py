@@ -31,6 +31,7 @@ class Example:
                 **os.environ,
                 "NO_COLOR": "1",
                 "COLUMNS": "100",
+                "XDG_DATA_HOME": str(self.folder.parent / "data"),
                 "XDG_CACHE_HOME": str(self.folder.parent / "cache"),
                 "XDG_STATE_HOME": str(self.folder.parent / "state"),
             },
@@ -46,6 +47,11 @@ class Example:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["data"]
 
+    def install(self, version: str) -> None:
+        """The package of the example that has an environment."""
+        python = self.folder / ".venv/bin/python"
+        subprocess.run([python, self.folder / "install.py", version], check=True)
+
     def golden(self, name: str, text: str) -> None:
         """Compare with a file beside the example; `SGPU_REGEN=1` writes it anew."""
         path = self.source / name
@@ -57,8 +63,13 @@ class Example:
 @pytest.fixture
 def example(tmp_path: Path) -> Callable[[str], Example]:
     def copied(name: str) -> Example:
-        left = shutil.ignore_patterns(".sgpu", "__pycache__")
+        left = shutil.ignore_patterns(".sgpu", "__pycache__", ".venv", "go")
         folder = shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=left)
-        return Example(name, EXAMPLES / name, folder)
+        made = Example(name, EXAMPLES / name, folder)
+        if name == "environment":
+            venv = [sys.executable, "-m", "venv", "--without-pip", str(folder / ".venv")]
+            subprocess.run(venv, check=True)
+            made.install("1.0")
+        return made
 
     return copied

@@ -37,6 +37,9 @@ def test_an_example_plans_as_its_golden_files_say(example: Copied, name: str) ->
     plan = it.data("plan", "run.yaml")
     for changing in ("created_at", "lineage", "tool_version"):
         assert plan.pop(changing)
+    for change in plan["changes"]:
+        if change["environment"]:  # that of the interpreter, too
+            change["environment"]["digest"] = "sha256:…"
     it.golden("plan.json", _anywhere(json.dumps(plan, indent=2, sort_keys=True) + "\n"))
 
 
@@ -76,6 +79,24 @@ def test_a_further_value_of_an_axis_plans_only_new_runs(example: Copied) -> None
     file.write_text(file.read_text().replace("[1, 2, 3]", "[1, 2, 3, 4]"))
     summary = it.data("plan", "run.yaml")["summary"]
     assert (summary["create"], summary["no_op"]) == (2, 6)
+
+
+def test_ranks_keep_the_environment_that_was_planned(example: Copied) -> None:
+    it = example("environment")
+    assert it.sgpu("apply", "-y", "--detach", "run.yaml").returncode == 0
+    it.install("2.0")
+    states = {run["address"]: run["state"] for run in it.data("status")["runs"]}
+    assert states['run.greet["turn=2"]'] == "queued"  # none of its ranks has started
+    (it.folder / "go").touch()
+    assert it.sgpu("wait", "greet*").returncode == 0
+    for turn in (1, 2):
+        values = it.data("results", f'greet["turn={turn}"]')["results"]
+        assert [rank["value"]["version"] for rank in values] == ["1.0", "1.0"]
+    it.golden("upgrade.txt", _ages(it.sgpu("plan", "run.yaml").stdout))
+
+
+def _ages(plan: str) -> str:
+    return re.sub(r"succeeded (just now|\d+ m?s ago)", "succeeded just now", plan)
 
 
 @pytest.mark.torch
