@@ -121,10 +121,18 @@ class Session:
         return Validated(loaded=loaded, findings=findings, source=source)
 
     def plan(
-        self, options: PlanOptions = PlanOptions(), *, progress: "Progress | None" = None
+        self,
+        options: PlanOptions = PlanOptions(),
+        *,
+        progress: "Progress | None" = None,
+        take_in: bool = False,
     ) -> Plan:
-        """Say what apply would do. Writes nothing but caches. `progress` is told how far reading an
-        environment has come.
+        """Say what apply would do. Writes nothing but caches.
+
+        Args:
+            progress: is told how far reading an environment has come.
+            take_in: the plan is about to be applied: what has to be read of an environment goes
+                into the store in the same pass.
 
         Raises:
             InvalidInput: the file holds errors.
@@ -136,7 +144,7 @@ class Session:
 
         site = self._site
         state = site.state()
-        gathered = self._gather(options, state, progress)
+        gathered = self._gather(options, state, progress, take_in=take_in)
         self._snapshots = gathered.snapshots
         state = site.believed(state)
         wanted = {desired.address for desired in gathered.desired}
@@ -164,7 +172,12 @@ class Session:
         )
 
     def _gather(
-        self, options: PlanOptions, state: State, progress: "Progress | None"
+        self,
+        options: PlanOptions,
+        state: State,
+        progress: "Progress | None",
+        *,
+        take_in: bool,
     ) -> "Gathered":
         """What the file asks for. What it was read from, ten thousand configs maybe, is let go
         before as many changes are made."""

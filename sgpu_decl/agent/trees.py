@@ -20,6 +20,7 @@ import stat
 import uuid
 
 from sgpu_decl.agent.locks import create_held, open_lock, try_lock
+from sgpu_decl.agent.processes import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,19 +72,28 @@ def shebang(interpreter: str, rest: bytes) -> bytes:
 
 def record_of(manifest: Manifest, folders: list[str], made: dict[str, int]) -> bytes:
     """The text of `.sgpu-tree.json`; `made` are the sizes of the files that are not objects."""
-    record = {"v": _FORMAT, "manifest": manifest.digest, "folders": folders, "made": made}
+    record = {
+        "v": _FORMAT,
+        "manifest": manifest.digest,
+        "boot": boot_id(),
+        "folders": folders,
+        "made": made,
+    }
     return json.dumps(record, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def whole(tree: str) -> bool:
     """Whether a tree is there with all its files, by looking at its folders alone.
 
-    It does not see what was written into a file: see `altered`.
+    One of before a reboot is none: nothing was synced, so a power cut may have emptied its files;
+    making it again verifies them. It does not see what was written into a file: see `altered`.
     """
     top = os.fsencode(tree) + b"/"
     try:
         with open(top + as_bytes(RECORD), "rb") as file:
             record = json.loads(file.read())
+        if record["boot"] != boot_id():
+            return False
         os.stat(top + b"bin/python")  # leads to an interpreter that may be gone
         for folder in record["folders"]:
             seen = os.lstat(top + as_bytes(folder))

@@ -54,7 +54,8 @@ class FromLock:
 class Equipment:
     """Environments as they are now, each looked at once however many runs declare it.
 
-    `recipes` maps the digest of each to what it takes to make it.
+    `recipes` maps the digest of each to what it takes to make it. `take_in` says that what has to
+    be read goes into the store in the same pass.
     """
 
     def __init__(
@@ -63,10 +64,12 @@ class Equipment:
         progress: Progress | None = None,
         *,
         recorded: Mapping[Address, Resource] = MappingProxyType({}),
+        take_in: bool = False,
     ) -> None:
         self._open = store
         self._progress = progress or Quiet()
         self._recorded = recorded
+        self._take_in = take_in
         self._looked: dict[str, Looked] = {}
         self._addresses: dict[Address, str] = {}
         self.recipes: dict[str, Captured | FromLock] = {}
@@ -90,6 +93,7 @@ class Equipment:
         folder: Path,
         places: Mapping[str, Place],
         interpreter: Interpreter,
+        limit: int,
     ) -> Looked:
         """Return the environment that a run declares, or `None` where something is wrong with it.
 
@@ -99,6 +103,7 @@ class Equipment:
             folder: what paths in it are relative to.
             places: where the fields of the run were written.
             interpreter: the Python that it is for.
+            limit: bytes that a snapshot may hold.
         """
         declared = _declared(env)
         name = env.use or run.name
@@ -109,18 +114,27 @@ class Equipment:
             where = Address(Kind.ENVIRONMENT, name, run.key)
         key = canonical([str(where), declared])
         if key not in self._looked:
-            made = _Looking(where, env, backend, owner, folder, interpreter)
+            made = _Looking(where, env, backend, owner, folder, interpreter, limit)
             self._looked[key] = self._snapshot(made) if env.snapshot else self._lock(made, places)
         return self._looked[key]
 
     def _snapshot(self, wanted: "_Looking") -> Looked:
         from sgpu_decl.environments.capturing import capture
+        from sgpu_decl.environments.sizing import over_limit
 
-        captured, findings = capture(wanted.interpreter.executable, progress=self._progress)
+        python = wanted.interpreter.executable
+        captured, findings = (
+            self._store.capture(python, self._progress)
+            if self._take_in
+            else capture(python, progress=self._progress)
+        )
         if captured is None or has_errors(findings):
             return None, findings
-        self.recipes[captured.digest] = captured
         manifest = captured.manifest
+        too_large = over_limit(manifest, wanted.limit)
+        if too_large is not None:
+            return None, (*findings, too_large)
+        self.recipes[captured.digest] = captured
         return wanted.environment(
             captured.digest,
             PackageList.of(Package(name, version) for name, version in manifest.packages),
@@ -173,6 +187,7 @@ class _Looking:
     owner: str
     folder: Path
     interpreter: Interpreter
+    limit: int
 
     def environment(
         self,

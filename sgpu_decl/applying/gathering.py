@@ -184,6 +184,7 @@ class _Gathering:
             folder=self._folder,
             places=run.places,
             interpreter=interpreter,
+            limit=config.backend.environment_limit.bytes,
         )
         self.findings.extend(_placed(findings, run.places, f"env.{config.env.origins[0]}"))
         return made

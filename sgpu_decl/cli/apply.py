@@ -78,4 +78,4 @@ def _planned(where: Where, file: str | None, choosing: Choosing) -> "tuple[Sessi
         return session, plan, True
     session = where.session(file)
     with open_progress() as progress:
-        return session, session.plan(choosing.options(), progress=progress), False
+        return session, session.plan(choosing.options(), progress=progress, take_in=True), False

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from sgpu_decl.config.block import Block
+from sgpu_decl.config.units import Size
 
 __all__ = ["Backend"]
 
@@ -20,6 +21,11 @@ class Backend(Block):
     )
     profile: str | None = Field(
         None, description="Databricks: the profile of `~/.databrickscfg` to use."
+    )
+
+    environment_limit: Size = Field(
+        Size(15 << 30),
+        description="The most that a captured environment may hold; larger ones are refused.",
     )
 
     @model_validator(mode="before")

@@ -43,7 +43,8 @@ def over_limit(manifest: Manifest, limit: int) -> Diagnostic | None:
         code="environment_too_large",
         summary=f"the environment holds {_shown(manifest.size)}, and the backend takes "
         f"{_shown(limit)}",
-        hint=f"uninstall what the run does not need; the largest are {most}",
+        hint="uninstall what the run does not need, or set `backend.environment_limit`; the "
+        f"largest are {most}",
     )
 
 

@@ -323,3 +323,18 @@ def test_a_run_may_install_into_a_site_of_its_own(
     )
     apply()
     assert words(open_file()) == ["own\n", "own\n"]
+
+
+def test_an_environment_over_the_limit_is_refused_with_its_largest_packages(
+    venv: Venv, folder: Path, store: Path, open_file: Open
+) -> None:
+    (venv.site / "heavy").mkdir()
+    (venv.site / "heavy/__init__.py").write_text("#" * (2 << 20))
+    (folder / "run.yaml").write_text(RUN + "backend: {kind: local, environment_limit: 1MiB}\n")
+    plan = open_file().plan()
+    (check,) = (it for it in plan.checks if it.severity == "error")
+    assert check.summary == "the environment holds 2.0 MiB, and the backend takes 1.0 MiB"
+    assert "the largest are `heavy` 2.0 MiB" in (check.hint or "")
+    assert str(check.place).endswith("run.yaml:5:17")
+    assert not plan.applyable
+    assert not store.exists()

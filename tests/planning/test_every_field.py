@@ -69,6 +69,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "image": ("a", "b"),
     "on_finish.success": (["a"], ["b"]),
     "on_finish.failure": (["a"], ["b"]),
+    "backend.environment_limit": ("1GiB", "2GiB"),
     "backend.kind": ("ray", "databricks"),
     "backend.address": ("auto", "ray://a:1"),
     "backend.profile": ("a", "b"),
