@@ -23,7 +23,7 @@ from sgpu_decl.model.state import Resource, State
 from sgpu_decl.storing.connecting import explained
 
 if TYPE_CHECKING:
-    from sgpu_decl.applying.equipping import FromLock
+    from sgpu_decl.applying.equipping import Equipment, FromLock
     from sgpu_decl.applying.executor import Applied
     from sgpu_decl.applying.gathering import Gathered
     from sgpu_decl.applying.watching import Runs
@@ -139,12 +139,16 @@ class Session:
             NotFound: an option names no run, or there is no file.
             Usage: `rerun` names what `select` and `exclude` leave out.
         """
+        from sgpu_decl.applying.equipping import Equipment
         from sgpu_decl.applying.observing import observe
         from sgpu_decl.planning import planner
 
         site = self._site
         state = site.state()
-        gathered = self._gather(options, state, progress, take_in=take_in)
+        equipment = Equipment(
+            lambda: site.environments, progress, recorded=state.resources, take_in=take_in
+        )
+        gathered = self._gather(options, state, equipment)
         self._snapshots = gathered.snapshots
         state = site.believed(state)
         wanted = {desired.address for desired in gathered.desired}
@@ -171,17 +175,9 @@ class Session:
             findings=gathered.findings,
         )
 
-    def _gather(
-        self,
-        options: PlanOptions,
-        state: State,
-        progress: "Progress | None",
-        *,
-        take_in: bool,
-    ) -> "Gathered":
+    def _gather(self, options: PlanOptions, state: State, equipment: "Equipment") -> "Gathered":
         """What the file asks for. What it was read from, ten thousand configs maybe, is let go
         before as many changes are made."""
-        from sgpu_decl.applying.equipping import Equipment
         from sgpu_decl.applying.gathering import Gathered, gather
 
         site = self._site
@@ -193,7 +189,6 @@ class Session:
             return Gathered(
                 whole_project=loaded.kind == "project", config_digest=loaded.config_digest
             )
-        equipment = Equipment(lambda: site.environments, progress, recorded=state.resources)
         found = gather(
             validated.loaded,
             opened=site.opened,
