@@ -202,6 +202,17 @@ def test_commands_find_the_programs_of_the_environment_first(
     assert [(output / rank).read_text() for rank in ("0", "1")] == ["one\n", "one\n"]
 
 
+def test_an_activated_environment_is_hidden_from_ranks(
+    venv: Venv, folder: Path, apply: Apply, open_file: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", str(folder / "mine"))
+    (folder / "train.py").write_text(
+        "import os\n\ndef main():\n    return [os.environ['VIRTUAL_ENV']]\n"
+    )
+    apply()
+    assert words(open_file()) == ["", ""]
+
+
 def test_destroy_lets_go_of_the_environment(venv: Venv, apply: Apply, open_file: Open) -> None:
     apply()
     session = open_file()

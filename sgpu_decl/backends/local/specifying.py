@@ -81,15 +81,16 @@ def specify(
 
 
 def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
-    """The variables that `activate` would set, so that commands find the tree's programs first, and
-    where the attempt may install what it wants for itself."""
+    """What lets commands find the tree's programs first, and where the attempt may install what it
+    wants for itself. An environment that is activated here is none of the ranks' matter: uv would
+    install into it, as it would into the tree if that were called one."""
     if tree is None:
         return {}
     path = os.environ.get("PATH", os.defpath)
     return {
-        "VIRTUAL_ENV": str(tree),
         "PATH": f"{tree / 'bin'}{os.pathsep}{path}",
         "SGPU_SITE": str(folder / "site"),
+        **{name: "" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if name in os.environ},
     }
 
 
