@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sgpu_decl.applying.watching import Runs
     from sgpu_decl.config.reading import Loaded
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
-    from sgpu_decl.environments.capturing import Captured
-    from sgpu_decl.environments.environment import Environment
+    from sgpu_decl.environments.captured.capturing import Captured
+    from sgpu_decl.environments.known.environment import Environment
     from sgpu_decl.environments.progress import Progress
     from sgpu_decl.staging.snapshot import Snapshot
 
@@ -378,8 +378,8 @@ def base_requirements(name: str) -> tuple[str, dict[str, str]]:
         NotFound: there is no such base.
         SgpuError: its packages are known in part only.
     """
-    from sgpu_decl.environments.bases import base_named, unknown_base
-    from sgpu_decl.environments.reproducing import requirements_of
+    from sgpu_decl.environments.known.bases import base_named, unknown_base
+    from sgpu_decl.environments.known.reproducing import requirements_of
 
     base = base_named(name)
     if base is None:

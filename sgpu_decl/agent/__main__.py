@@ -17,9 +17,9 @@ if not __package__:
     sys.modules.setdefault("sgpu_decl.agent", _own)
 
 if sys.argv[1:2] == ["hydrate"]:
-    from sgpu_decl.agent.preparing import main
+    from sgpu_decl.agent.environment.preparing import main
 elif sys.argv[1:2] == ["hydrate-worker"]:
-    from sgpu_decl.agent.crew import main
+    from sgpu_decl.agent.environment.crew import main
 elif sys.argv[1:2] and sys.argv[1].startswith("--"):
     from sgpu_decl.agent.foreground import main
 else:

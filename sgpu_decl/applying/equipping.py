@@ -23,11 +23,11 @@ from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.state import Resource
 
 if TYPE_CHECKING:
-    from sgpu_decl.agent.manifest import Manifest
-    from sgpu_decl.environments.capturing import Captured
-    from sgpu_decl.environments.lock import Lock
-    from sgpu_decl.environments.pythons import LocalPython
-    from sgpu_decl.environments.store import EnvironmentStore
+    from sgpu_decl.agent.environment.manifest import Manifest
+    from sgpu_decl.environments.captured.capturing import Captured
+    from sgpu_decl.environments.declared.lock import Lock
+    from sgpu_decl.environments.declared.pythons import LocalPython
+    from sgpu_decl.environments.stored.store import EnvironmentStore
 
 __all__ = [
     "Equipment",
@@ -119,8 +119,8 @@ class Equipment:
         return self._looked[key]
 
     def _snapshot(self, wanted: "_Looking") -> Looked:
-        from sgpu_decl.environments.capturing import capture
-        from sgpu_decl.environments.sizing import over_limit
+        from sgpu_decl.environments.captured.capturing import capture
+        from sgpu_decl.environments.captured.sizing import over_limit
 
         python = wanted.interpreter.executable
         captured, findings = (
@@ -143,9 +143,9 @@ class Equipment:
         ), findings
 
     def _lock(self, wanted: "_Looking", places: Mapping[str, Place]) -> Looked:
-        from sgpu_decl.environments.building import built
-        from sgpu_decl.environments.resolutions import Resolutions
-        from sgpu_decl.environments.resolving import Asking, resolve
+        from sgpu_decl.environments.declared.building import built
+        from sgpu_decl.environments.declared.resolutions import Resolutions
+        from sgpu_decl.environments.declared.resolving import Asking, resolve
 
         python = _python(wanted.env.python, wanted.folder)
         if python is None:
@@ -290,7 +290,7 @@ def _launched(plan: Plan) -> dict[str, str]:
 
 def _make(store: "EnvironmentStore", recipe: "Captured | FromLock", progress: Progress) -> Findings:
     if isinstance(recipe, FromLock):
-        from sgpu_decl.environments.building import build
+        from sgpu_decl.environments.declared.building import build
 
         return build(
             recipe.lock,
@@ -320,10 +320,10 @@ def _again(site: Site, planned: Change | None, progress: Progress) -> "Captured 
         )
     lock = spec.get("lock")
     if isinstance(lock, Mapping):
-        from sgpu_decl.environments.lock import Lock
+        from sgpu_decl.environments.declared.lock import Lock
 
         return FromLock(lock=Lock.from_json(lock), python=python, folder=folder)
-    from sgpu_decl.environments.capturing import capture
+    from sgpu_decl.environments.captured.capturing import capture
 
     captured, _ = capture(python.executable, progress=progress)
     return captured
@@ -331,7 +331,7 @@ def _again(site: Site, planned: Change | None, progress: Progress) -> "Captured 
 
 def _previous(recorded: Resource | None) -> "Lock | None":
     """The lock that was applied last; none where it was none, or one of another version of sgpu."""
-    from sgpu_decl.environments.lock import Lock
+    from sgpu_decl.environments.declared.lock import Lock
 
     before = json.loads(recorded.spec).get("lock") if recorded else None
     try:
@@ -343,7 +343,7 @@ def _previous(recorded: Resource | None) -> "Lock | None":
 def _python(declared: str | None, folder: Path) -> "LocalPython | None":
     import platformdirs
 
-    from sgpu_decl.environments.pythons import find_python
+    from sgpu_decl.environments.declared.pythons import find_python
 
     memory = Path(platformdirs.user_cache_path("sgpu")) / "pythons.json"
     return find_python(declared, folder=folder, environ=os.environ, memory=memory)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.bases import base_named
-from sgpu_decl.environments.lacking import (
+from sgpu_decl.environments.known.bases import base_named
+from sgpu_decl.environments.known.lacking import (
     lacking_in_base,
     lacking_in_interpreter,
     lacking_in_packages,
@@ -20,7 +20,7 @@ from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.sources import sources
 
 if TYPE_CHECKING:
-    from sgpu_decl.agent.manifest import Manifest
+    from sgpu_decl.agent.environment.manifest import Manifest
 
 __all__ = ["examine", "on_base"]
 

@@ -20,7 +20,7 @@ from sgpu_decl.config.reading import Loaded, LoadedRun, read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.checking import check_base
+from sgpu_decl.environments.known.checking import check_base
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter

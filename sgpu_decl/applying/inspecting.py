@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.naming import split_attempt
 from sgpu_decl.diagnostics.suggesting import nearest
-from sgpu_decl.environments.bases import all_bases, base_named
-from sgpu_decl.environments.environment import Environment, EnvironmentKind
-from sgpu_decl.environments.installed import this_interpreter
-from sgpu_decl.environments.packages import cuda_of
+from sgpu_decl.environments.known.bases import all_bases, base_named
+from sgpu_decl.environments.known.environment import Environment, EnvironmentKind
+from sgpu_decl.environments.known.installed import this_interpreter
+from sgpu_decl.environments.known.packages import cuda_of
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.model.environment import Package
 
 if TYPE_CHECKING:
-    from sgpu_decl.agent.manifest import Manifest
+    from sgpu_decl.agent.environment.manifest import Manifest
     from sgpu_decl.applying.site import Site
 
 __all__ = ["THIS", "environment_named"]
@@ -60,7 +60,7 @@ def environment_named(text: str, *, site: "Callable[[], Site]") -> Environment:
 
 
 def _locked(text: str) -> Environment:
-    from sgpu_decl.environments.locks import read_lock
+    from sgpu_decl.environments.known.locks import read_lock
 
     locked, found = read_lock(Path(text), text)
     if locked is None:

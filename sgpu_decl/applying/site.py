@@ -13,7 +13,7 @@ from sgpu_decl.storing.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.base import Backend
-    from sgpu_decl.environments.store import EnvironmentStore
+    from sgpu_decl.environments.stored.store import EnvironmentStore
     from sgpu_decl.staging.store import Store
     from sgpu_decl.storing.store import StateWriter
 
@@ -39,7 +39,7 @@ class Site:
 
     @cached_property
     def environments(self) -> "EnvironmentStore":
-        from sgpu_decl.environments.store import EnvironmentStore
+        from sgpu_decl.environments.stored.store import EnvironmentStore
         from sgpu_decl.staging.store import default_root
 
         return EnvironmentStore(default_root() / "environments")

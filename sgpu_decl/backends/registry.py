@@ -10,7 +10,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.staging.store import Store
 
 if TYPE_CHECKING:
-    from sgpu_decl.environments.store import EnvironmentStore
+    from sgpu_decl.environments.stored.store import EnvironmentStore
 
 __all__ = ["open_backend"]
 

@@ -23,7 +23,7 @@ command = LazyGroup(ENV_COMMANDS, "env", "Look at Python environments, and compa
 @output_option()
 def bases_command(*, output: str) -> int:
     """List the base environments that `env.base` may name."""
-    from sgpu_decl.environments.bases import all_bases
+    from sgpu_decl.environments.known.bases import all_bases
 
     if output == "json":
         from sgpu_decl.views.environments_json import base_to_json
@@ -46,7 +46,7 @@ def show_command(*, where: Where, name: str, output: str) -> int:
     ENVIRONMENT is a base (`gpu-4`), `this` for the interpreter that runs sgpu, a lock file, the
     start of a staged snapshot's digest, or an attempt (`train#8`).
     """
-    from sgpu_decl.environments.bases import base_named
+    from sgpu_decl.environments.known.bases import base_named
 
     environment, base = where.environment(name), base_named(name)
     if output == "json":
@@ -85,7 +85,7 @@ def requirements_command(*, name: str, output: str) -> int:
 @output_option()
 def diff_command(*, where: Where, before: str, after: str, output: str) -> int:
     """Show which packages differ from A to B; each is named as in `sgpu env show`."""
-    from sgpu_decl.environments.comparing import difference
+    from sgpu_decl.environments.known.comparing import difference
 
     found = difference(where.environment(before), where.environment(after))
     if output == "json":

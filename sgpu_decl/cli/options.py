@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Location, PlanOptions, Session
-    from sgpu_decl.environments.environment import Environment
+    from sgpu_decl.environments.known.environment import Environment
 
 __all__ = [
     "ON_ACTIVE",

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from sgpu_decl.environments.bases import Base
-from sgpu_decl.environments.comparing import Difference
-from sgpu_decl.environments.environment import Environment
+from sgpu_decl.environments.known.bases import Base
+from sgpu_decl.environments.known.comparing import Difference
+from sgpu_decl.environments.known.environment import Environment
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import PackageChange

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from sgpu_decl.environments.bases import Base
-from sgpu_decl.environments.comparing import Difference
-from sgpu_decl.environments.environment import Environment
+from sgpu_decl.environments.known.bases import Base
+from sgpu_decl.environments.known.comparing import Difference
+from sgpu_decl.environments.known.environment import Environment
 from sgpu_decl.views.plan_words import package_words, packages_amount
 from sgpu_decl.views.terminal import Colour, count, escape, paint, size
 

@@ -89,8 +89,9 @@ def make_nodes(make_attempt: Callable[..., Any], tmp_path: Path) -> Iterator[Cal
     made: list[Nodes] = []
     archive = tmp_path / "agent.zip"
     with zipfile.ZipFile(archive, "w") as file:
-        for module in Path(sgpu_decl.agent.__file__).parent.glob("*.py"):
-            file.write(module, module.name)
+        root = Path(sgpu_decl.agent.__file__).parent
+        for module in root.rglob("*.py"):
+            file.write(module, module.relative_to(root))
 
     def make(source: str, *, nodes: int = 2, **fields: Any) -> Nodes:
         fields = {"world_size": 4, "entry": MAIN, **fields}

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.api import Location, environment
-from sgpu_decl.environments.environment import EnvironmentKind
-from sgpu_decl.environments.installed import this_interpreter
+from sgpu_decl.environments.known.environment import EnvironmentKind
+from sgpu_decl.environments.known.installed import this_interpreter
 from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.stored.store import EnvironmentStore
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.plan import Plan

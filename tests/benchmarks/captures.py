@@ -22,7 +22,7 @@ TAKES = """
 import sys
 from pathlib import Path
 from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.stored.store import EnvironmentStore
 store = EnvironmentStore(Path(sys.argv[2]))
 captured, _ = store.capture(sys.argv[1], Quiet(), cache=Path(sys.argv[3]))
 assert captured is not None and not store.missing(captured.manifest)
@@ -30,7 +30,7 @@ assert captured is not None and not store.missing(captured.manifest)
 LOOKS = """
 import sys
 from pathlib import Path
-from sgpu_decl.environments.capturing import capture
+from sgpu_decl.environments.captured.capturing import capture
 from sgpu_decl.environments.progress import Quiet
 assert capture(sys.argv[1], progress=Quiet(), cache=Path(sys.argv[2]))[0] is not None
 """

@@ -18,10 +18,10 @@ from captures import captures
 from measuring import Row, Taken, take
 
 import sgpu_decl.agent
-from sgpu_decl.agent.hydrating import discard
-from sgpu_decl.agent.trees import remove
+from sgpu_decl.agent.environment.hydrating import discard
+from sgpu_decl.agent.environment.trees import remove
 from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.stored.store import EnvironmentStore
 
 __all__ = ["environments", "large_environment"]
 
@@ -35,8 +35,8 @@ MEMORY = 200_000_000  # bytes
 WHOLE = 0.05  # seconds
 SEND = """
 from pathlib import Path
-from sgpu_decl.agent.manifest import Manifest
-from sgpu_decl.environments.packing import FolderPlace, make_index, send
+from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.environments.stored.packing import FolderPlace, make_index, send
 from sgpu_decl.environments.progress import Quiet
 manifest = Manifest.from_bytes(Path("manifest.json").read_bytes())
 send(make_index(manifest), Path("store/objects"), FolderPlace(Path("packs")), Quiet())
@@ -123,7 +123,8 @@ def trees(scratch: Path, what: str, python: str) -> Iterator[Row]:
         limit=1,
     )
     looks = (
-        "from sgpu_decl.agent.hydrating import whole; import sys, time; at = time.perf_counter()"
+        "from sgpu_decl.agent.environment.hydrating import whole; import sys, time; "
+        "at = time.perf_counter()"
     )
     script = f"{looks}; assert whole(sys.argv[1]); print(time.perf_counter() - at)"
     look = statistics.median(

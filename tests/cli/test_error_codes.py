@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sgpu_decl
-from sgpu_decl.environments.complaints import CODES as COMPLAINTS
+from sgpu_decl.environments.declared.complaints import CODES as COMPLAINTS
 from sgpu_decl.errors import SgpuError
 
 PACKAGE = Path(sgpu_decl.__file__).parent

@@ -27,7 +27,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.staging.store import Store
 
 if TYPE_CHECKING:
-    from sgpu_decl.environments.store import EnvironmentStore
+    from sgpu_decl.environments.stored.store import EnvironmentStore
 
 __all__ = ["LocalBackend"]
 

@@ -9,7 +9,7 @@ import sys
 from functools import cache, lru_cache
 from pathlib import Path
 
-from sgpu_decl.environments.installed import this_interpreter
+from sgpu_decl.environments.known.installed import this_interpreter
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import PackageList
 

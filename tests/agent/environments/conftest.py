@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import sgpu_decl.agent
-from sgpu_decl.agent.hydrating import hydrate
-from sgpu_decl.agent.interpreter import this_python
-from sgpu_decl.agent.manifest import File, Kind, Manifest
-from sgpu_decl.agent.trees import FIXED_NS, remove
+from sgpu_decl.agent.environment.hydrating import hydrate
+from sgpu_decl.agent.environment.interpreter import this_python
+from sgpu_decl.agent.environment.manifest import File, Kind, Manifest
+from sgpu_decl.agent.environment.trees import FIXED_NS, remove
 
 AGENT = Path(sgpu_decl.agent.__file__).parent
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
@@ -121,8 +121,8 @@ def agent_zip(tmp_path: Path) -> Path:
     """The agent as workers have it."""
     path = tmp_path / "agent.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for module in AGENT.glob("*.py"):
-            archive.write(module, module.name)
+        for module in AGENT.rglob("*.py"):
+            archive.write(module, module.relative_to(AGENT))
     return path
 
 

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.compiling import bytecode_path, compile_source
-from sgpu_decl.agent.interpreter import this_python
+from sgpu_decl.agent.environment.compiling import bytecode_path, compile_source
+from sgpu_decl.agent.environment.interpreter import this_python
 
 TAG = sys.implementation.cache_tag
 PACKAGES = f"lib/python{this_python().minor}/site-packages"

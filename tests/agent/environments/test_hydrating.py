@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.crew import WorkerError
-from sgpu_decl.agent.hydrating import Damaged, Mismatch, hydrate, whole
-from sgpu_decl.agent.interpreter import base_executable, this_python
-from sgpu_decl.agent.manifest import BadManifest
-from sgpu_decl.agent.trees import FIXED_NS
+from sgpu_decl.agent.environment.crew import WorkerError
+from sgpu_decl.agent.environment.hydrating import Damaged, Mismatch, hydrate, whole
+from sgpu_decl.agent.environment.interpreter import base_executable, this_python
+from sgpu_decl.agent.environment.manifest import BadManifest
+from sgpu_decl.agent.environment.trees import FIXED_NS
 
 MINOR = this_python().minor
 PACKAGES = f"lib/python{MINOR}/site-packages"
@@ -214,7 +214,7 @@ def test_where_there_are_no_hard_links_files_are_copied(
 
 
 def linking_remove(tree: Path) -> None:
-    from sgpu_decl.agent.trees import discard
+    from sgpu_decl.agent.environment.trees import discard
 
     discard(str(tree))
     tree.parent.rmdir()

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.hydrating import hydrate, whole
-from sgpu_decl.agent.interpreter import this_python
-from sgpu_decl.agent.packs import MOST, BadPack, Index, Pack, index_name, needed
-from sgpu_decl.agent.trees import FIXED_NS, discard
-from sgpu_decl.agent.unpacking import unpack
-from sgpu_decl.environments.packing import FolderPlace, make_index, send, write_pack
+from sgpu_decl.agent.environment.hydrating import hydrate, whole
+from sgpu_decl.agent.environment.interpreter import this_python
+from sgpu_decl.agent.environment.packs import MOST, BadPack, Index, Pack, index_name, needed
+from sgpu_decl.agent.environment.trees import FIXED_NS, discard
+from sgpu_decl.agent.environment.unpacking import unpack
 from sgpu_decl.environments.progress import Quiet
+from sgpu_decl.environments.stored.packing import FolderPlace, make_index, send, write_pack
 from sgpu_decl.errors import SgpuError
 
 PACKAGES = f"lib/python{this_python().minor}/site-packages"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.hydrating import whole
-from sgpu_decl.agent.interpreter import this_python
-from sgpu_decl.environments.packing import FolderPlace, make_index, send
+from sgpu_decl.agent.environment.hydrating import whole
+from sgpu_decl.agent.environment.interpreter import this_python
 from sgpu_decl.environments.progress import Quiet
+from sgpu_decl.environments.stored.packing import FolderPlace, make_index, send
 
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
 FILES = {"one/__init__.py": "x = 1\n", "one/data.txt": "what it holds\n"}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.environments import remembering
-from sgpu_decl.environments.capturing import Captured, capture
+from sgpu_decl.environments.captured import remembering
+from sgpu_decl.environments.captured.capturing import Captured, capture
 from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.stored.store import EnvironmentStore
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 SITE = f"lib/python{MINOR}/site-packages"

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from sgpu_decl.agent.manifest import Manifest
-from sgpu_decl.environments.capturing import capture
-from sgpu_decl.environments.interpreter import ask
+from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.environments.captured.capturing import capture
+from sgpu_decl.environments.captured.interpreter import ask
 from sgpu_decl.environments.progress import Quiet
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"

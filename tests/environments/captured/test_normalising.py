@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from sgpu_decl.environments.normalising import bytecode, is_script, record, script
+from sgpu_decl.environments.captured.normalising import bytecode, is_script, record, script
 
 MAGIC = importlib.util.MAGIC_NUMBER
 SOURCE = b"x = 1\n"

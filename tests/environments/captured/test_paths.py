@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from sgpu_decl.environments.interpreter import ask
-from sgpu_decl.environments.layout import lay_out
+from sgpu_decl.environments.captured.interpreter import ask
+from sgpu_decl.environments.captured.layout import lay_out
 
 SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 ONE = SITE.replace("site-packages", "site-1")
@@ -174,7 +174,7 @@ def test_links_to_nothing_are_left_out(venv):
 
 
 def test_a_project_of_too_many_files_is_named(venv, project, monkeypatch):
-    from sgpu_decl.environments import walking
+    from sgpu_decl.environments.captured import walking
 
     monkeypatch.setattr(walking, "MOST_OF_PROJECT", 3)
     venv.write({"p.pth": f"{project}\n"})

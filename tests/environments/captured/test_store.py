@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.stored.store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 
 FIXED = 946684800
@@ -18,7 +18,7 @@ TAKES = """
 import sys
 from pathlib import Path
 from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.stored.store import EnvironmentStore
 store = EnvironmentStore(Path(sys.argv[2]))
 print(store.capture(sys.argv[1], Quiet(), cache=Path(sys.argv[3]))[0].digest)
 """
@@ -248,7 +248,7 @@ REFUSED = """
 import sys
 from pathlib import Path
 from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.stored.store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 try:
     EnvironmentStore(Path(sys.argv[2])).capture(sys.argv[1], Quiet(), cache=Path(sys.argv[3]))

@@ -18,14 +18,14 @@ import pytest
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.building import Built, build
-from sgpu_decl.environments.calling_uv import find_uv
-from sgpu_decl.environments.lock import Lock
+from sgpu_decl.environments.declared.building import Built, build
+from sgpu_decl.environments.declared.calling_uv import find_uv
+from sgpu_decl.environments.declared.lock import Lock
+from sgpu_decl.environments.declared.pythons import LocalPython, find_python
+from sgpu_decl.environments.declared.resolutions import Resolutions
+from sgpu_decl.environments.declared.resolving import Asking, resolve
 from sgpu_decl.environments.progress import Progress, Quiet
-from sgpu_decl.environments.pythons import LocalPython, find_python
-from sgpu_decl.environments.resolutions import Resolutions
-from sgpu_decl.environments.resolving import Asking, resolve
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.stored.store import EnvironmentStore
 
 
 def make_wheel(

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from sgpu_decl.environments.building import build, built
-from sgpu_decl.environments.lock import Lock
+from sgpu_decl.environments.declared.building import build, built
+from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.stored.store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 
 

@@ -12,17 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sgpu_decl.environments.building import built
-from sgpu_decl.environments.calling_uv import find_uv
+from sgpu_decl.environments.declared.building import built
+from sgpu_decl.environments.declared.calling_uv import find_uv
 from sgpu_decl.errors import SgpuError
 
 BUILDS = """
 import json, os, sys
 from pathlib import Path
-from sgpu_decl.environments.building import build
-from sgpu_decl.environments.lock import Lock
-from sgpu_decl.environments.pythons import LocalPython
-from sgpu_decl.environments.store import EnvironmentStore
+from sgpu_decl.environments.declared.building import build
+from sgpu_decl.environments.declared.lock import Lock
+from sgpu_decl.environments.declared.pythons import LocalPython
+from sgpu_decl.environments.stored.store import EnvironmentStore
 class Told:
     def advance(self, phase, done, total):
         print(phase, done, flush=True)

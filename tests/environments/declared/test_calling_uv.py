@@ -1,6 +1,6 @@
 import pytest
 
-from sgpu_decl.environments.calling_uv import find_uv, run_uv, without_credentials
+from sgpu_decl.environments.declared.calling_uv import find_uv, run_uv, without_credentials
 from sgpu_decl.errors import SgpuError
 
 

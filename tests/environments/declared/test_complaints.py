@@ -2,7 +2,7 @@
 
 import pytest
 
-from sgpu_decl.environments.complaints import read_complaint, read_warnings
+from sgpu_decl.environments.declared.complaints import read_complaint, read_warnings
 
 OLD = """\
   \u00d7 No solution found when resolving dependencies:

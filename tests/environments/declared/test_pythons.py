@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from sgpu_decl.environments.pythons import find_python
+from sgpu_decl.environments.declared.pythons import find_python
 
 
 def _script(path, text):

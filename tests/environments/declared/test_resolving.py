@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.environments.lock import Lock
+from sgpu_decl.environments.declared.lock import Lock
 
 
 def test_dependencies_become_exact_files_with_hashes(declared, hash_of):

@@ -1,0 +1,65 @@
+"""What of an interpreter an environment depends on, and whether another one will do."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import sys
+
+from sgpu_decl.agent.environment.manifest import Python
+
+__all__ = ["base_executable", "mismatch", "this_python"]
+
+
+def this_python() -> Python:
+    """The interpreter that runs this."""
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]  # .cpython-311-x86_64-linux-gnu.so
+    return Python(
+        implementation=sys.implementation.name,
+        version=".".join(map(str, sys.version_info[:3])),
+        abi=suffix.split(".")[1],
+        platform=f"{sys.platform}-{os.uname().machine}",
+        libc=_libc(),
+    )
+
+
+def base_executable() -> str:
+    """The interpreter itself where this one is that of a virtual environment; no symbolic link."""
+    executable: str = getattr(sys, "_base_executable", sys.executable)
+    return os.path.realpath(executable)
+
+
+def mismatch(made_for: Python, found: Python) -> str:
+    """Say why an environment made for one interpreter does not work with another; empty if it does.
+
+    Extension modules bind to the minor version, its ABI and the platform, and need the C library
+    that they were built against or a newer one.
+    """
+    for what, wanted, there in (
+        ("", made_for.implementation, found.implementation),
+        ("Python ", made_for.minor, found.minor),
+        ("the ABI ", made_for.abi, found.abi),
+        ("", made_for.platform, found.platform),
+    ):
+        if wanted != there:
+            return f"it was made for {what}{wanted}, and this is {what}{there}"
+    family, _, version = made_for.libc.partition("-")
+    there_family, _, there_version = found.libc.partition("-")
+    if family != there_family or _numbers(version) > _numbers(there_version):
+        wanted, there = (libc.replace("-", " ") for libc in (made_for.libc, found.libc))
+        return f"it was made for {wanted}, and this is {there}"
+    return ""
+
+
+def _libc() -> str:
+    """`glibc-2.36`"""
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").replace(" ", "-")
+    except (ValueError, OSError):  # no glibc
+        import platform
+
+        return "-".join(platform.libc_ver())
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]

@@ -1,0 +1,122 @@
+"""How objects travel: packs of many, and an index that says which of them make an environment.
+
+A pack is gzip of `sgpu-pack 1`, a line with its contents as JSON, and their bytes one behind the
+other. It holds no paths, so there is nothing in it that could lead anywhere. A pack is named after
+its contents, an index after its manifest: who has one of that name has no need of another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import NamedTuple
+
+from sgpu_decl.agent.environment.manifest import Kind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sgpu_decl.agent.environment.manifest import Manifest
+
+__all__ = ["MOST", "BadPack", "Index", "Pack", "index_name", "needed"]
+
+FORMAT = 1
+MAGIC = b"sgpu-pack 1\n"
+MOST = 64 << 20  # bytes of content in a pack of several objects
+_KEY = re.compile(r"[0-9a-f]{64}(\.x)?")
+
+
+class BadPack(ValueError):
+    """A pack or an index is missing, is cut off, or does not hold what it must."""
+
+
+class Pack(NamedTuple):
+    """`contents` are the names and sizes of objects, in their order."""
+
+    contents: tuple[tuple[str, int], ...]
+
+    @property
+    def head(self) -> bytes:
+        """What a pack begins with, before it is compressed."""
+        return MAGIC + json.dumps(self.contents, separators=(",", ":")).encode("ascii") + b"\n"
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return hashlib.sha256(self.head).hexdigest() + ".pack"
+
+    @property
+    def size(self) -> int:
+        """Bytes of content."""
+        return sum(size for _, size in self.contents)
+
+
+class Index(NamedTuple):
+    """The packs that hold all objects of the manifest with this digest, and maybe more."""
+
+    manifest: str
+    packs: tuple[Pack, ...]
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON, ASCII."""
+        packs = [pack.contents for pack in self.packs]
+        value = {"v": FORMAT, "manifest": self.manifest, "packs": packs}
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, data: bytes, manifest: Manifest) -> Index:
+        """Read an index, and check that it brings what a manifest needs and not much else.
+
+        Raises:
+            BadPack: it does not.
+        """
+        try:
+            raw = json.loads(data)
+            version, digest = raw["v"], str(raw["manifest"])
+            packs = tuple(
+                Pack(tuple((str(key), int(size)) for key, size in contents))
+                for contents in raw["packs"]
+            )
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise BadPack(f"not an index of packs: {error}") from None
+        if version != FORMAT:
+            raise BadPack(f"an index of another format: {version!r}")
+        if digest != manifest.digest:
+            raise BadPack("the index is that of another manifest")
+        _check(packs, needed(manifest))
+        return cls(digest, packs)
+
+
+def index_name(manifest_digest: str) -> str:
+    """The name of an index's file."""
+    return manifest_digest.partition(":")[2] + ".packs"
+
+
+def needed(manifest: Manifest) -> dict[str, int]:
+    """Names and sizes of the objects of a manifest, bytecode included, in the order of paths."""
+    entries = sorted((*manifest.files, *manifest.bytecode))
+    return {file.key: file.size for file in entries if file.kind != Kind.LINK}
+
+
+def _check(packs: Iterable[Pack], wanted: dict[str, int]) -> None:
+    seen: set[str] = set()
+    for pack in packs:
+        useful = 0
+        for key, size in pack.contents:
+            if not _KEY.fullmatch(key) or size < 0:
+                raise BadPack(f"{key!r} is no name of an object")
+            if key in seen:
+                raise BadPack(f"{key} occurs twice")
+            seen.add(key)
+            if wanted.get(key, size) != size:
+                raise BadPack(f"{key} has another size than in the manifest")
+            useful += size if key in wanted else 0
+        if pack.size > MOST and len(pack.contents) > 1:
+            raise BadPack(f"the pack {pack.name} holds more than {MOST:,} bytes")
+        if pack.size > 2 * useful:
+            raise BadPack(f"more than half of the pack {pack.name} is not in the manifest")
+    missing = [key for key in wanted if key not in seen]
+    if missing:
+        raise BadPack(f"the index lacks {len(missing)} objects, such as {missing[0]}")

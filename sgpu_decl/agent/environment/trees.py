@@ -1,0 +1,212 @@
+"""Trees on disk: which files are ours in one, whether one is whole, and what was written to.
+
+    pyvenv.cfg  bin/python  lib64 -> lib        what makes it an environment to Python
+    lib/python3.11/EXTERNALLY-MANAGED           what tells installers to leave it alone
+    lib/python3.11/site-packages/zzzz_sgpu.pth  further folders on the path
+    .sgpu-tree.json                             the folders, and the files that are not objects
+
+Every file and folder of a tree carries one time of change. A folder whose time is another one had
+entries made or removed; a file whose time is another one was written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import stat
+import uuid
+
+from sgpu_decl.agent.locks import create_held, open_lock, try_lock
+from sgpu_decl.agent.processes import boot_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sgpu_decl.agent.environment.manifest import Manifest
+
+__all__ = [
+    "FIXED_NS",
+    "MAKING",
+    "RECORD",
+    "altered",
+    "as_bytes",
+    "clear",
+    "discard",
+    "install",
+    "making",
+    "record_of",
+    "remove",
+    "shebang",
+    "whole",
+]
+
+FIXED_NS = 946_684_800 * 10**9  # 2000-01-01, before anything that anybody writes now
+MAKING = ".making-"
+RECORD = ".sgpu-tree.json"
+_FORMAT = 1
+_LONGEST_SHEBANG = 127  # what every kernel reads of it
+
+
+def as_bytes(path: str) -> bytes:
+    """A path of a manifest as the system has it, whatever the locale."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+def shebang(interpreter: str, rest: bytes) -> bytes:
+    """The first lines of a script that `interpreter` runs; `rest` are the arguments for it.
+
+    Where the kernel would not understand the path, a shell starts it: to Python the same lines are
+    a string (as pip and distlib write it).
+    """
+    program = as_bytes(interpreter)
+    line = b"#!" + program + rest + b"\n"
+    if b" " not in program and len(line) <= _LONGEST_SHEBANG:
+        return line
+    quoted = b'"' + program + b'"' if b" " in program else program
+    return b"#!/bin/sh\n'''exec' " + quoted + rest + b' "$0" "$@"\n' + b"' '''\n"
+
+
+def record_of(manifest: Manifest, folders: list[str], made: dict[str, int]) -> bytes:
+    """The text of `.sgpu-tree.json`; `made` are the sizes of the files that are not objects."""
+    record = {
+        "v": _FORMAT,
+        "manifest": manifest.digest,
+        "boot": boot_id(),
+        "folders": folders,
+        "made": made,
+    }
+    return json.dumps(record, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def whole(tree: str) -> bool:
+    """Whether a tree is there with all its files, by looking at its folders alone.
+
+    One of before a reboot is none: nothing was synced, so a power cut may have emptied its files;
+    making it again verifies them. It does not see what was written into a file: see `altered`.
+    """
+    top = os.fsencode(tree) + b"/"
+    try:
+        with open(top + as_bytes(RECORD), "rb") as file:
+            record = json.loads(file.read())
+        if record["boot"] != boot_id():
+            return False
+        os.stat(top + b"bin/python")  # leads to an interpreter that may be gone
+        for folder in record["folders"]:
+            seen = os.lstat(top + as_bytes(folder))
+            if seen.st_mtime_ns != FIXED_NS or not stat.S_ISDIR(seen.st_mode):
+                return False
+        for path, size in record["made"].items():
+            seen = os.lstat(top + as_bytes(path))
+            if seen.st_mtime_ns != FIXED_NS or seen.st_size != size:
+                return False
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return True
+
+
+def altered(tree: str, manifest: Manifest) -> list[str]:
+    """The paths in a tree that were written to, made or removed since it was made, sorted.
+
+    It looks at every file, but reads none: who sets the time of a file back is not found out.
+    """
+    top = os.fsencode(tree)
+    missing = {as_bytes(file.path): file for file in (*manifest.files, *manifest.bytecode)}
+    found = set()
+    for folder, entry in _walk(top):
+        path = folder + entry.name
+        seen = entry.stat(follow_symlinks=False)
+        file = missing.pop(path, None)
+        if seen.st_mtime_ns != FIXED_NS or (
+            file is not None and file.kind in "fx" and seen.st_size != file.size
+        ):
+            found.add(path)
+    return [path.decode("utf-8", "surrogateescape") for path in sorted(found | set(missing))]
+
+
+def _walk(top: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
+    waiting = [b""]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(top + b"/" + folder) as entries:
+            for entry in entries:
+                yield folder, entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(folder + entry.name + b"/")
+
+
+def making(folder: str) -> tuple[str, int]:
+    """Name a place for a tree that is being made in `folder`, and hold it; it is not made yet.
+
+    Returns the path and the descriptor of its lock.
+    """
+    path = os.path.join(folder, MAKING + uuid.uuid4().hex)
+    return path, create_held(path + ".lock")
+
+
+def clear(folder: str) -> None:
+    """Remove what was being made in `folder` by processes that are gone."""
+    for name in sorted(os.listdir(folder)):
+        if name.startswith(MAKING) and name.endswith(".lock"):
+            path = os.path.join(folder, name)
+            try:
+                lock = open_lock(path)
+            except OSError:  # its owner, or another one who clears, was faster
+                continue
+            if try_lock(lock):
+                remove(path[: -len(".lock")])
+            os.close(lock)
+
+
+def install(place: str, tree: str) -> None:
+    """Give a tree that was made at `place` its own one, unless there is a whole one by now.
+
+    One that is not whole makes room at the same moment: ranks that use it find the files of the new
+    one under the same names.
+    """
+    aside, lock = making(os.path.dirname(tree))
+    try:
+        while True:
+            try:
+                os.rename(place, tree)
+                return
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            if whole(tree) or os.path.lexists(aside):
+                return
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(tree, aside)
+    finally:
+        remove(aside)
+        os.close(lock)
+
+
+def discard(tree: str) -> None:
+    """Remove a tree; at no time is a part of it seen at its place.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    path, lock = making(os.path.dirname(tree))
+    try:
+        os.rename(tree, path)
+    except FileNotFoundError:
+        pass
+    finally:
+        remove(path)
+        os.close(lock)
+
+
+def remove(path: str) -> None:
+    """Remove what was being made at `path` and its lock; whoever calls holds that."""
+    for folder, _, _ in os.walk(path):
+        os.chmod(folder, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):
+        return  # somebody still writes there: the next one clears it
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path + ".lock")

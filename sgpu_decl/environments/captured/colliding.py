@@ -1,0 +1,55 @@
+"""Paths that cannot stand beside each other in one tree on every file system."""
+
+from collections.abc import Collection
+
+from sgpu_decl.agent.environment.manifest import BadManifest, check_path
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+
+__all__ = ["collisions"]
+
+
+def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
+    """Say which paths a manifest would refuse, and why.
+
+    Args:
+        paths: of files and links, each once.
+    """
+    folders = set()
+    found = []
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+        try:
+            check_path(path)
+        except BadManifest:
+            found.append(
+                Diagnostic(
+                    code="name_unusable",
+                    summary=f"the environment holds a file of the name {path!r}, which no other "
+                    "machine can be trusted with",
+                    hint="rename or delete it",
+                )
+            )
+    seen: dict[str, str] = {}
+    for path in sorted({*paths, *folders}):
+        other = seen.setdefault(path.casefold(), path)
+        if other != path:
+            found.append(
+                Diagnostic(
+                    code="names_collide",
+                    summary=f"`{other}` and `{path}` differ in case alone: some file systems "
+                    "take them for one",
+                    hint="uninstall one of the packages that brought them, or rename one",
+                )
+            )
+    found += [
+        Diagnostic(
+            code="names_collide",
+            summary=f"`{path}` is a file of one package and a folder of another",
+            hint="uninstall one of them",
+        )
+        for path in sorted(folders.intersection(paths))
+    ]
+    return tuple(found)

@@ -1,0 +1,84 @@
+"""Names and versions of the packages of an environment."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from importlib.metadata import Distribution
+
+from sgpu_decl.agent.environment.manifest import File
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.environments.captured.remembering import Memory
+
+__all__ = ["normalised", "packages"]
+
+_INFO = re.compile(r"(.+)/([^/]+\.(?:dist|egg)-info)(?:/(.+))?")
+_METADATA = ("METADATA", "PKG-INFO", None)  # the last: an .egg-info that is a file itself
+
+
+def normalised(name: str) -> str:
+    """The one spelling of a package's name (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def packages(
+    sites: Iterable[str], files: Mapping[str, File], sources: Mapping[str, str], memory: Memory
+) -> tuple[tuple[tuple[str, str], ...], tuple[Diagnostic, ...]]:
+    """Read which packages are installed; of equal names the first on the path counts.
+
+    Args:
+        files, sources: what was captured, and where it lies now, by tree path.
+
+    Returns:
+        Pairs of normalised name and version, sorted, and what could not be read.
+    """
+    # By site, and by the folder that describes a package: the path of its metadata if it has any.
+    described: dict[str, dict[str, str | None]] = {site: {} for site in sites}
+    for path in files:
+        if "-info" in path and (found := _INFO.fullmatch(path)):
+            site, info, inner = found.groups()
+            if site in described:
+                known = described[site].setdefault(info, None)
+                if inner in _METADATA and (known is None or inner == "METADATA"):
+                    described[site][info] = path
+    installed: dict[str, str] = {}
+    findings = []
+    for site, infos in described.items():
+        for info, metadata in sorted(infos.items()):
+            told = _told(metadata, files, sources, memory)
+            if told is None:
+                findings.append(_broken(site, info))
+            else:
+                installed.setdefault(*told)
+    return tuple(sorted(installed.items())), tuple(findings)
+
+
+def _told(
+    path: str | None, files: Mapping[str, File], sources: Mapping[str, str], memory: Memory
+) -> tuple[str, str] | None:
+    if path is None or path not in sources:
+        return None
+    known = memory.name(files[path].content)
+    if known is not None:
+        return known
+    source = sources[path]
+    place = source if path.endswith("-info") else os.path.dirname(source)
+    try:
+        metadata = Distribution.at(place).metadata
+        name, version = metadata["Name"], metadata["Version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not name or not version:
+        return None
+    told = normalised(name), version.strip()
+    memory.remember_name(files[path].content, *told)
+    return told
+
+
+def _broken(site: str, info: str) -> Diagnostic:
+    return Diagnostic(
+        code="metadata_broken",
+        severity=Severity.WARNING,
+        summary=f"the metadata of `{info}` names no package and version; its files are taken, and "
+        "its version is not shown",
+        hint=f"install that package again (it is in `{os.path.basename(site)}`)",
+    )

@@ -1,0 +1,1 @@
+"""Environments by requirements or lock: resolved and built by uv."""

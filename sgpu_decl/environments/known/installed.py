@@ -1,0 +1,56 @@
+"""What is installed in a Python, from the names of its `.dist-info` folders alone: nothing is
+opened or imported, so that it costs a listing of each folder."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterable
+
+from sgpu_decl.environments.known.environment import Environment, EnvironmentKind
+from sgpu_decl.environments.known.packages import cuda_of, normalise
+from sgpu_decl.model.environment import Package
+
+__all__ = ["installed", "this_interpreter"]
+
+
+def installed(folders: Iterable[str]) -> tuple[Package, ...]:
+    """The packages in these folders of `sys.path`, by name; of two the first counts, as it does for
+    an import. A folder that is not there holds none."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        here: dict[str, str] = {}
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        for name in names:
+            package = _package(name)
+            if package is not None:
+                here[package.name] = package.version
+        for normal, version in here.items():
+            found.setdefault(normal, version)
+    return tuple(Package(name, found[name]) for name in sorted(found))
+
+
+def this_interpreter() -> Environment:
+    """The environment that runs sgpu itself."""
+    folders = [it for it in sys.path if os.path.basename(it) in ("site-packages", "dist-packages")]
+    packages = installed(folders)
+    return Environment(
+        name="this",
+        kind=EnvironmentKind.INTERPRETER,
+        packages=packages,
+        python=platform.python_version(),
+        cuda=cuda_of(packages),
+        notes=(f"`{sys.executable}`",),
+    )
+
+
+def _package(folder: str) -> Package | None:
+    """`torch-2.7.1+cu126.dist-info`, or `six-1.16.0-py3.11.egg-info` of older tools."""
+    stem, kind = os.path.splitext(folder)
+    if kind not in (".dist-info", ".egg-info"):
+        return None
+    name, _, rest = stem.partition("-")
+    version = rest if kind == ".dist-info" else rest.partition("-")[0]
+    return Package(normalise(name), version) if name and version else None

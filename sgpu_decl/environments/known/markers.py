@@ -1,0 +1,63 @@
+"""The values that environment markers (PEP 508) are evaluated with, for an interpreter that need
+not be this one."""
+
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from sgpu_decl.agent.environment.manifest import Python
+
+if TYPE_CHECKING:
+    from packaging.markers import Marker
+
+__all__ = ["applies", "marker_values"]
+
+_NAMES: Mapping[str, str] = MappingProxyType({"cpython": "CPython", "pypy": "PyPy"})
+_SYSTEMS: Mapping[str, str] = MappingProxyType({"linux": "Linux", "darwin": "Darwin"})
+
+
+def marker_values(python: Python | None) -> dict[str, str]:
+    """The values for an interpreter; for the one that runs sgpu where it is `None`. What a manifest
+    does not tell, the kernel's version, is empty."""
+    from packaging.markers import default_environment
+
+    if python is None:
+        return {name: str(value) for name, value in default_environment().items()}
+    system, _, machine = python.platform.partition("-")
+    return {
+        "implementation_name": python.implementation,
+        "implementation_version": python.version,
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": _NAMES.get(python.implementation, python.implementation),
+        "platform_release": "",
+        "platform_system": _SYSTEMS.get(system, system),
+        "platform_version": "",
+        "python_full_version": python.version,
+        "python_version": python.minor,
+        "sys_platform": system,
+    }
+
+
+def applies(marker: str, values: Mapping[str, str], *, groups: Collection[str] = ()) -> bool:
+    """Whether a marker holds, with no extra asked for and these dependency groups.
+
+    Raises:
+        ValueError: it is no marker.
+    """
+    chosen: dict[str, str | AbstractSet[str]] = {
+        "extra": "",
+        **values,
+        "extras": frozenset(),
+        "dependency_groups": frozenset(groups),
+    }
+    return _parsed(marker).evaluate(chosen, context="lock_file")
+
+
+@cache
+def _parsed(marker: str) -> "Marker":
+    from packaging.markers import Marker
+
+    return Marker(marker)

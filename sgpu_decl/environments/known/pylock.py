@@ -1,0 +1,70 @@
+"""`pylock.toml` (PEP 751): the packages that apply to an interpreter.
+
+https://packaging.python.org/en/latest/specifications/pylock-toml/
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.known.locked import Locked, Pin, invalid, settle
+from sgpu_decl.environments.known.markers import applies
+from sgpu_decl.environments.known.packages import normalise
+from sgpu_decl.environments.known.toml import Toml, table, text_of
+from sgpu_decl.model.environment import Package
+
+__all__ = ["read_pylock"]
+
+_FILES = ("archive", "sdist")
+
+
+def read_pylock(
+    toml: Toml, values: Mapping[str, str]
+) -> tuple[Locked | None, tuple[Diagnostic, ...]]:
+    """Read the packages whose markers hold for `values`, in the groups that are on by default."""
+    version = text_of(toml.data.get("lock-version"))
+    if version is None or version.partition(".")[0] != "1":
+        summary = f"the lock file is of version {toml.data.get('lock-version')!r}, not of 1.x"
+        return None, (invalid(summary, toml.top, "make it with a tool that writes version 1.0"),)
+    listed = toml.data.get("packages")
+    if not isinstance(listed, list) or not text_of(toml.data.get("created-by")):
+        lacking = "created-by" if isinstance(listed, list) else "packages"
+        return None, (invalid(f"the lock file has no `{lacking}`: it was cut off", toml.top),)
+    groups = [it for it in toml.data.get("default-groups", ()) if isinstance(it, str)]
+    pins: list[Pin] = []
+    found: list[Diagnostic] = []
+    for index, raw in enumerate(listed):
+        read = _entry(table(raw), toml.place("packages", index), values, groups)
+        if isinstance(read, Pin):
+            pins.append(read)
+        elif read is not None:
+            found.append(read)
+    locked, more = settle("pylock", pins, python=text_of(toml.data.get("requires-python")))
+    return locked, (*found, *more)
+
+
+def _entry(
+    entry: Mapping[str, Any], place: Place, values: Mapping[str, str], groups: Collection[str]
+) -> Pin | Diagnostic | None:
+    """What an entry pins, `None` where it does not apply, or what is wrong with it."""
+    name, marker = text_of(entry.get("name")), text_of(entry.get("marker"))
+    if name is None:
+        return invalid("a package has no `name`", place)
+    try:
+        if marker is not None and not applies(marker, values, groups=groups):
+            return None
+    except ValueError:
+        return invalid(f"the marker of `{name}` cannot be read: `{marker}`", place)
+    wheels = entry.get("wheels")
+    files = [table(it) for it in wheels] if isinstance(wheels, list) else []
+    files += [table(entry[it]) for it in _FILES if it in entry]
+    commit = text_of(table(entry.get("vcs")).get("commit-id"))
+    if not files and commit is None and "directory" not in entry:
+        return invalid(f"`{name}` names neither files nor a source: it was cut off", place)
+    # a package from a folder or a repository may have no version of its own
+    version = text_of(entry.get("version")) or commit or "unversioned"
+    hashed = bool(files) and all(table(it.get("hashes")) for it in files)
+    return Pin(
+        package=Package(normalise(name), version), hashed=hashed or commit is not None, place=place
+    )

@@ -1,0 +1,141 @@
+"""`uv.lock`: what a project depends on, on an interpreter. The file lists the packages of all
+platforms; those that count are found by following the project's dependencies, markers evaluated.
+Extras and dependency groups of the project are left out."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.environments.known.locked import Locked, Pin, invalid, settle
+from sgpu_decl.environments.known.markers import applies
+from sgpu_decl.environments.known.packages import normalise
+from sgpu_decl.environments.known.toml import Toml, table, text_of
+from sgpu_decl.model.environment import Package
+
+__all__ = ["read_uv_lock"]
+
+_HERE = (".", "")
+_LOCAL = ("virtual", "editable", "directory")
+
+
+def read_uv_lock(
+    toml: Toml, values: Mapping[str, str]
+) -> tuple[Locked | None, tuple[Diagnostic, ...]]:
+    """Read the packages that the project of the lock needs where markers have these values."""
+    if toml.data.get("version") != 1:
+        summary = f"the lock file is of version {toml.data.get('version')!r}, not of 1"
+        return None, (invalid(summary, toml.top, "make it with `uv lock`"),)
+    walk = _Walk(toml, values)
+    walk.follow(walk.roots())
+    locked, more = settle(
+        "uv", walk.pins.values(), python=text_of(toml.data.get("requires-python"))
+    )
+    return locked, (*walk.found, *more)
+
+
+class _Walk:
+    def __init__(self, toml: Toml, values: Mapping[str, str]) -> None:
+        self._toml = toml
+        self._values = values
+        listed = toml.data.get("package", [])
+        self._entries = [table(it) for it in listed] if isinstance(listed, list) else []
+        self._by_name: dict[str, list[int]] = {}
+        for index, entry in enumerate(self._entries):
+            name = text_of(entry.get("name"))
+            if name is not None:
+                self._by_name.setdefault(normalise(name), []).append(index)
+        self.pins: dict[int, Pin] = {}
+        self.found: list[Diagnostic] = []
+
+    def roots(self) -> list[dict[str, Any]]:
+        """The dependencies of the project here, or of the script that was locked; of a file with
+        neither, every package."""
+        projects = [it for it in self._entries if _is_project(it)]
+        if projects:
+            return [dependency for it in projects for dependency in _tables(it, "dependencies")]
+        required = _tables(table(self._toml.data.get("manifest")), "requirements")
+        return required or [{"name": name} for name in self._by_name]
+
+    def follow(self, wanted: Iterable[dict[str, Any]]) -> None:
+        waiting = list(wanted)
+        seen: set[tuple[int, str]] = set()
+        while waiting:
+            dependency = waiting.pop()
+            index = self._target(dependency)
+            if index is None:
+                continue
+            entry = self._entries[index]
+            extras = [it for it in dependency.get("extra") or () if isinstance(it, str)]
+            for part in ("", *extras):
+                if (index, part) in seen:
+                    continue
+                seen.add((index, part))
+                optional = table(entry.get("optional-dependencies"))
+                waiting += _tables(optional, part) if part else _tables(entry, "dependencies")
+            if index not in self.pins and not _is_project(entry):
+                self._pin(index, entry)
+
+    def _target(self, dependency: dict[str, Any]) -> int | None:
+        """The entry that a dependency means here, or `None` where it does not apply or is wrong."""
+        name = text_of(dependency.get("name")) or ""
+        marker = text_of(dependency.get("marker"))
+        candidates = self._by_name.get(normalise(name), [])
+        place = self._toml.place("package", candidates[0]) if candidates else self._toml.top
+        try:
+            if marker is not None and not applies(marker, self._values):
+                return None
+        except ValueError:
+            self.found.append(invalid(f"the marker of `{name}` cannot be read: `{marker}`", place))
+            return None
+        version = dependency.get("version")
+        fitting = [
+            it
+            for it in candidates
+            if version is None or self._entries[it].get("version") == version
+        ]
+        fitting = [it for it in fitting if self._resolved_here(it)] or fitting
+        if not fitting:
+            self.found.append(
+                invalid(f"the lock file depends on `{name}` and has no entry for it", place)
+            )
+            return None
+        return fitting[0]
+
+    def _resolved_here(self, index: int) -> bool:
+        """An entry of a forked resolution says where it counts."""
+        markers = self._entries[index].get("resolution-markers")
+        if not isinstance(markers, list):
+            return True
+        try:
+            return any(applies(str(it), self._values) for it in markers)
+        except ValueError:
+            return True  # the dependency that leads here says the same, and is reported
+
+    def _pin(self, index: int, entry: dict[str, Any]) -> None:
+        place = self._toml.place("package", index)
+        name, version = str(entry["name"]), text_of(entry.get("version"))
+        source = table(entry.get("source"))
+        files = [*_tables(entry, "wheels"), *([table(entry["sdist"])] if "sdist" in entry else [])]
+        if "registry" in source and (version is None or not files):
+            self.found.append(
+                invalid(f"`{name}` has no version or no files: it was cut off", place)
+            )
+            return
+        # the commit of a repository stands behind the `#` and says what is taken, as a hash does
+        pinned = "#" in str(source.get("git", ""))
+        hashed = not any(it in source for it in _LOCAL) and bool(files)
+        self.pins[index] = Pin(
+            package=Package(normalise(name), version or "unversioned"),
+            hashed=pinned or (hashed and all(text_of(it.get("hash")) for it in files)),
+            place=place,
+        )
+
+
+def _is_project(entry: Mapping[str, Any]) -> bool:
+    source = table(entry.get("source"))
+    return any(source.get(kind) in _HERE for kind in _LOCAL if kind in source)
+
+
+def _tables(parent: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    listed = parent.get(name)
+    return [it for it in listed if isinstance(it, dict)] if isinstance(listed, list) else []

@@ -1,0 +1,1 @@
+"""The store of environments, and packs that carry them elsewhere."""
