@@ -1,5 +1,6 @@
 """From what is typed after `sgpu env` to the environment that it means."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -24,13 +25,14 @@ THIS = "this"
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{4,64})")
 _KINDS = (
     "name a base (`sgpu env bases` lists them), `this` for this interpreter, a lock file, an "
-    "attempt such as `train#8`, or a staged environment by the start of its digest"
+    "attempt such as `train#8`, a declared one such as `environment.train`, or a staged "
+    "environment by the start of its digest"
 )
 
 
 def environment_named(text: str, *, site: "Callable[[], Site]") -> Environment:
-    """The environment that `text` means: a base, `this`, a lock file, an attempt, or the start of
-    a staged one's digest.
+    """The environment that `text` means: a base, `this`, a lock file, an attempt, a declared one,
+    or the start of a staged one's digest.
 
     Args:
         site: opens the project, which not all of them need.
@@ -46,6 +48,8 @@ def environment_named(text: str, *, site: "Callable[[], Site]") -> Environment:
         return base.environment
     if Path(text).is_file():
         return _locked(text)
+    if text.startswith("environment."):
+        return _recorded(text, site())
     if split_attempt(text)[1] is not None:
         return _found_by(text, site())
     if _DIGEST.fullmatch(text):
@@ -101,6 +105,27 @@ def _of_manifest(manifest: "Manifest", name: str, kind: EnvironmentKind) -> Envi
         digest=manifest.digest,
         size=manifest.size,
         files=len(manifest.files),
+    )
+
+
+def _recorded(text: str, site: "Site") -> Environment:
+    """A declared environment as it was applied last."""
+    from sgpu_decl.applying.mending import resource_named
+
+    resource = resource_named(site, text)
+    spec = json.loads(resource.spec)
+    digest = spec["digest"]
+    manifest = site.environments.manifest(site.environments.built(digest) or digest)
+    kind = EnvironmentKind.LOCK if spec["lock"] else EnvironmentKind.SNAPSHOT
+    if manifest is not None:
+        return _of_manifest(manifest, text, kind)
+    listed = site.state().package_lists[spec["packages"]]
+    return Environment(
+        name=text,
+        kind=kind,
+        packages=listed.packages,
+        cuda=cuda_of(listed.packages),
+        digest=digest,
     )
 
 

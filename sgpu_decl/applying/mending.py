@@ -5,21 +5,23 @@ from sgpu_decl.applying.observing import refresh
 from sgpu_decl.applying.site import Site
 from sgpu_decl.applying.watching import Runs
 from sgpu_decl.errors import ActiveRun, SgpuError
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.state import Resource
 
 __all__ = ["move", "remove", "resource_named"]
 
 
 def resource_named(site: Site, text: str) -> Resource:
-    """The one resource that an address or a name stands for.
+    """The one resource that an address or a name stands for; a bare name is that of a run, and of
+    an environment where no run has it.
 
     Raises:
         NotFound: there is none.
         SgpuError: there are several.
     """
     resources = site.state().resources
-    (address, *more) = sorted(match_addresses([text], resources))
+    found = sorted(match_addresses([text], resources))
+    (address, *more) = [it for it in found if it.kind is Kind.RUN] or found
     if more:
         raise SgpuError(
             f"`{text}` matches several resources", hint="give one address", code="ambiguous"
@@ -44,7 +46,8 @@ def move(site: Site, source: str, destination: str) -> tuple[Address, Address]:
     with site.writing("state mv") as writer:
         writer.move(old, new)
         try:
-            site.backend(resource.backend).move(old, new)
+            if old.kind is Kind.RUN:  # others have no folders
+                site.backend(resource.backend).move(old, new)
         except SgpuError:
             writer.move(new, old)
             raise

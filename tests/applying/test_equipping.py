@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.api import PlanOptions, Session
+from sgpu_decl.api import Location, PlanOptions, Session, environment
 from sgpu_decl.applying.saving import load_plan
+from sgpu_decl.environments.known.environment import EnvironmentKind
 from sgpu_decl.errors import InvalidInput, StalePlan
+from sgpu_decl.model.environment import Package
 from sgpu_decl.model.plan import Action, Plan, Reason
 
 RUN = """\
@@ -349,3 +351,23 @@ def test_an_environment_over_the_limit_is_refused_with_its_largest_packages(
     assert str(check.place).endswith("run.yaml:5:17")
     assert not plan.applyable
     assert not store.exists()
+
+
+def test_a_bare_name_is_that_of_the_run_and_an_environment_has_no_folder_to_move(
+    venv: Venv, apply: Apply, open_file: Open
+) -> None:
+    apply()
+    session = open_file()
+    assert str(session.state_show("train").address) == "run.train"
+    session.state_move("environment.train", "other")
+    assert words(session) == ["one", "one"]
+    assert [str(it.address) for it in session.state_list()] == ["environment.other", "run.train"]
+
+
+def test_a_declared_environment_can_be_looked_at_by_its_address(
+    venv: Venv, folder: Path, apply: Apply
+) -> None:
+    apply()
+    found = environment("environment.train", Location(project=folder))
+    assert found.packages == (Package("greet", "1.0"),)
+    assert found.kind is EnvironmentKind.SNAPSHOT
