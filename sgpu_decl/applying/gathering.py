@@ -208,20 +208,21 @@ class _Gathering:
         if key in self._examined:
             return
         self._examined.add(key)
-        packages = used.packages if used else None
         manifest = self._equipment.manifest(digest) if digest else None
-        version = interpreter.version if interpreter else None
         place = _locator(run.places)
-        self.findings.extend(
-            check_base(
-                env,
-                lambda field: place(f"env.{field}"),
-                folder=self._folder,
-                python=manifest.python.version if manifest else version,
-                packages=packages.packages if packages else (),
-                severity=Severity.ERROR if on_base(config) else Severity.INFO,
+        if env.base is not None:
+            packages = used.packages if used else None
+            version = interpreter.version if interpreter else None
+            self.findings.extend(
+                check_base(
+                    env,
+                    lambda field: place(f"env.{field}"),
+                    folder=self._folder,
+                    python=manifest.python.version if manifest else version,
+                    packages=packages.packages if packages else (),
+                    severity=Severity.ERROR if on_base(config) else Severity.INFO,
+                )
             )
-        )
         if taken is None:
             return
         found = examine(
