@@ -8,6 +8,7 @@
     ├── ActiveRun             exit 1   a run is active and `on_active` forbids to touch it
     ├── StalePlan             exit 3   the state moved on since the plan, or it was applied already
     ├── Locked                exit 3   another sgpu holds the state lock
+    ├── RankUnknown           exit 1   a process cannot tell which rank it is
     ├── OutOfTime             exit 1   a run did not end in the time that was given
     ├── RunFailed             exit 5   a watched run failed
     ├── Usage                 exit 64  wrong use of the command line
@@ -26,6 +27,7 @@ __all__ = [
     "Locked",
     "NotFound",
     "OutOfTime",
+    "RankUnknown",
     "RunFailed",
     "SgpuError",
     "StalePlan",
@@ -50,6 +52,8 @@ class SgpuError(Exception):
         diagnostics: tuple[Diagnostic, ...] = (),
     ) -> None:
         super().__init__(message)
+        if hint is not None:
+            self.add_note(f"hint: {hint}")  # for those who meet it in a traceback
         self.message = message
         self.hint = hint
         self.diagnostics = diagnostics
@@ -86,6 +90,10 @@ class Locked(SgpuError):
     code = "state_locked"
     exit_code = 3
     retryable = True
+
+
+class RankUnknown(SgpuError):
+    code = "rank_unknown"
 
 
 class OutOfTime(SgpuError):

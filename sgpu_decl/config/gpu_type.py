@@ -6,18 +6,13 @@ from typing import Any, ClassVar
 from sgpu_decl.config.block import problem
 from sgpu_decl.config.textual import Textual
 from sgpu_decl.diagnostics.suggesting import nearest
+from sgpu_decl.model.gpu import ACCELERATORS, GPUType
 
-__all__ = ["NAMES", "GpuType"]
+__all__ = ["NAMES", "GpuType", "meant"]
 
-NAMES = ("A10", "H100", "B300", "CPU")
-_ACCELERATORS = {
-    "GPU_1XA10": ("A10", 1),
-    "GPU_1XH100": ("H100", 1),
-    "GPU_8XH100": ("H100", 8),
-    "GPU_8XB300": ("B300", 8),
-}
-_SPELLED = ("GPU_1xA10", "GPU_1xH100", "GPU_8xH100", "GPU_8xB300")
-_ALIASES = {"A10G": "A10", "H100_80GB": "H100"}
+NAMES = tuple(kind.name for kind in GPUType)
+_ALIASES = tuple(name for name in GPUType.__members__ if name not in NAMES)
+_NODES = {name.upper(): known for name, known in ACCELERATORS.items()}
 
 
 def _any_name(names: tuple[str, ...]) -> str:
@@ -39,7 +34,7 @@ class GpuType(Textual):
     node: int | None = field(default=None, compare=False)
     published: ClassVar[dict[str, Any]] = {
         "type": "string",
-        "pattern": rf"^({_any_name((*NAMES, *_ALIASES, *_SPELLED))})$|\$\{{",
+        "pattern": rf"^({_any_name((*NAMES, *_ALIASES, *ACCELERATORS))})$|\$\{{",
         "examples": list(NAMES),
     }
 
@@ -57,19 +52,20 @@ class GpuType(Textual):
             return value
         if not isinstance(value, str):
             raise problem("wrong_type", "{path} must be text", f"one of {', '.join(NAMES)}")
-        upper = value.strip().upper()
-        name = _ALIASES.get(upper, upper)
-        if name in NAMES:
-            return cls(name)
-        if upper in _ACCELERATORS:
-            return cls(*_ACCELERATORS[upper])
-        near = nearest(value, (*NAMES, *_SPELLED))
-        known = ", ".join(f"`{known}`" for known in NAMES)
-        raise problem(
-            "unknown_gpu_type",
-            "{path} must be a type of GPU, not {given}",
-            f"did you mean `{near}`? known: {known}" if near else f"known: {known}",
-        )
+        found = cls.find(value)
+        if found is None:
+            summary = "{path} must be a type of GPU, not {given}"
+            raise problem("unknown_gpu_type", summary, meant(value))
+        return found
+
+    @classmethod
+    def find(cls, name: str) -> "GpuType | None":
+        """Return the type of that name, in any case; `None` where there is none."""
+        upper = name.strip().upper()
+        if upper in _NODES:
+            kind, node = _NODES[upper]
+            return cls(kind.name, node)
+        return cls(GPUType[upper].name) if upper in GPUType.__members__ else None
 
     def refuse(self, gpus: int) -> tuple[str, str] | None:
         """Why this type does not come in that number, with the way out, or `None`."""
@@ -85,6 +81,13 @@ class GpuType(Textual):
         if self.name == "H100" and self.node == 1 and gpus != 1:
             return f"GPU_1xH100 is one GPU, not {gpus}", "use `type: H100`, or `gpus: 1`"
         return None
+
+
+def meant(name: str) -> str:
+    """Return the hint for an unknown name."""
+    near = nearest(name, (*GPUType.__members__, *ACCELERATORS))
+    known = ", ".join(f"`{known}`" for known in NAMES)
+    return f"did you mean `{near}`? known: {known}" if near else f"known: {known}"
 
 
 def _steps(gpus: int) -> str:

@@ -1,0 +1,35 @@
+"""Which GPUs a function runs on, as its decorator is told."""
+
+from typing import TYPE_CHECKING
+
+from sgpu_decl.model.gpu import GPUType
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.gpu_type import GpuType
+
+__all__ = ["GPUType", "read_gpu_type"]
+
+
+def read_gpu_type(given: object, *, parameter: str = "gpu_type") -> "GpuType":
+    """Return the type that a run's config holds.
+
+    Args:
+        given: a member of `GPUType`; or as text, in any case, a name of one (`H100`, `a10g`,
+            `h100_80gb`) or of an accelerator (`GPU_8xH100`).
+        parameter: how the caller calls it; messages say so.
+
+    Raises:
+        InvalidInput: no type has that name.
+    """
+    from sgpu_decl.config.gpu_type import GpuType, meant  # pydantic, which ranks never need
+    from sgpu_decl.errors import InvalidInput
+
+    found = GpuType.find(given) if isinstance(given, str) else None
+    if found is None:
+        shown = given if isinstance(given, str) else type(given).__name__
+        raise InvalidInput(
+            f"`{parameter}` must be a type of GPU, not `{shown}`",
+            hint=meant(str(shown)),
+            code="unknown_gpu_type",
+        )
+    return found
