@@ -36,8 +36,9 @@ KNOWN: Mapping[str, str] = MappingProxyType(
 in the process itself each time before it forks."""
 
 LATER = frozenset(
-    {"PIL", "click", "cloudpickle", "matplotlib", "mlflow", "pydantic", "rich", "tqdm", "yaml"}
-)
+    {"PIL", "click", "cloudpickle", "matplotlib", "mlflow", "pydantic", "rich", "sgpu_decl",
+     "tqdm", "yaml"}
+)  # fmt: skip
 """Packages that are left to each rank, but do not mind, nor matter to those above, coming after
 them. (mlflow waits for the id of its run, which the ranks look up.)"""
 

@@ -22,6 +22,7 @@ def test_the_imports_at_the_top_are_taken_with_their_names(tmp_path: Path) -> No
         "import os, sys\n"
         "from typing import TYPE_CHECKING\n"
         "import mlflow\n"
+        "from sgpu_decl import runtime\n"
         "import numpy as np\n"
         "SIZE: int = 4 * 2\n"
         "import torch, torch.nn as nn\n"
