@@ -199,7 +199,7 @@ class Session:
         self._recipes = equipment.recipes
         return replace(found, findings=(*validated.findings, *found.findings))
 
-    def save(self, plan: Plan, path: Path) -> None:
+    def save(self, plan: Plan, path: Path, *, progress: "Progress | None" = None) -> None:
         """Write a plan and pin the code and the environments behind it in the local stores.
 
         Raises:
@@ -210,7 +210,7 @@ class Session:
         if any(it.environment is not None for it in plan.changes):
             from sgpu_decl.applying.equipping import keep
 
-            keep(self._site, plan, self._recipes, path.resolve())
+            keep(self._site, plan, self._recipes, path.resolve(), progress)
         save_plan(self._site, plan, path, self._snapshots)
 
     # Applying

@@ -18,8 +18,8 @@ _COMPILED = "_air.pyc"
 def write_entrypoints(folder: Path, spec: LaunchSpec) -> None:
     """Write `_air.py`, `_warm.py` where ranks are to fork, and at last `spec.json`.
 
-    For ranks of our own interpreter `_air.py` lies there compiled too, which each of them would
-    spend 4 ms on. That file alone is not synced: see `forget_compiled`.
+    For ranks of our own interpreter, in whatever environment, `_air.py` lies there compiled too,
+    which each of them would spend 4 ms on. That file alone is not synced: see `forget_compiled`.
 
     Raises:
         OSError: the disk is full, or the folder is gone.
@@ -28,7 +28,7 @@ def write_entrypoints(folder: Path, spec: LaunchSpec) -> None:
     source = render_air(hashlib.sha256(raw).hexdigest())
     air = folder / "_air.py"
     _write(air, source.encode())
-    if spec.python == sys.executable:
+    if os.path.realpath(spec.python) == os.path.realpath(sys.executable):
         code = compile(source, air, "exec", dont_inherit=True)
         # Magic, then 12 bytes (flags, time and size of the source) that nobody looks at in a file
         # that is run by its name.

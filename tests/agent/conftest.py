@@ -19,6 +19,7 @@ from sgpu_decl.agent.processes import carriers, start_time, tell
 from sgpu_decl.agent.reading import clear_remains, read_attempt, read_events
 from sgpu_decl.agent.records import parse_events
 from sgpu_decl.backends.entering import write_entrypoints
+from sgpu_decl.backends.local.layout import host_lock_folder
 from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm
 
 # With SGPU_WARM set, the faults meet ranks that were forked from a warm parent.
@@ -248,7 +249,7 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
             entry=Entry(kind="script", path="main.py"),
             python=sys.executable,
             gpus=Gpus(lock_dir=str(tmp_path / "gpus")),
-            port_lock_dir=str(tmp_path / "ports"),
+            port_lock_dir=str(host_lock_folder("ports")),
             grace=0.4,
         )
         if ALL_WARM and getattr(fields.get("entry"), "kind", None) not in ("command", "shell"):

@@ -19,6 +19,7 @@ import sgpu_decl.agent
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import start_time, tell
 from sgpu_decl.agent.reading import read_attempt, read_events
+from sgpu_decl.backends.local.layout import host_lock_folder
 from sgpu_decl.rendering.spec import Entry, Retry, Warm
 
 Record = Callable[..., None]
@@ -40,7 +41,8 @@ class Nodes:
         self.attempt = attempt
         self.archive = archive
         self.count = count
-        self.port, self._lock = claim_port(str(archive.parent / "control"), os.getpid())
+        # Locked with all that runs on this host: other tests pass over taken ports to this one.
+        self.port, self._lock = claim_port(str(host_lock_folder("ports")), os.getpid())
         self.agents: dict[int, subprocess.Popen[bytes]] = {}
         self.python = sys.executable
 
