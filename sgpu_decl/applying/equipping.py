@@ -249,14 +249,20 @@ def equip(
     return tuple(found)
 
 
-def keep(site: Site, plan: Plan, recipes: "Mapping[str, Captured | FromLock]", owner: Path) -> None:
+def keep(
+    site: Site,
+    plan: Plan,
+    recipes: "Mapping[str, Captured | FromLock]",
+    owner: Path,
+    progress: Progress | None = None,
+) -> None:
     """Put what a saved plan needs into the store: environments that only this machine has as they
     are now. What a lock says can be had again."""
     launched = _launched(plan)
     for digest in launched:
         recipe = recipes.get(digest)
         if recipe is not None and not isinstance(recipe, FromLock):
-            site.environments.put(recipe, Quiet())
+            site.environments.put(recipe, progress or Quiet())
     if launched:
         site.environments.refer(owner, set(launched))
 

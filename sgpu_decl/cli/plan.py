@@ -64,7 +64,8 @@ def command(
         plan = session.plan(choosing.options(), progress=progress)
     error = refusal(plan)
     if out is not None and error is None:
-        session.save(plan, Path(out))
+        with open_progress() as progress:
+            session.save(plan, Path(out), progress=progress)
     if output == "json":
         from sgpu_decl.planning.writing import plan_to_json
 
