@@ -139,7 +139,7 @@ def because(change: Change, plan: Plan, now: datetime) -> str:
 
 def _reason(change: Change, plan: Plan) -> str:
     if change.kind is Kind.ENVIRONMENT and change.reason is Reason.FIRST_RUN:
-        return "not staged before"
+        return "first use"
     if plan.destroy:
         return "destroying it was asked for"
     if change.reason is Reason.FIRST_RUN and change.prior is not None:

@@ -1,5 +1,6 @@
 """Runs in environments of their own, from plan to ranks."""
 
+import compileall
 import os
 import shutil
 import subprocess
@@ -102,6 +103,13 @@ def test_plan_after_apply_changes_nothing(venv: Venv, apply: Apply, open_file: O
         "environment.train": (Action.NO_OP, Reason.UP_TO_DATE),
         "run.train": (Action.NO_OP, Reason.UP_TO_DATE),
     }
+
+
+def test_bytecode_is_no_part_of_what_is_to_be_staged(venv: Venv, open_file: Open) -> None:
+    compileall.compile_dir(venv.site, quiet=1)
+    (environment, _) = open_file().plan().changes
+    assert environment.environment is not None
+    assert environment.environment.bytes_to_stage == environment.environment.bytes
 
 
 def test_a_package_that_changed_is_the_reason_for_another_attempt(
@@ -328,14 +336,14 @@ def test_a_run_may_install_into_a_site_of_its_own(
     (folder / "train.py").write_text(
         "import os, subprocess, sys\n\n"
         "def main():\n"
-        "    os.makedirs(os.environ['SGPU_SITE'], exist_ok=True)\n"
-        "    path = os.path.join(os.environ['SGPU_SITE'], 'own.py')\n"
+        "    name = 'own' + os.environ['RANK']\n"
+        "    path = os.path.join(os.environ['SGPU_SITE'], name + '.py')\n"
         "    open(path, 'w').write('WORD = \"own\"')\n"
-        "    asked = [sys.executable, '-c', 'import own; print(own.WORD)']\n"
-        "    return [subprocess.check_output(asked, text=True)]\n"
+        "    asked = [sys.executable, '-c', f'import {name}; print({name}.WORD)']\n"
+        "    return [subprocess.check_output(asked, text=True) + __import__(name).WORD]\n"
     )
     apply()
-    assert words(open_file()) == ["own\n", "own\n"]
+    assert words(open_file()) == ["own\nown", "own\nown"]
 
 
 def test_an_environment_over_the_limit_is_refused_with_its_largest_packages(
