@@ -242,6 +242,26 @@ def test_an_interpreter_that_is_not_there_is_said_at_its_place(
     assert not plan.applyable
 
 
+@pytest.mark.parametrize("origin", ["snapshot: true", "dependencies: [six]"])
+def test_a_shim_without_that_python_is_said_at_its_place(
+    venv: Venv, folder: Path, monkeypatch: pytest.MonkeyPatch, open_file: Open, origin: str
+) -> None:
+    shim = folder.parent / "shims/python3.8"
+    shim.parent.mkdir()
+    shim.write_text("#!/bin/sh\necho 'no 3.8 is installed' >&2\necho '  see help' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(shim.parent), prepend=os.pathsep)
+    declared = f"{{{origin}, python: 3.8}}"
+    (folder / "run.yaml").write_text(
+        RUN.replace("{snapshot: true, python: venv/bin/python}", declared)
+    )
+    plan = open_file().plan()
+    (check,) = (it for it in plan.checks if it.severity == "error")
+    assert check.summary.endswith("no 3.8 is installed")
+    assert str(check.place).endswith(f"run.yaml:5:{declared.index('3.8') + 6}")
+    assert not plan.applyable
+
+
 def test_a_requirement_that_does_not_exist_is_said_at_its_place(
     venv: Venv, folder: Path, monkeypatch: pytest.MonkeyPatch, open_file: Open
 ) -> None:
