@@ -324,7 +324,7 @@ def _again(site: Site, planned: Change | None, progress: Progress) -> "Captured 
     python = _python(declared if isinstance(declared, str) else None, folder)
     if python is None:
         missing = _no_python(declared)
-        raise BackendError(missing.summary, hint=missing.hint, code=missing.code)
+        raise BackendError(missing.summary, hint=missing.hint, code="python_missing")
     lock = spec.get("lock")
     if isinstance(lock, Mapping):
         from sgpu_decl.environments.declared.lock import Lock
