@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.state import Resource
 
 if TYPE_CHECKING:
-    from sgpu_decl.agent.environment.manifest import Manifest
+    from sgpu_decl.agent.environment.manifest import File, Manifest
     from sgpu_decl.environments.captured.capturing import Captured
     from sgpu_decl.environments.declared.lock import Lock
     from sgpu_decl.environments.declared.pythons import LocalPython
@@ -115,14 +115,25 @@ class Equipment:
         key = canonical([str(where), declared])
         if key not in self._looked:
             made = _Looking(where, env, backend, owner, folder, interpreter, limit)
-            self._looked[key] = self._snapshot(made) if env.snapshot else self._lock(made, places)
+            self._looked[key] = self._look(made, places)
         return self._looked[key]
 
-    def _snapshot(self, wanted: "_Looking") -> Looked:
+    def _look(self, wanted: "_Looking", places: Mapping[str, Place]) -> Looked:
+        python = _python(wanted.env.python, wanted.folder)
+        if python is None:  # what is there under its name is none that starts
+            from sgpu_decl.environments.captured.interpreter import ask
+
+            said = ask(wanted.interpreter.executable)
+            why = said if isinstance(said, Diagnostic) else _no_python(wanted.env.python)
+            return None, (replace(why, place=places.get("env.python")),)
+        if wanted.env.snapshot:
+            return self._snapshot(wanted, python.executable)
+        return self._lock(wanted, python, places)
+
+    def _snapshot(self, wanted: "_Looking", python: str) -> Looked:
         from sgpu_decl.environments.captured.capturing import capture
         from sgpu_decl.environments.captured.sizing import over_limit
 
-        python = wanted.interpreter.executable
         captured, findings = (
             self._store.capture(python, self._progress)
             if self._take_in
@@ -139,17 +150,16 @@ class Equipment:
             captured.digest,
             PackageList.of(Package(name, version) for name, version in manifest.packages),
             size=manifest.size,
-            missing=sum(file.size for file in self._store.missing(manifest)),
+            missing=_unstaged(manifest, self._store.missing(manifest)),
         ), findings
 
-    def _lock(self, wanted: "_Looking", places: Mapping[str, Place]) -> Looked:
+    def _lock(
+        self, wanted: "_Looking", python: "LocalPython", places: Mapping[str, Place]
+    ) -> Looked:
         from sgpu_decl.environments.declared.building import built
         from sgpu_decl.environments.declared.resolutions import Resolutions
         from sgpu_decl.environments.declared.resolving import Asking, resolve
 
-        python = _python(wanted.env.python, wanted.folder)
-        if python is None:
-            return None, ()  # said where the machine is looked at
         asking = Asking(
             block=wanted.env,
             python=python,
@@ -319,11 +329,8 @@ def _again(site: Site, planned: Change | None, progress: Progress) -> "Captured 
     declared = spec.get("python")
     python = _python(declared if isinstance(declared, str) else None, folder)
     if python is None:
-        raise BackendError(
-            f"this machine has no Python `{declared}`",
-            hint="install it on the PATH, or name an interpreter by its path",
-            code="python_missing",
-        )
+        missing = _no_python(declared)
+        raise BackendError(missing.summary, hint=missing.hint, code="python_missing")
     lock = spec.get("lock")
     if isinstance(lock, Mapping):
         from sgpu_decl.environments.declared.lock import Lock
@@ -355,8 +362,23 @@ def _python(declared: str | None, folder: Path) -> "LocalPython | None":
     return find_python(declared, folder=folder, environ=os.environ, memory=memory)
 
 
+def _no_python(declared: object) -> Diagnostic:
+    return Diagnostic(
+        code="python_missing",
+        summary=f"this machine has no Python `{declared}`",
+        hint="install it on the PATH, or name an interpreter by its path",
+    )
+
+
 def _digest(recipe: "Captured | FromLock") -> str:
     return recipe.lock.digest if isinstance(recipe, FromLock) else recipe.digest
+
+
+def _unstaged(manifest: "Manifest", missing: "Sequence[File]") -> int:
+    """Of the size of an environment, how many bytes the store has not. Bytecode is no part of it,
+    and goes along."""
+    keys = {file.key for file in missing}
+    return sum(file.size for file in manifest.files if file.key in keys)
 
 
 def _same_name(name: str, run: Address) -> Diagnostic:

@@ -23,7 +23,7 @@ def refusal(plan: "Plan") -> SgpuError | None:
     cause = f"{len(errors)} errors stand in the way"
     hint: str | None = "mend what they name, then plan again"
     if len(errors) == 1:
-        cause, hint = errors[0].summary, errors[0].hint
+        cause, hint = errors[0].summary.partition("\n")[0], errors[0].hint
     return SgpuError(
         f"this plan cannot be applied: {cause}",
         hint=hint,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
@@ -92,6 +92,8 @@ def plan(
         considered = set(owned)
     else:
         declared = {it.environment.address for it in wanted.values() if it.environment}
+        # Which environments are declared is not known where one could not be looked at.
+        unsure = has_errors(findings)
         chosen = [item for address, item in wanted.items() if request.selects(address)]
         new_fields = NewFields()
         for item in chosen:
@@ -105,6 +107,7 @@ def plan(
             if standing.resource is not None
             and address not in wanted
             and address not in declared
+            and not (unsure and address.kind is Kind.ENVIRONMENT)
             and request.selects(address)
         ]
         checks += [check_of(finding, None) for finding in findings]

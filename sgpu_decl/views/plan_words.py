@@ -139,7 +139,7 @@ def because(change: Change, plan: Plan, now: datetime) -> str:
 
 def _reason(change: Change, plan: Plan) -> str:
     if change.kind is Kind.ENVIRONMENT and change.reason is Reason.FIRST_RUN:
-        return "not staged before"
+        return "first use"
     if plan.destroy:
         return "destroying it was asked for"
     if change.reason is Reason.FIRST_RUN and change.prior is not None:
@@ -175,7 +175,12 @@ def environment_words(environment: EnvironmentChange, *, whole: bool) -> str:
     """Return how many packages differ, `+1 ~2 -0 packages`, or for a `whole` environment how many
     there are; and how much of it has to be staged."""
     packages = environment.packages
-    amount = count(len(packages), "package") if whole else packages_amount(packages)
+    if whole:
+        amount = count(len(packages), "package")
+    elif packages:
+        amount = packages_amount(packages)
+    else:
+        amount = "the same packages with other files"
     total, missing = environment.bytes, environment.bytes_to_stage
     if total is None or missing is None:
         return f"{amount}, to be built"

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from venv import create
 
 import pytest
 
@@ -56,6 +57,21 @@ STEPS = [
 ]
 
 
+ENVIRONMENTS = "sgpu_decl.environments.stored.store,EnvironmentStore"
+ENVIRONMENT_STEPS = [
+    f"{ENVIRONMENTS},put,before,1",
+    f"{ENVIRONMENTS},_write,after,1",
+    f"{ENVIRONMENTS},put,after,1",
+    f"{ENVIRONMENTS},hydrate,before,1",
+    "sgpu_decl.agent.environment.hydrating,,_make,before,1",
+    "sgpu_decl.agent.environment.hydrating,,install,before,1",
+    "sgpu_decl.agent.environment.hydrating,,install,after,1",
+    f"{ENVIRONMENTS},refer,after,1",
+    "sgpu_decl.agent.launching,,launch,before,1",
+    f"{WRITER},launched,after,1",
+]
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("DATA", "CACHE", "STATE"):
@@ -73,6 +89,28 @@ def sgpu(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_a_step_and_applied_again_it_ran_exactly_once(project: Path, step: str) -> None:
+    _dies_and_converges(project, step)
+
+
+@pytest.mark.parametrize("step", ENVIRONMENT_STEPS)
+def test_killed_while_an_environment_is_staged_it_ran_exactly_once(
+    project: Path, tmp_path: Path, step: str
+) -> None:
+    venv = tmp_path / "venv"
+    create(venv, symlinks=True)
+    (project / "run.yaml").write_text(f"{RUN}env: {{snapshot: true, python: {venv}/bin/python}}\n")
+
+    _dies_and_converges(project, step)
+
+    store = tmp_path / "data/sgpu/store/environments"
+    collected = sgpu(project, "gc")
+    assert collected.returncode == 0, collected.stderr
+    assert list((store / "incoming").iterdir()) == []
+    (tree,) = (store / "trees").iterdir()
+    assert not tree.name.startswith(".")
+
+
+def _dies_and_converges(project: Path, step: str) -> None:
     died = subprocess.run(
         [sys.executable, "-c", DRIVER, step], cwd=project, capture_output=True, check=False
     )

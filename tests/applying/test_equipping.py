@@ -1,5 +1,6 @@
 """Runs in environments of their own, from plan to ranks."""
 
+import compileall
 import os
 import shutil
 import subprocess
@@ -102,6 +103,13 @@ def test_plan_after_apply_changes_nothing(venv: Venv, apply: Apply, open_file: O
         "environment.train": (Action.NO_OP, Reason.UP_TO_DATE),
         "run.train": (Action.NO_OP, Reason.UP_TO_DATE),
     }
+
+
+def test_bytecode_is_no_part_of_what_is_to_be_staged(venv: Venv, open_file: Open) -> None:
+    compileall.compile_dir(venv.site, quiet=1)
+    (environment, _) = open_file().plan().changes
+    assert environment.environment is not None
+    assert environment.environment.bytes_to_stage == environment.environment.bytes
 
 
 def test_a_package_that_changed_is_the_reason_for_another_attempt(
@@ -234,6 +242,26 @@ def test_an_interpreter_that_is_not_there_is_said_at_its_place(
     assert not plan.applyable
 
 
+@pytest.mark.parametrize("origin", ["snapshot: true", "dependencies: [six]"])
+def test_a_shim_without_that_python_is_said_at_its_place(
+    venv: Venv, folder: Path, monkeypatch: pytest.MonkeyPatch, open_file: Open, origin: str
+) -> None:
+    shim = folder.parent / "shims/python3.8"
+    shim.parent.mkdir()
+    shim.write_text("#!/bin/sh\necho 'no 3.8 is installed' >&2\necho '  see help' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(shim.parent), prepend=os.pathsep)
+    declared = f"{{{origin}, python: 3.8}}"
+    (folder / "run.yaml").write_text(
+        RUN.replace("{snapshot: true, python: venv/bin/python}", declared)
+    )
+    plan = open_file().plan()
+    (check,) = (it for it in plan.checks if it.severity == "error")
+    assert check.summary.endswith("no 3.8 is installed")
+    assert str(check.place).endswith(f"run.yaml:5:{declared.index('3.8') + 6}")
+    assert not plan.applyable
+
+
 def test_a_requirement_that_does_not_exist_is_said_at_its_place(
     venv: Venv, folder: Path, monkeypatch: pytest.MonkeyPatch, open_file: Open
 ) -> None:
@@ -328,14 +356,14 @@ def test_a_run_may_install_into_a_site_of_its_own(
     (folder / "train.py").write_text(
         "import os, subprocess, sys\n\n"
         "def main():\n"
-        "    os.makedirs(os.environ['SGPU_SITE'], exist_ok=True)\n"
-        "    path = os.path.join(os.environ['SGPU_SITE'], 'own.py')\n"
+        "    name = 'own' + os.environ['RANK']\n"
+        "    path = os.path.join(os.environ['SGPU_SITE'], name + '.py')\n"
         "    open(path, 'w').write('WORD = \"own\"')\n"
-        "    asked = [sys.executable, '-c', 'import own; print(own.WORD)']\n"
-        "    return [subprocess.check_output(asked, text=True)]\n"
+        "    asked = [sys.executable, '-c', f'import {name}; print({name}.WORD)']\n"
+        "    return [subprocess.check_output(asked, text=True) + __import__(name).WORD]\n"
     )
     apply()
-    assert words(open_file()) == ["own\n", "own\n"]
+    assert words(open_file()) == ["own\nown", "own\nown"]
 
 
 def test_an_environment_over_the_limit_is_refused_with_its_largest_packages(

@@ -36,7 +36,9 @@ assert capture(sys.argv[1], progress=Quiet(), cache=Path(sys.argv[2]))[0] is not
 """
 
 
-def captures(scratch: Path, interpreter: Path, package: str) -> Iterator[Row]:
+def captures(
+    scratch: Path, interpreter: Path, package: str, installing: Taken | None
+) -> Iterator[Row]:
     """Of a virtual environment, and of one of its packages."""
     environment = interpreter.parents[1]
     python = sys.executable
@@ -63,8 +65,10 @@ def captures(scratch: Path, interpreter: Path, package: str) -> Iterator[Row]:
             taken.append(take(copying[name], scratch))
         first.append(take((python, "-c", TAKES, str(interpreter), str(store), str(cache)), scratch))
     mine = _median(first)
-    for name, taken in peers.items():
-        peer = _median(taken)
+    medians = {name: _median(taken) for name, taken in peers.items()}
+    if installing is not None:
+        medians["uv pip install, warm cache, no bytecode"] = installing
+    for name, peer in medians.items():
         yield Row(
             what="first capture into the store",
             took=f"{mine.seconds:.2f} s, {mine.memory / 1e6:.0f} MB",

@@ -15,11 +15,11 @@ from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 
 from captures import captures
+from installs import installed
 from measuring import Row, Taken, take
 
 import sgpu_decl.agent
-from sgpu_decl.agent.environment.hydrating import discard
-from sgpu_decl.agent.environment.trees import remove
+from sgpu_decl.agent.environment.trees import discard, remove
 from sgpu_decl.environments.progress import Quiet
 from sgpu_decl.environments.stored.store import EnvironmentStore
 
@@ -78,9 +78,14 @@ def environments(scratch: Path) -> Iterator[Row]:
     # In a process of its own: a child's peak memory counts from its parent's.
     said = subprocess.check_output([sys.executable, __file__, scratch], text=True)
     what, python = said.splitlines()
-    yield from trees(scratch, what, python)
+    interpreter = scratch / "environment/bin/python"
+    uv = shutil.which("uv")
+    if uv is None:
+        print("uv is not on the PATH: no figures beside it")
+    installing = installed(scratch, interpreter, uv) if uv else None
+    yield from trees(scratch, what, python, installing)
     yield from packs(scratch, python)
-    yield from captures(scratch, scratch / "environment/bin/python", "package0")
+    yield from captures(scratch, interpreter, "package0", installing)
 
 
 def prepare(scratch: Path) -> None:
@@ -95,7 +100,7 @@ def prepare(scratch: Path) -> None:
     print(captured.base)
 
 
-def trees(scratch: Path, what: str, python: str) -> Iterator[Row]:
+def trees(scratch: Path, what: str, python: str, installing: Taken | None) -> Iterator[Row]:
     """The first tree of an environment, and a look at one that is there."""
     base = hydrating(scratch, python, scratch / "store/objects")
     first = scratch / "trees/first"
@@ -115,6 +120,14 @@ def trees(scratch: Path, what: str, python: str) -> Iterator[Row]:
         ratio=mine.seconds / peer.seconds,
         limit=2,
     )
+    if installing is not None:
+        yield Row(
+            what=f"first tree {what}",
+            took=_shown(mine),
+            against=f"uv pip install, warm cache, no bytecode, {installing.seconds:.2f} s",
+            ratio=mine.seconds / installing.seconds,
+            limit=None,
+        )
     yield Row(
         what="first tree: memory",
         took=f"{mine.memory / 1e6:.0f} MB",

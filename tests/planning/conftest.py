@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.desired import CodeFacts, Desired
@@ -100,7 +101,12 @@ class World:
         )
 
     def plan(
-        self, *, owner: str | None = "sgpu.yml", request: Request | None = None, **asked: object
+        self,
+        *,
+        owner: str | None = "sgpu.yml",
+        request: Request | None = None,
+        findings: Sequence[Diagnostic] = (),
+        **asked: object,
     ) -> Plan:
         request = request or Request(project="/p", **asked)  # type: ignore[arg-type]
         return plan(
@@ -112,6 +118,7 @@ class World:
             now=NOW,
             tool_version="0.1.0",
             config_digest="sha256:0",
+            findings=findings,
         )
 
     def change(self, **asked: object) -> Change:

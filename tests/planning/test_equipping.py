@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.desired import Interpreter
@@ -109,6 +110,15 @@ def test_one_that_nothing_declares_any_more_is_forgotten(world: Any) -> None:
     changes = _by_address(world.want(environment=None).plan())
     assert changes["environment.train"].action is Action.FORGET
     assert changes["run.train"].action is Action.CREATE
+
+
+def test_one_that_could_not_be_looked_at_is_not_forgotten(world: Any) -> None:
+    world.record(world.want(environment=_environment(OLD)).plan())
+    lost = Diagnostic(code="unresolvable", summary="no versions satisfy all requirements")
+    plan = world.want(environment=None).plan(findings=[lost])
+    assert set(_by_address(plan)) == {"run.train"}
+    assert not plan.complete
+    assert not plan.applyable
 
 
 def test_one_of_a_run_that_is_left_out_is_neither_planned_nor_forgotten(world: Any) -> None:

@@ -18,6 +18,7 @@ from sgpu_decl.model.plan import (
     Check,
     CodeChange,
     Effect,
+    EnvironmentChange,
     Estimate,
     FieldChange,
     Launch,
@@ -28,6 +29,7 @@ from sgpu_decl.model.plan import (
 )
 from sgpu_decl.views import plan_markdown, plan_text
 from sgpu_decl.views.apply_text import event_line
+from sgpu_decl.views.plan_words import environment_words
 
 RUNNING = AttemptState.RUNNING
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -428,3 +430,10 @@ def test_a_limit_is_not_put_off_where_the_next_attempt_is_the_one_that_is_create
     kept = replace(AGAIN, action=Action.UPDATE)
     assert "from the next attempt on" in plan_text.render(a_plan(kept), now=NOW)
     assert "from the next attempt on" in plan_markdown.render(a_plan(kept), now=NOW)
+
+
+def test_an_environment_of_the_same_packages_with_other_files_is_told_so() -> None:
+    change = EnvironmentChange(digest="sha256:0", packages=(), bytes=100, bytes_to_stage=10)
+    assert environment_words(change, whole=False) == (
+        "the same packages with other files, 10 B to stage (90 B already there)"
+    )

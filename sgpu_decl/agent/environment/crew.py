@@ -158,15 +158,16 @@ def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of 
     able: dict[str, Callable[[Any], list[str]]] = {"unpack": _unpack}
     for line in sys.stdin.buffer:
         kind, batch = json.loads(line)
+        answer: object = []
         try:
             if kind == "begin":
                 able.update(_prepared(**batch))
-                _say(answers, [])
             else:
-                _say(answers, able[kind](batch))
+                answer = able[kind](batch)
         except OSError as error:
             path = os.fsdecode(error.filename) if error.filename else None
-            _say(answers, {"error": [error.errno or errno.EIO, error.strerror or str(error), path]})
+            answer = {"error": [error.errno or errno.EIO, error.strerror or str(error), path]}
+        _say(answers, answer)
     return 0
 
 
@@ -192,5 +193,8 @@ def _prepared(
 
 
 def _say(answers: BinaryIO, message: object) -> None:
-    answers.write(json.dumps(message).encode("ascii") + b"\n")
-    answers.flush()
+    try:
+        answers.write(json.dumps(message).encode("ascii") + b"\n")
+        answers.flush()
+    except BrokenPipeError:  # whom it works for is gone
+        os._exit(1)

@@ -24,7 +24,6 @@ from sgpu_decl.agent.environment.trees import (
     altered,
     as_bytes,
     clear,
-    discard,
     install,
     making,
     record_of,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     Advance = Callable[[str, int, int], None]
 
-__all__ = ["Damaged", "Mismatch", "altered", "discard", "hydrate", "whole"]
+__all__ = ["Damaged", "Mismatch", "altered", "hydrate", "whole"]
 
 _BATCH_FILES = 400
 _BATCH_BYTES = 16 << 20

@@ -269,6 +269,8 @@ class LocalBackend:
             (folder / "code").mkdir(mode=0o700)
         self._link(launching, config, folder / "code")
         tree = self._tree(launching)
+        if tree is not None:  # Python remembers folders of its path that are not there
+            (folder / "site").mkdir(mode=0o700)
         python = str(tree / "bin" / "python") if tree else self._interpreter(launching, config)
         tracker = prepare_tracker(
             folder,

@@ -47,7 +47,8 @@ def ask(path: str) -> Interpreter | Diagnostic:
         return _read(json.loads(said.stdout))
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
-        return _unusable(path, lines[-1] if lines else f"it ended with {error.returncode}")
+        told = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else ""
+        return _unusable(path, told.strip() or f"it ended with {error.returncode}")
     except subprocess.TimeoutExpired:
         return _unusable(path, f"it said nothing for {PATIENCE:.0f} s")
     except OSError as error:

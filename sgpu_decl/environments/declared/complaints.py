@@ -35,7 +35,7 @@ class Complaint:
     def told(self) -> str:
         """The summary, and uv's own words on the lines below."""
         words = "\n".join(f"  {line}" for line in self.detail.splitlines())
-        return f"{self.summary}; uv says:\n{words}" if words else self.summary
+        return f"{self.summary}\nuv says:\n{words}" if words else self.summary
 
 
 def read_complaint(words: str, *, python: str) -> Complaint:

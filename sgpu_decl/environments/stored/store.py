@@ -68,7 +68,7 @@ class EnvironmentStore:
         return [f"sha256:{stem}" for stem in stems if stem.startswith(start)]
 
     def missing(self, manifest: Manifest) -> list[File]:
-        """The files whose objects are not here, one for each object."""
+        """The files and the bytecode whose objects are not here, one for each object."""
         wanted = {
             file.key: file
             for file in (*manifest.bytecode, *manifest.files)
@@ -96,6 +96,8 @@ class EnvironmentStore:
     def put(self, captured: Captured, progress: Progress, *, by_link: bool = False) -> None:
         """Take the files of an environment in, those that are not here yet. Idempotent.
 
+        One that is here whole keeps the bytecode that it came with.
+
         Args:
             by_link: nobody else uses these files, and they are about to be deleted: they become
                 objects themselves where they lie on the same file system.
@@ -115,8 +117,7 @@ class EnvironmentStore:
                 manifest = manifest._replace(bytecode=tuple(kept))
             origin = canonical({"interpreter": captured.interpreter, "base": captured.base})
             self._write("origins", captured.digest, origin.encode())
-            text = manifest.to_bytes()
-            self._write("manifests", captured.digest, _seal(text) + b"\n" + text)
+            self._register(manifest)
 
     def built(self, lock_digest: str) -> str | None:
         """The digest of the manifest that a lock became."""
@@ -292,6 +293,19 @@ class EnvironmentStore:
         if not (self.objects / "ff").is_dir():
             for number in range(256):
                 (self.objects / f"{number:02x}").mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _register(self, manifest: Manifest) -> None:
+        """Write a manifest, unless one that differs in its bytecode is here whole: a tree may have
+        been made of that, and is compared with it."""
+        text = manifest.to_bytes()
+        data = _seal(text) + b"\n" + text
+        path = self._path("manifests", manifest.digest)
+        if path.is_file() and path.read_bytes() != data:
+            known = self.manifest(manifest.digest)
+            if known is not None and not self.missing(known):
+                os.utime(path)
+                return
+        self._write("manifests", manifest.digest, data)
 
     def _keys(self) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError):

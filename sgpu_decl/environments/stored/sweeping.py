@@ -30,7 +30,7 @@ def sweep(
     Returns:
         The bytes that were freed.
     """
-    from sgpu_decl.agent.environment.hydrating import discard
+    from sgpu_decl.agent.environment.trees import clear, discard
 
     kept: set[str] = set()
     for path in (root / "manifests").glob("*.json"):
@@ -47,6 +47,7 @@ def sweep(
     for path in root.glob("trees/[0-9a-f]*"):
         if path.name not in kept and now - path.lstat().st_ctime >= YOUNG:
             discard(os.fspath(path))
+    clear(os.fspath(root / "trees"))
     for path in (root / "incoming").iterdir():
         path.unlink(missing_ok=True)  # of a writer that was killed: none writes now
     keys: set[str] = set()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.environment.hydrating import altered, discard, whole
+from sgpu_decl.agent.environment.hydrating import altered, whole
 from sgpu_decl.agent.environment.interpreter import this_python
-from sgpu_decl.agent.environment.trees import FIXED_NS, clear, making, shebang
+from sgpu_decl.agent.environment.trees import FIXED_NS, clear, discard, making, shebang
 
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
 FILES = {"one/__init__.py": "", "one/two/__init__.py": "x = 1\n", "one/data.txt": "some"}

@@ -148,6 +148,17 @@ def test_bytecode_that_was_compiled_anew_stops_nobody(alpha, store):
     assert _runs(store.hydrate(captured.digest, Quiet()), "alpha") == "1.0"
 
 
+def test_bytecode_that_was_compiled_anew_is_not_taken_for_a_tree_that_was_written_to(alpha, store):
+    first = _take(alpha, store)
+    store.hydrate(first.digest, Quiet())
+    for path in alpha.site.rglob("*.pyc"):
+        path.unlink()
+    second = _take(alpha, store)
+    assert second.digest == first.digest
+    assert second.manifest.bytecode != first.manifest.bytecode
+    assert store.examine(first.digest) == ()
+
+
 def _flip(path):
     data = bytearray(path.read_bytes())
     data[0] ^= 1

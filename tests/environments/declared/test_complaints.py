@@ -53,7 +53,7 @@ def test_what_is_known_has_a_code(words, code):
 
 def test_what_is_not_known_is_passed_on_whole():
     assert read_complaint("error: something new", python="3.11").told == (
-        "uv failed; uv says:\n  something new"
+        "uv failed\nuv says:\n  something new"
     )
 
 
