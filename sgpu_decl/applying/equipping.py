@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.state import Resource
 
 if TYPE_CHECKING:
-    from sgpu_decl.agent.environment.manifest import File, Manifest
+    from sgpu_decl.agent.environment.manifest import Manifest
     from sgpu_decl.environments.captured.capturing import Captured
     from sgpu_decl.environments.declared.lock import Lock
     from sgpu_decl.environments.declared.pythons import LocalPython
@@ -134,6 +134,7 @@ class Equipment:
         from sgpu_decl.environments.captured.capturing import capture
         from sgpu_decl.environments.captured.sizing import over_limit
 
+        there = frozenset(self._store.keys())  # what is taken in now was not there before
         captured, findings = (
             self._store.capture(python, self._progress)
             if self._take_in
@@ -150,7 +151,7 @@ class Equipment:
             captured.digest,
             PackageList.of(Package(name, version) for name, version in manifest.packages),
             size=manifest.size,
-            missing=_unstaged(manifest, self._store.missing(manifest)),
+            missing=sum(file.size for file in manifest.files if file.key not in there),
         ), findings
 
     def _lock(
@@ -372,13 +373,6 @@ def _no_python(declared: object) -> Diagnostic:
 
 def _digest(recipe: "Captured | FromLock") -> str:
     return recipe.lock.digest if isinstance(recipe, FromLock) else recipe.digest
-
-
-def _unstaged(manifest: "Manifest", missing: "Sequence[File]") -> int:
-    """Of the size of an environment, how many bytes the store has not. Bytecode is no part of it,
-    and goes along."""
-    keys = {file.key for file in missing}
-    return sum(file.size for file in manifest.files if file.key in keys)
 
 
 def _same_name(name: str, run: Address) -> Diagnostic:

@@ -74,7 +74,7 @@ class EnvironmentStore:
             for file in (*manifest.bytecode, *manifest.files)
             if file.kind != Kind.LINK
         }
-        for key in self._keys():
+        for key in self.keys():
             wanted.pop(key, None)
         return list(wanted.values())
 
@@ -307,7 +307,8 @@ class EnvironmentStore:
                 return
         self._write("manifests", manifest.digest, data)
 
-    def _keys(self) -> Iterator[str]:
+    def keys(self) -> Iterator[str]:
+        """The names of all objects that are here."""
         with contextlib.suppress(FileNotFoundError):
             for folder in os.listdir(self.objects):
                 yield from os.listdir(self.objects / folder)
