@@ -75,6 +75,7 @@ class Session:
         self._site = Site(opened, location)
         self._snapshots: Mapping[str, Snapshot] = {}
         self._recipes: Mapping[str, Captured | FromLock] = {}
+        self._equipped: Plan | None = None
 
     @classmethod
     def open(cls, location: Location) -> "Session":
@@ -226,11 +227,13 @@ class Session:
             StalePlan: what is here now is not what was planned.
             SgpuError: it cannot be stored or built.
         """
-        if any(it.environment is not None for it in plan.changes):
-            from sgpu_decl.applying.equipping import equip
+        if plan is self._equipped or all(it.environment is None for it in plan.changes):
+            return ()
+        from sgpu_decl.applying.equipping import equip
 
-            return equip(self._site, plan, self._recipes, progress)
-        return ()
+        noticed = equip(self._site, plan, self._recipes, progress)
+        self._equipped = plan
+        return noticed
 
     def apply(
         self,

@@ -48,6 +48,7 @@ class LocalBackend:
         self._layout = Layout(state_dir)
         self._store = store
         self._environments = environments
+        self._trees: dict[str, Path] = {}
         self._environ = environ
 
     def folder(self, ref: AttemptRef) -> Path:
@@ -69,7 +70,7 @@ class LocalBackend:
             )
 
     def equip(self, environment: str, progress: Progress) -> None:
-        self._environments().hydrate(environment, progress)
+        self._trees[environment] = self._environments().hydrate(environment, progress)
 
     def examine(self, environment: str) -> tuple[str, ...]:
         # Others are kept from it by the modes of files and folders.
@@ -293,10 +294,12 @@ class LocalBackend:
         write_entrypoints(folder, spec)
 
     def _tree(self, launching: Launching) -> Path | None:
-        """The declared environment, made once more should it be gone."""
-        if launching.environment_digest is None:
-            return None
-        return self._environments().hydrate(launching.environment_digest, Quiet())
+        """The declared environment: looked at once for all launches of an apply, and made where
+        a crash left a launch without it."""
+        digest = launching.environment_digest
+        if digest is not None and digest not in self._trees:
+            self.equip(digest, Quiet())
+        return self._trees[digest] if digest is not None else None
 
     def _interpreter(self, launching: Launching, config: RunConfig) -> str:
         folder = (self._project / launching.owner).parent
