@@ -16,8 +16,8 @@ __all__ = ["Backend", "Launching", "LogLine"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launching:
     """One launch, decided by the planner. `token` makes it idempotent; `wait_for` names older
-    attempts of the same run that must have ended before its ranks start. `call` is the function that
-    ranks run where the spec names none that they could load."""
+    attempts of the same run that must have ended before its ranks start. `call` is the function
+    that ranks run where the spec names none that they could load."""
 
     ref: AttemptRef
     token: str

@@ -44,7 +44,11 @@ def _shown(value: object, depth: int) -> Json:
 def _words(value: object) -> str:
     """Its type, and how large it is where it says so: `numpy.ndarray (1000, 3)`."""
     kind = type(value)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"<{name} {tuple(shape)}>"

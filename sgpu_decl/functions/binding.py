@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
 from typing import get_args
 
 from sgpu_decl.errors import InvalidInput

@@ -102,8 +102,8 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _joined(path: list[str]) -> str:
-    """`the global variable model`, `.cache`, `['lock']` to one phrase: what is written with dots and
-    brackets goes inside of the quotes of the name before it."""
+    """The steps as one phrase: those with dots and brackets go inside of the quotes of the name
+    before them."""
     whole = ""
     for step in path:
         if step[0] in ".[":

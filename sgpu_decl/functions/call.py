@@ -82,10 +82,7 @@ class DistributedFunctionCall(Generic[R]):
             RankFailed: it failed otherwise, or was cancelled.
             OutOfTime: it goes on.
         """
-        if logs:
-            run = follow(self._session, self._ref)
-        else:
-            run = self.wait(timeout).run
+        run = follow(self._session, self._ref) if logs else self.wait(timeout).run
         return cast("Results[R]", collect_outputs_or_raise(self._session, self._ref, run))
 
     def logs(self, rank: int | None = 0) -> str:

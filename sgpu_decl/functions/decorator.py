@@ -1,7 +1,7 @@
-"""`@distributed`: a function becomes one that runs as ranks."""
+"""`@distributed` and `@ray_launch`: a function becomes one that runs as ranks."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.function import DistributedFunction
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sgpu_decl.functions.call import DistributedFunctionCall
     from sgpu_decl.functions.results import Results
 
-__all__ = ["distributed"]
+__all__ = ["distributed", "ray_launch"]
 
 R = TypeVar("R")
 
@@ -81,7 +81,7 @@ def distributed(
     Raises:
         InvalidInput: a setting is of the wrong kind, or two say different things.
     """
-    given = {
+    given: dict[str, object] = {
         "num_accelerators": num_accelerators,
         "accelerator_type": accelerator_type,
         "gpus": gpus,
@@ -94,10 +94,40 @@ def distributed(
     if num_gpus is not None:
         given["num_gpus"] = num_gpus
     if callable(num_accelerators):  # `@distributed` without parentheses
-        return DistributedFunction(num_accelerators, told(Settings(), {**given, "num_accelerators": None}))
-    settings = told(Settings(), given)
+        del given["num_accelerators"]
+        return _decorator(told(Settings(), given))(num_accelerators)
+    return _decorator(told(Settings(), given))
 
-    def decorate(function: Callable[..., R]) -> DistributedFunction[object]:
+
+def ray_launch(
+    num_accelerators: int | None = None,
+    accelerator_type: str | GPUType | None = None,
+    remote: bool = False,  # noqa: FBT001, FBT002  as above
+    timeout: "float | str | timedelta | Unset | None" = UNSET,
+    *,
+    gpus: int | None = None,
+    gpu_type: str | GPUType | None = None,
+    target: str | None = None,
+) -> "Callable[[Callable[..., R]], DistributedFunction[Results[R]]]":
+    """As `distributed`, with a Ray cluster over the ranks' nodes: the function is its driver.
+
+    Raises:
+        InvalidInput: a setting is of the wrong kind, or two say different things.
+    """
+    given = {
+        "num_accelerators": num_accelerators,
+        "accelerator_type": accelerator_type,
+        "gpus": gpus,
+        "gpu_type": gpu_type,
+        "remote": remote,
+        "timeout": timeout,
+        "target": target,
+    }
+    return _decorator(told(Settings(ray=True), given))
+
+
+def _decorator(settings: Settings) -> "Callable[[object], DistributedFunction[Any]]":
+    def decorate(function: object) -> DistributedFunction[Any]:
         if not callable(function):
             raise InvalidInput(
                 f"`@distributed` takes a function, not `{type(function).__name__}`",

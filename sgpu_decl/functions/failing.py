@@ -1,4 +1,4 @@
-"""How a call failed, as an exception: the rank's own where it can be had, else one that tells it."""
+"""How a call failed, as an exception: the rank's own if it can be had, else one that tells it."""
 
 import pickle
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ def raise_failure(session: "Session", ref: AttemptRef, run: Mapping[str, Json]) 
         run: its status object.
 
     Raises:
-        BaseException: the exception of the rank that failed first, with a `RankFailed` as its cause.
+        BaseException: that of the rank that failed first, with a `RankFailed` as its cause.
         RankFailed: there is none to be had.
     """
     cause = run.get("first_cause")
@@ -79,10 +79,18 @@ def raise_failure(session: "Session", ref: AttemptRef, run: Mapping[str, Json]) 
 
 def _told(ref: AttemptRef, run: Mapping[str, Json], cause: Mapping[str, Json]) -> RankFailed:
     ranks = run.get("ranks")
-    states = [it.get("state") for it in ranks or () if isinstance(it, Mapping)] if isinstance(ranks, list) else []
+    states = (
+        [it.get("state") for it in ranks or () if isinstance(it, Mapping)]
+        if isinstance(ranks, list)
+        else []
+    )
     failed = states.count("failed")
     rank, summary, trace = cause.get("rank"), cause.get("summary"), cause.get("traceback")
-    whole = f"`{ref}` was cancelled" if run.get("state") == "cancelled" else f"`{ref}` {run.get('state')}"
+    whole = (
+        f"`{ref}` was cancelled"
+        if run.get("state") == "cancelled"
+        else f"`{ref}` {run.get('state')}"
+    )
     if isinstance(rank, int):
         whole = f"rank {rank} of `{ref}` failed"
     if summary:

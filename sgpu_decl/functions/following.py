@@ -36,7 +36,9 @@ def tell_plan(plan: Plan) -> None:
             say(f"{packages_amount(change.environment.packages)} since {before}")
     for check in plan.checks:
         if check.severity is Severity.WARNING:
-            say(f"warning[{check.id}]: {check.summary}" + (f" ({check.hint})" if check.hint else ""))
+            say(
+                f"warning[{check.id}]: {check.summary}" + (f" ({check.hint})" if check.hint else "")
+            )
 
 
 def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:

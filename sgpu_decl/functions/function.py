@@ -47,11 +47,11 @@ class DistributedFunction(Generic[R]):
     def remote(self) -> bool:
         return self._settings.remote
 
-    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+    def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         name = getattr(self._func, "__name__", "it")
         raise CalledDirectly(
             f"`{name}` runs on ranks, and was called here",
-            hint=f"`{name}.distributed(...)` runs it on its ranks, `{name}.func(...)` in this process",
+            hint=f"`{name}.distributed(...)` runs it on its ranks, `{name}.func(...)` here",
         )
 
     def distributed(self, *args: object, **kwargs: object) -> R:
@@ -75,7 +75,7 @@ class DistributedFunction(Generic[R]):
         return cast("R", run(self._func, self._settings, args, kwargs))
 
     def plan(self, *args: object, **kwargs: object) -> ShownPlan:
-        """Say what `.distributed(...)` with these arguments would launch; writes nothing but caches.
+        """Say what `.distributed(...)` with these arguments would launch; writes only caches.
 
         Raises:
             InvalidInput: the arguments do not fit, or something cannot be pickled.

@@ -54,10 +54,10 @@ def pickled(value: object, what: str) -> Pickled:
     return Pickled(stream=stream, buffers=tuple(buffers))
 
 
-def mentions(found: Pickled, name: str) -> bool:
-    """Whether a pickled function, or what travels with it, uses a name; one that ranks import may
-    hide it."""
-    return re.search(rb"(?<![A-Za-z0-9_])" + name.encode() + rb"(?![A-Za-z0-9_])", found.stream) is not None
+def mentions(found: bytes, name: str) -> bool:
+    """Whether a pickled function, or a source, uses a name."""
+    word = rb"(?<![A-Za-z0-9_])" + name.encode() + rb"(?![A-Za-z0-9_])"
+    return re.search(word, found) is not None
 
 
 def _is_a(kind: str) -> str:

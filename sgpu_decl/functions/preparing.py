@@ -1,5 +1,6 @@
 """From a function, its settings and arguments to a plan and what its launch takes along."""
 
+import inspect
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -53,7 +54,9 @@ def prepare(
     bound = bind(function, args, kwargs)
     standing = standing_of(function)
     above = parent()
-    call = _call(standing.name, function, bound, above, attended=not (settings.remote or settings.run_async))
+    call = _call(
+        standing.name, function, bound, above, attended=not (settings.remote or settings.run_async)
+    )
     target = settings.target or os.environ.get("SGPU_TARGET") or None
     project = os.environ.get("SGPU_PROJECT")
     declaration = Declaration(
@@ -116,8 +119,16 @@ def _cloudpickle(*found: Pickled) -> str | None:
 def _counts_on_a_group(function: Callable[..., object], packed: Pickled) -> bool:
     """Whether a function that leaves its rank to be filled in uses torch, and brings up no process
     group itself: then it counts on one."""
-    if mentions(packed, "init_process_group"):
-        return False
-    return mentions(packed, "torch") or any(
-        mentions(packed, f"torch.{part}") for part in ("distributed", "nn", "cuda")
-    )
+    found = packed.stream + _source(function)
+    return mentions(found, "torch") and not mentions(found, "init_process_group")
+
+
+def _source(function: Callable[..., object]) -> bytes:
+    """The source of the module that a function is imported from, which its pickle only names."""
+    module = inspect.getmodule(function)
+    if module is None or module.__name__ == "__main__":
+        return b""
+    try:
+        return inspect.getsource(module).encode()
+    except (OSError, TypeError):
+        return b""

@@ -3,9 +3,9 @@
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from sgpu_decl.compute import read_gpu_type
 from sgpu_decl.errors import InvalidInput
@@ -40,6 +40,7 @@ class Settings:
     timeout: float | Unset | None = UNSET
     run_async: bool = False
     target: str | None = None
+    ray: bool = False
     spelled: Mapping[str, str] = field(default_factory=dict)
 
     def given(self) -> dict[str, Json]:
@@ -51,6 +52,8 @@ class Settings:
             fields["type"] = self.gpu_type
         if not isinstance(self.timeout, Unset):
             fields["timeout"] = None if self.timeout is None else f"{self.timeout:g}s"
+        if self.ray:
+            fields["ray"] = True
         return fields
 
 
@@ -73,7 +76,7 @@ def told(before: Settings, values: Mapping[str, object]) -> Settings:
             hint=f"did you mean `{near}`?" if near else f"it takes {', '.join(_KNOWN)}",
             code="unknown_parameter",
         )
-    changed: dict[str, object] = {}
+    changed: dict[str, Any] = {}
     spelled = dict(before.spelled)
     if "num_gpus" in values:
         warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=4)
@@ -92,8 +95,7 @@ def told(before: Settings, values: Mapping[str, object]) -> Settings:
             changed[name] = _flag(name, values[name])
     if (target := values.get("target")) is not None:
         changed["target"] = _text("target", target)
-    known = {it: getattr(before, it) for it in ("gpus", "gpu_type", "remote", "timeout", "run_async", "target")}
-    return Settings(**{**known, **changed}, spelled=spelled)
+    return replace(before, **changed, spelled=spelled)
 
 
 _KNOWN = (*_COUNTS, *_TYPES, "remote", "timeout", "run_async", "target")
@@ -157,11 +159,17 @@ def _flag(name: str, value: object) -> bool:
     if isinstance(value, bool):
         return value
     raise InvalidInput(
-        f"`{name}` must be True or False, not `{value!r}`", hint=f"write `{name}=True`", code="wrong_flag"
+        f"`{name}` must be True or False, not `{value!r}`",
+        hint=f"write `{name}=True`",
+        code="wrong_flag",
     )
 
 
 def _text(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
-    raise InvalidInput(f"`{name}` must be text, not `{value!r}`", hint="name one of the project's `targets`", code="wrong_text")
+    raise InvalidInput(
+        f"`{name}` must be text, not `{value!r}`",
+        hint="name one of the project's `targets`",
+        code="wrong_text",
+    )

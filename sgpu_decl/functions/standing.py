@@ -37,9 +37,13 @@ def standing_of(function: Callable[..., object]) -> Standing:
     called = getattr(function, "__name__", None) or type(function).__name__
     module = getattr(function, "__module__", None) or "__main__"
     code = getattr(function, "__code__", None)
-    source, line = (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ("", 1)
+    source, line = (
+        (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ("", 1)
+    )
     file = _file(module, source)
-    shown = os.path.relpath(file) if os.path.isfile(source) and not in_notebook(module) else file.name
+    shown = (
+        os.path.relpath(file) if os.path.isfile(source) and not in_notebook(module) else file.name
+    )
     name = "".join(_NAME.findall(called.replace(".", "_")))[:100] or "function"
     plain = _MODULE.fullmatch(module) and called.isidentifier()
     return Standing(

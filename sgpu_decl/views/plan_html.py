@@ -43,7 +43,9 @@ def _changes(changes: Sequence[Change], plan: Plan, now: datetime) -> str:
         for it in changes[:_ROWS]
     ]
     more = len(changes) - _ROWS
-    return table(("action", "run", "because"), rows) + (count(more, "more change") if more > 0 else "")
+    return table(("action", "run", "because"), rows) + (
+        count(more, "more change") if more > 0 else ""
+    )
 
 
 def _details(changes: Sequence[Change]) -> Iterator[str]:

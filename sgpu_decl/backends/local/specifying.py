@@ -43,7 +43,10 @@ def specify(
     if call is not None:
         entry, code = call_entry(call), call.folder
     else:
-        entry, code = _entry(config, root=(project / launching.owner).parent / (config.code.root or ".")), folder / "code"
+        entry, code = (
+            _entry(config, root=(project / launching.owner).parent / (config.code.root or ".")),
+            folder / "code",
+        )
     return LaunchSpec(
         token=launching.token,
         lineage=launching.lineage,
@@ -87,9 +90,10 @@ def specify(
     )
 
 
-def _tether() -> Tether:
+def _tether() -> Tether | None:
     """This process: who calls a function and waits for it is not outlived by its ranks."""
-    return Tether(pid=os.getpid(), start=start_time(os.getpid()))
+    start = start_time(os.getpid())
+    return Tether(pid=os.getpid(), start=start) if start is not None else None
 
 
 def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
