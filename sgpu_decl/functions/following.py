@@ -35,10 +35,11 @@ def tell_plan(plan: Plan) -> None:
             before = f"{change.address.label}#{change.prior.attempt}"
             say(f"{packages_amount(change.environment.packages)} since {before}")
     for check in plan.checks:
+        hint = f" ({check.hint})" if check.hint else ""
         if check.severity is Severity.WARNING:
-            say(
-                f"warning[{check.id}]: {check.summary}" + (f" ({check.hint})" if check.hint else "")
-            )
+            say(f"warning[{check.id}]: {check.summary}{hint}")
+        elif check.id == "interpreter" and check.hint:  # packages changed since the last call
+            say(check.summary)
 
 
 def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
