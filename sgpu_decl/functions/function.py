@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Generic, NoReturn, TypeVar, cast
 
 from sgpu_decl.errors import InvalidInput
@@ -99,9 +100,7 @@ class DistributedFunction(Generic[R]):
         """A decorated method is one of its object."""
         if instance is None:
             return self
-        bound: Callable[..., object] = functools.partial(self._func, instance)
-        functools.update_wrapper(bound, self._func)
-        return DistributedFunction(bound, self._settings)
+        return DistributedFunction(MethodType(self._func, instance), self._settings)
 
     def __repr__(self) -> str:
         told_: Mapping[str, object] = self._settings.given()

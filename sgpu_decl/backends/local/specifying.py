@@ -77,7 +77,7 @@ def specify(
             devices=tuple(devices),
             need=0 if config.type.name == "CPU" else config.gpus,
         ),
-        parallel=_parallel(launching.ref, config, layout),
+        parallel=_parallel(launching, config, layout),
         wait_for=tuple(
             str(layout.attempt(AttemptRef(launching.ref.address, number)))
             for number in launching.wait_for
@@ -110,10 +110,11 @@ def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
     }
 
 
-def _parallel(ref: AttemptRef, config: RunConfig, layout: Layout) -> Parallel | None:
+def _parallel(launching: Launching, config: RunConfig, layout: Layout) -> Parallel | None:
     if config.max_parallel is None:
         return None
-    return Parallel(lock_dir=str(layout.parallel_locks(ref)), limit=config.max_parallel)
+    locks = layout.parallel_locks(launching.ref, called=launching.call is not None)
+    return Parallel(lock_dir=str(locks), limit=config.max_parallel)
 
 
 def _entry(config: RunConfig, *, root: Path) -> Entry:
