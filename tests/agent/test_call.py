@@ -301,6 +301,8 @@ def test_a_result_that_is_no_json_comes_back_as_it_was(make_call: Make) -> None:
         ("lock", "a `_thread.lock`", ""),
         ("key", '`result["lock"]`, which is a `_thread.lock`', ""),
         ("deep", '`result[1]["a"][7][1].lock`, which is a `_thread.lock`', ""),
+        ("round", '`result["lock"]`, which is a `_thread.lock`', ""),
+        ("own way", f"a `{__name__}.OwnWay`", ""),
         ("generator", "a `generator`", "; return a list of what it yields"),
     ],
 )
@@ -313,7 +315,14 @@ def test_what_cannot_be_pickled_is_named_down_to_its_place(
         lock = threading.Lock()
         holder = type("Holder", (), {})()
         holder.lock = lock
+        round_: dict[str, Any] = {}
+        round_.update(itself=round_, lock=lock)
+        refusing = {"__reduce__": lambda self: (print, (self.why,)), "why": lock}
+        own_way = type("OwnWay", (), refusing)()
+        own_way.cache = lock
         return {
+            "round": round_,
+            "own way": own_way,
             "lock": lock,
             "key": {"weights": [1, 2], "lock": lock},
             "deep": [0, {"a": {7: (1, holder)}}],
