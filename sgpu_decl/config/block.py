@@ -29,6 +29,9 @@ class Block(BaseModel):
         defer_build=True,  # blocks inside of others need no validator of their own
     )
 
+    short: ClassVar[str | None] = None
+    """The field that a value in the place of the block stands for: `backend: ray`."""
+
     elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Names that one may look for here in vain, and why they are not."""
 

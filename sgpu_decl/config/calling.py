@@ -18,7 +18,7 @@ from functools import cache
 from sgpu_decl.config.crossing import ORIGINS
 from sgpu_decl.config.declaring import beyond, read_run
 from sgpu_decl.config.reading import Loaded, digest_of, loaded_run, overlaid, told
-from sgpu_decl.config.shaping import project_shape
+from sgpu_decl.config.shaping import project_shape, run_shape
 from sgpu_decl.config.sharing import ReadProject, read_project
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.masking import find_token, mask
@@ -28,13 +28,15 @@ from sgpu_decl.text import nodes
 from sgpu_decl.text.interpolating import interpolate
 from sgpu_decl.text.limits import PROJECT_FILE
 from sgpu_decl.text.loading import load
-from sgpu_decl.text.merging import merge, set_value
-from sgpu_decl.text.resolving import is_null
+from sgpu_decl.text.merging import in_full, merge, set_value
+from sgpu_decl.text.resolving import is_null, resolve
+from sgpu_decl.text.shape import Shape
 
 __all__ = ["declare_call"]
 
 # Literals in messages: a field (`gpus`), or a field and its value (`gpus: 8`).
 _FIELD = re.compile(r"`([a-z_]+(?:\.[A-Za-z0-9_]+)*)(?:: ([^`]*))?`")
+_INSTALLED = frozenset({"use", *ORIGINS})
 _BARE = re.compile(r"-?[0-9.]+|true|false|null")
 
 
@@ -144,18 +146,33 @@ def _given(given: Names[str, Json], name: str, place: Place) -> nodes.Mapping:
 
 
 def _laid(base: nodes.Node, over: nodes.Mapping | None) -> nodes.Node:
-    """One layer on another, key by key. An environment is one value: who says what is installed
-    takes it from nobody below."""
+    """One layer on another, key by key. What is installed is one value: a layer that says it says
+    it all, and leaves the variables and secrets below as they are."""
     if over is None or not isinstance(base, nodes.Mapping):
         return base if over is None else over
-    old, new = base.entries.get("env"), over.entries.get("env")
-    if isinstance(old, nodes.Mapping) and isinstance(new, nodes.Mapping):
-        origins = {"use", *ORIGINS}
-        if origins & new.entries.keys():
-            kept = {key: one for key, one in old.entries.items() if key not in origins}
-            old = replace(old, entries=kept)
-            base = replace(base, entries={**base.entries, "env": old})
-    return merge(base, over)
+    shape = run_shape()
+    old, new = (_in_full(layer, "env", shape) for layer in (base, over))
+    below, above = old.entries.get("env"), new.entries.get("env")
+    if isinstance(below, nodes.Mapping) and _says_what_is_installed(above):
+        kept = {key: one for key, one in below.entries.items() if key not in _INSTALLED}
+        old = replace(old, entries={**old.entries, "env": replace(below, entries=kept)})
+    return merge(old, new, shape)
+
+
+def _says_what_is_installed(env: nodes.Node | None) -> bool:
+    """`snapshot: false` and `lock: null` take away what is below, and say nothing else."""
+    entries = env.entries if isinstance(env, nodes.Mapping) else {}
+    said = (entries[key] for key in entries.keys() & _INSTALLED)
+    return any(
+        not (isinstance(one, nodes.Scalar) and one.plain and not resolve(one.text)) for one in said
+    )
+
+
+def _in_full(layer: nodes.Mapping, key: str, shape: Shape) -> nodes.Mapping:
+    value = layer.entries.get(key)
+    if value is None:
+        return layer
+    return replace(layer, entries={**layer.entries, key: in_full(value, shape.below(key))})
 
 
 def _node(value: Json, place: Place) -> nodes.Node:
@@ -182,7 +199,8 @@ def _masked(node: nodes.Node) -> nodes.Node:
 
 
 def _hidden(text: str) -> str:
-    shown = mask(text)
+    """Text for a spec, which is stored and shown: tokens hidden, what is no text escaped."""
+    shown = mask(text.encode("utf-8", "backslashreplace").decode())
     return shown if find_token(shown) is None else "***"  # the head of a key still says "key"
 
 

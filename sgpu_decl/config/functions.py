@@ -29,16 +29,23 @@ class _Functions(Block):
     elsewhere: ClassVar[Mapping[str, str]] = DECIDED
 
 
-def _optional(info: FieldInfo) -> tuple[Any, Any]:
+_MEANT = {"max_parallel": "How many calls of a function run at once; the others wait."}
+
+
+def _optional(name: str, info: FieldInfo) -> tuple[Any, Any]:
     """The type and the field of a run as they are, but that nothing is required."""
-    if not info.is_required():
-        return info.annotation, info
-    kind: Any = Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
-    return kind | None, Field(None, description=info.description)
+    kind: Any = info.annotation
+    if info.is_required():
+        kind = (Annotated[kind, *info.metadata] if info.metadata else kind) | None
+    elif name not in _MEANT:
+        return kind, info
+    return kind, Field(None, description=_MEANT.get(name, info.description))
 
 
 _FIELDS: dict[str, Any] = {
-    name: _optional(info) for name, info in RunConfig.model_fields.items() if name not in DECIDED
+    name: _optional(name, info)
+    for name, info in RunConfig.model_fields.items()
+    if name not in DECIDED
 }
 
 Functions = create_model(

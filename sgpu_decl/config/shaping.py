@@ -5,7 +5,6 @@ Which fields those are is derived once from the models.
 """
 
 import types
-from collections.abc import Mapping as Names
 from dataclasses import dataclass, field
 from functools import cache
 from math import isfinite
@@ -48,7 +47,9 @@ def shape_of(annotation: object) -> Shape:
         if issubclass(annotation, BaseModel):
             fields = annotation.model_fields
             keys = {name: shape_of(info.annotation) for name, info in fields.items()}
-            return Shape(keys=keys, elsewhere=_elsewhere(annotation))
+            if not issubclass(annotation, Block):
+                return Shape(keys=keys)
+            return Shape(keys=keys, short=annotation.short, elsewhere=annotation.elsewhere)
         if issubclass(annotation, str | Duration | Size | GpuType):
             return TEXT
     return Shape()
@@ -65,12 +66,9 @@ def _union(members: tuple[object, ...]) -> Shape:
         keys={key: below for shape in shapes for key, below in shape.keys.items()},
         values=next((shape.values for shape in shapes if shape.values is not None), None),
         items=next((shape.items for shape in shapes if shape.items is not None), None),
+        short=next((shape.short for shape in shapes if shape.short is not None), None),
         elsewhere={key: why for shape in shapes for key, why in shape.elsewhere.items()},
     )
-
-
-def _elsewhere(model: type[BaseModel]) -> Names[str, str]:
-    return model.elsewhere if issubclass(model, Block) else {}
 
 
 def _bare(annotation: object) -> object:

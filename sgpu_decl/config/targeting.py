@@ -35,7 +35,7 @@ def with_target(
             found.append(_wrong("unknown_key", f"a target cannot hold targets (`{name}`)",
                                 over.keys["targets"], "write them side by side"))  # fmt: skip
         elif name == target:
-            merged = merge(root, over)
+            merged = merge(root, over, shape)
             root = merged if isinstance(merged, nodes.Mapping) else root
         else:
             found += unknown_keys(nodes.without(over, "variables")[0], shape, f"targets.{name}")
