@@ -115,6 +115,7 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
         runs = partial["properties"]["runs"] = dict(partial["properties"]["runs"])
         runs["additionalProperties"] = {"$ref": "#/$defs/PartialRun"}
         runs.pop("anyOf", None)
+        defs["Functions"] = _partial(defs["Functions"])  # nothing in it is required anyway
     variables = {
         "type": "object",
         "description": "Values that `${var.name}` refers to; `--var name=value` sets them.",
