@@ -97,7 +97,8 @@ class _Paper:
         yield f"      because: {because(change, self._plan, self._now)}"
         for check in lost:
             yield f"      lost: {escape(check.summary)}"
-        if change.prior is None and all(field.added for field in change.fields):
+        first = change.reason is Reason.FIRST_RUN
+        if first or (change.prior is None and all(field.added for field in change.fields)):
             yield from self._first_fields(change.fields)
         else:
             yield from self._changed_fields(change)
