@@ -16,6 +16,7 @@ from sgpu_decl.views.status_text import ending, tracked_line
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
+    from sgpu_decl.backends.base import LogLine
 
 __all__ = ["follow", "say", "stop", "tell_plan"]
 
@@ -57,7 +58,7 @@ def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
             if isinstance(item, AttemptStatus):
                 telling.standing(item)
             elif item is not None:
-                telling.line(item.text)
+                telling.line(item)
     except KeyboardInterrupt:
         stop(session, ref)
         raise
@@ -77,7 +78,7 @@ def stop(session: "Session", ref: AttemptRef) -> None:
 
 
 class _Telling:
-    """Ranks on stdout, everything else on stderr. A notebook is not flooded: it keeps every
+    """What ranks print goes where it would here, everything else to stderr. A notebook is not flooded: it keeps every
     output cell in the page."""
 
     def __init__(self, session: "Session") -> None:
@@ -92,15 +93,16 @@ class _Telling:
         elif status.state in _SAID:
             say(state_line(status))
 
-    def line(self, text: str) -> None:
+    def line(self, line: "LogLine") -> None:
         if self._left is not None:
             self._left -= 1
             if self._left == 0:
                 say(f"rank 0 has printed {MOST_LINES:,} lines: more of them are in its log only")
             if self._left <= 0:
                 return
-        sys.stdout.write(clean(text) + "\n")
-        sys.stdout.flush()
+        stream = sys.stderr if line.stream == "stderr" else sys.stdout
+        stream.write(clean(line.text) + "\n")
+        stream.flush()
 
     def over(self, run: Mapping[str, Json]) -> None:
         if tracked := tracked_line(run):
