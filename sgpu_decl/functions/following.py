@@ -78,8 +78,8 @@ def stop(session: "Session", ref: AttemptRef) -> None:
 
 
 class _Telling:
-    """What ranks print goes where it would here, everything else to stderr. A notebook is not flooded: it keeps every
-    output cell in the page."""
+    """What ranks print goes where it would here, everything else to stderr. A notebook is not
+    flooded: it keeps all output in the page."""
 
     def __init__(self, session: "Session") -> None:
         self._session = session
