@@ -11,6 +11,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.apply_text import state_line, waiting_line
 from sgpu_decl.views.logs_text import clean
+from sgpu_decl.views.phase_text import phase_line
 from sgpu_decl.views.plan_words import packages_amount
 from sgpu_decl.views.status_text import ending, tracked_line
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.backends.base import LogLine
 
-__all__ = ["follow", "say", "stop", "tell_plan"]
+__all__ = ["Phases", "follow", "say", "stop", "tell_plan"]
 
 MOST_LINES = 2_000  # that a notebook keeps of one call; the log has them all
 _SAID = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
@@ -27,6 +28,18 @@ _SAID = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
 def say(text: str) -> None:
     """A line of ours, beside what the ranks print."""
     print(f"sgpu: {text}", file=sys.stderr, flush=True)  # noqa: T201  it is what a caller sees
+
+
+class Phases:
+    """A `Progress` that says each phase once, when it begins."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        if phase != self._phase:
+            self._phase = phase
+            say(phase_line(phase, done, total, seconds=0))
 
 
 def tell_plan(plan: Plan) -> None:
