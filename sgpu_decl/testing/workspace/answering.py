@@ -40,7 +40,7 @@ class Call:
 def answer(server: "WorkspaceServer", call: Call) -> Response:
     """The answer to a call. Raises Severed where there is none."""
     path, _, query = call.target.partition("?")
-    body = Body()
+    body = Body(server.incoming)
     request = Request(
         method=call.method, path=path, query=dict(parse_qsl(query, keep_blank_values=True)),
         headers=call.headers, content=body, server=server,
@@ -65,7 +65,7 @@ def answer(server: "WorkspaceServer", call: Call) -> Response:
     finally:
         if not controlling:
             server.recording.add(_recorded(request, tenant, status))
-        body.discard(server.incoming)
+        body.discard()
 
 
 def _admitted(
@@ -81,6 +81,8 @@ def _admitted(
             caller = authenticated(header, server.tenants, server.users)
     except ApiError as error:
         return None, error, request
+    if caller is None and route is not None and "tenant" in parameters:
+        caller = server.tenants.by_key(parameters["tenant"])  # a URL that carries its own right
     request = replace(request, caller=caller, parameters=parameters)
     if route is None:
         message = f"the workspace emulator has no `{request.method} {request.path}`"
@@ -127,6 +129,8 @@ def _handled(route: Route, request: Request, line: str) -> Response:
 
 
 def _refused(error: ApiError) -> Response:
+    if error.body is not None:
+        return Response(status=error.status, body=error.body, headers=error.headers)
     body: dict[str, Json] = {"error_code": error.error_code, "message": error.message}
     if error.details is not None:
         body["details"] = error.details

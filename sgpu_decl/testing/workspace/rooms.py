@@ -3,7 +3,19 @@ requests is a `Service`."""
 
 from typing import TYPE_CHECKING, Protocol
 
-from sgpu_decl.testing.workspace import identity, oauth
+from sgpu_decl.testing.workspace import (
+    dbfs,
+    identity,
+    multipart_uploads,
+    oauth,
+    offers,
+    permissions,
+    secrets,
+    telemetry,
+    volume_files,
+    volumes,
+    workspace_files,
+)
 from sgpu_decl.testing.workspace.routing import Route
 
 if TYPE_CHECKING:
@@ -11,7 +23,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ROUTES", "Service", "services"]
 
-ROUTES: tuple[Route, ...] = (*identity.ROUTES, *oauth.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *oauth.ROUTES,
+    *identity.ROUTES,
+    *workspace_files.ROUTES,
+    *volumes.ROUTES,
+    *volume_files.ROUTES,
+    *multipart_uploads.ROUTES,
+    *dbfs.ROUTES,
+    *secrets.ROUTES,
+    *permissions.ROUTES,
+    *offers.ROUTES,
+    *telemetry.ROUTES,
+)
 
 
 class Service(Protocol):

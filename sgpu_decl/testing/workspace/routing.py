@@ -16,13 +16,24 @@ if TYPE_CHECKING:
     from sgpu_decl.testing.workspace.server import WorkspaceServer
     from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["ApiError", "Handler", "JsonObject", "Request", "Response", "Route", "Router"]
+__all__ = [
+    "ApiError",
+    "Handler",
+    "JsonObject",
+    "Request",
+    "Response",
+    "Route",
+    "Router",
+    "invalid",
+    "malformed",
+    "missing",
+]
 
 JsonObject = dict[str, Json]
 
 
 class ApiError(Exception):
-    """An answer that says no, in the shape of the platform."""
+    """An answer that says no, in the shape of the platform; `body` where it has another one."""
 
     def __init__(
         self,
@@ -32,6 +43,7 @@ class ApiError(Exception):
         details: list[Json] | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
     ) -> None:
         super().__init__(f"{status} {error_code}: {message}")
         self.status = status
@@ -39,6 +51,7 @@ class ApiError(Exception):
         self.message = message
         self.details = details
         self.headers = dict(headers or {})
+        self.body = body
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Self
 
 from sgpu_decl.testing.workspace import control, rooms
 from sgpu_decl.testing.workspace.faults import Faults
+from sgpu_decl.testing.workspace.offers import Offers
 from sgpu_decl.testing.workspace.recording import Recording
 from sgpu_decl.testing.workspace.routing import Router
 from sgpu_decl.testing.workspace.staleness import Staleness
@@ -37,8 +38,10 @@ class WorkspaceServer:
         port: int = 0,
         host: str = "127.0.0.1",
         users: Mapping[str, User] | None = None,
+        offers: Offers | None = None,
     ) -> None:
         self.root = root
+        self.offers = offers or Offers()
         self.users = dict(users or {})
         self.faults = Faults()
         self.recording = Recording()
