@@ -52,7 +52,8 @@ def answer(server: "WorkspaceServer", call: Call) -> Response:
     status = 0
     try:
         faults = [] if controlling else server.faults.befalling(line, tenant)
-        _before(server, faults)
+        if any(fault.effect is Effect.CUT for fault in faults):
+            raise Severed
         body = spooled(call.blocks, server.incoming)
         request = replace(request, content=body)
         response = _refused(refusal) if refusal else None
@@ -90,37 +91,33 @@ def _admitted(
     return route, None, request
 
 
-def _before(server: "WorkspaceServer", faults: list[Fault]) -> None:
-    for fault in faults:
-        if fault.effect is Effect.DELAY and server.closing.wait(fault.seconds):
-            raise Severed
-        if fault.effect is Effect.CUT:
-            raise Severed
-
-
 def _under(faults: list[Fault], route: Route, request: Request, line: str) -> Response | None:
     """The handler's answer, with what faults make of it; None where it is lost."""
     server = request.server
-    by_effect = {fault.effect: fault for fault in faults}
-    said = by_effect.get(Effect.STATUS)
-    if said is not None and not said.keep:
-        return _of_fault(said)
-    if (stale := by_effect.get(Effect.STALE)) is not None:
-        server.staleness.remember(request.tenant, stale)
-    if (hooked := by_effect.get(Effect.HOOK)) is not None:
-        server.faults.call(hooked, request)
+    after: Fault | None = None
+    for fault in faults:
+        if fault.effect is Effect.DELAY and server.closing.wait(fault.seconds):
+            return None
+        if fault.effect is Effect.HOOK:
+            server.faults.call(fault, request)
+        if fault.effect is Effect.STALE:
+            server.staleness.remember(request.tenant, fault)
+        if fault.effect is Effect.STATUS and not fault.keep:
+            return _of_fault(fault)
+        if fault.effect in (Effect.STATUS, Effect.LOSE_ANSWER):
+            after = after or fault
     response = _handled(route, request, line)
-    if Effect.LOSE_ANSWER in by_effect:
-        return None
-    return _of_fault(said) if said is not None else response
+    if after is None:
+        return response
+    return _of_fault(after) if after.effect is Effect.STATUS else None
 
 
 def _handled(route: Route, request: Request, line: str) -> Response:
     try:
         if request.caller is None:
             return route.handler(request)
-        with request.server.staleness.seen(request.caller, line) as tenant:
-            return route.handler(replace(request, caller=tenant))
+        tenant = request.server.staleness.seen(request.caller, line)
+        return route.handler(replace(request, caller=tenant))
     except ApiError as error:
         return _refused(error)
     except Exception as error:  # noqa: BLE001  a defect of a handler must not end the server

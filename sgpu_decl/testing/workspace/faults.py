@@ -21,7 +21,7 @@ class Effect(StrEnum):
     runs first. `lose_answer` runs the handler and cuts the connection. `cut` cuts it before the
     body is read. `delay` waits for `seconds`. `hook` calls what is registered as `hook` with
     `arguments`. `stale` lets the next `reads` requests that match `seen_by` see the workspace as it
-    was before this one.
+    was before this one. Several that befall one request act in the order of their rules.
     """
 
     STATUS = "status"

@@ -2,8 +2,6 @@
 
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -24,47 +22,30 @@ class Staleness:
 
     def remember(self, tenant: Tenant, fault: Fault) -> None:
         """Keep what the tenant holds now for the reads that the fault names."""
-        folder = self._folder / uuid4().hex
-        view = _View(tenant.key, tenant.snapshot(folder), fault.seen_by, fault.reads)
+        view = _View(tenant.snapshot(self._folder / uuid4().hex), fault.seen_by, fault.reads)
         with self._lock:
             self._views.append(view)
 
-    @contextmanager
-    def seen(self, tenant: Tenant, line: str) -> Iterator[Tenant]:
+    def seen(self, tenant: Tenant, line: str) -> Tenant:
         """What a request sees of its tenant: the tenant, or what it was."""
         with self._lock:
-            view = next((one for one in self._views if one.covers(tenant.key, line)), None)
-            if view is None:
-                last = False
-            else:
-                view.reads -= 1
-                last = view.reads == 0
-                if last:
-                    self._views.remove(view)
-        with ExitStack() as stack:
-            if view is not None and last:
-                stack.callback(_drop, view)
-            yield tenant if view is None else view.tenant
+            for view in self._views:
+                if view.reads and view.tenant.key == tenant.key and matches(view.pattern, line):
+                    view.reads -= 1
+                    return view.tenant
+        return tenant
 
     def clear(self) -> None:
-        """Drop all snapshots."""
+        """Drop all snapshots. Not sooner: an answer may still be read from one."""
         with self._lock:
-            views, self._views = self._views, []
-        for view in views:
-            _drop(view)
+            for view in self._views:
+                view.tenant.close()
+                shutil.rmtree(view.tenant.folder)
+            self._views.clear()
 
 
 @dataclass(slots=True)
 class _View:
-    key: str
     tenant: Tenant
     pattern: str
     reads: int
-
-    def covers(self, key: str, line: str) -> bool:
-        return key == self.key and matches(self.pattern, line)
-
-
-def _drop(view: _View) -> None:
-    view.tenant.close()
-    shutil.rmtree(view.tenant.folder)

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -81,13 +81,18 @@ class Tenant:
             for name in TREES:
                 if (self.folder / name).is_dir():
                     shutil.copytree(
-                        self.folder / name, folder / name, copy_function=os.link, symlinks=True
+                        self.folder / name, folder / name, copy_function=_link, symlinks=True
                     )
         return Tenant(self.key, folder, self.user_name)
 
     def close(self) -> None:
         """Close its files."""
         self._database.close()
+
+
+def _link(source: str, target: str) -> None:
+    with suppress(FileNotFoundError):  # what runs on a node may delete its files meanwhile
+        os.link(source, target)
 
 
 TREES = ("Workspace", "Volumes", "dbfs")
