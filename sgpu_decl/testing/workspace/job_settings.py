@@ -1,10 +1,10 @@
 """Settings of jobs and runs as the Jobs API keeps them: checked, and with the server's defaults."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sgpu_decl.testing.workspace.executing.workload import EXECUTED
+from sgpu_decl.testing.workspace.executing.workload import EXECUTED, workload_of
 from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
 from sgpu_decl.testing.workspace.task_rules import TOKEN_LIMIT, problems
 
@@ -33,21 +33,26 @@ def kept_settings(given: Mapping[str, Any]) -> JsonObject:
     return _with_tasks({**_JOB_DEFAULTS, **settings})
 
 
-def run_settings(given: Mapping[str, Any]) -> JsonObject:
-    """What a submitted run runs. Raises ApiError, 400."""
+def run_settings(given: Mapping[str, Any], offered: Collection[str]) -> JsonObject:
+    """What a submitted run runs, on accelerators that the workspace offers. Raises ApiError,
+    400."""
     if not given.get("tasks"):
         raise invalid("One of 'tasks' must be specified: a run has at least one task.")
     _check(given)
-    executable(given)
+    executable(given, offered)
     return _with_tasks({key: value for key, value in given.items() if key not in _RUN_ALONE})
 
 
-def executable(settings: Mapping[str, Any]) -> None:
-    """Refuse what nobody here can execute. Raises ApiError, 501."""
+def executable(settings: Mapping[str, Any], offered: Collection[str]) -> None:
+    """Refuse what cannot be executed: by nobody here (ApiError, 501), or not in this workspace
+    (400)."""
     for task in settings.get("tasks") or ():
         if not any(kind in task for kind in EXECUTED):
             message = f"this emulator executes {', '.join(EXECUTED)}; not task '{task['task_key']}'"
             raise ApiError(501, "NOT_IMPLEMENTED", message)
+        accelerator = workload_of(task).accelerator
+        if accelerator and accelerator not in offered:
+            raise invalid(f"Accelerator type {accelerator} is not available in this workspace.")
 
 
 def checked_token(given: Mapping[str, Any]) -> str:
@@ -62,7 +67,9 @@ def _check(given: Mapping[str, Any]) -> None:
     try:
         first = next(problems(given), None)
     except (AttributeError, TypeError, ValueError) as error:
-        raise ApiError(400, "MALFORMED_REQUEST", f"Could not parse request object: {error}") from None
+        raise ApiError(
+            400, "MALFORMED_REQUEST", f"Could not parse request object: {error}"
+        ) from None
     if first is not None:
         raise invalid(f"{first.message} ({first.path})")
 

@@ -1,8 +1,8 @@
-"""MLflow's own tracking server as one process: `python -m ... FOLDER` prints its port, and ends with its
-stdin.
+"""MLflow's own tracking server as one process: `python -m ... FOLDER` prints its port, and ends
+with its stdin.
 
-It is the application behind `mlflow server`, without that command's workers and job runners, which take
-five times as long to come up.
+It is the application behind `mlflow server`, without that command's workers and job runners, which
+take five times as long to come up.
 """
 
 import os

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import sgpu_decl
-from sgpu_decl.testing.workspace.routing import ApiError, JsonObject
+from sgpu_decl.testing.workspace.routing import ApiError
 
 __all__ = ["Forwarded", "MlflowServer"]
 
@@ -68,14 +68,15 @@ class MlflowServer:
         connection.request(method, target, body=body, headers=dict(headers or {}))
         return Forwarded(connection, connection.getresponse())
 
-    def ask(self, method: str, endpoint: str, given: JsonObject) -> JsonObject:
-        """Put a JSON request to the tracking API (`runs/create`). Raises ApiError, as it answered."""
+    def ask(self, method: str, endpoint: str, given: Mapping[str, object]) -> dict[str, Any]:
+        """Put a JSON request to the tracking API (`runs/create`). Raises ApiError, as it
+        answered."""
         body = json.dumps(given).encode()
         target = f"/api/2.0/mlflow/{endpoint}"
         answer = self.forward(
             method, target, body=body, headers={"Content-Type": "application/json"}
         )
-        said: JsonObject = json.loads(answer.read())
+        said: dict[str, Any] = json.loads(answer.read())
         if answer.status != 200:
             code, message = str(said.get("error_code")), str(said.get("message"))
             raise ApiError(answer.status, code, message)

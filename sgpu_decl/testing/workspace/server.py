@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from sgpu_decl.testing.workspace import control, rooms
+from sgpu_decl.testing.workspace.executing.settings import Settings
 from sgpu_decl.testing.workspace.faults import Faults
 from sgpu_decl.testing.workspace.offers import Offers
 from sgpu_decl.testing.workspace.recording import Recording
@@ -39,6 +40,7 @@ class WorkspaceServer:
         host: str = "127.0.0.1",
         users: Mapping[str, User] | None = None,
         offers: Offers | None = None,
+        execution: Settings | None = None,
     ) -> None:
         self.root = root
         self.offers = offers or Offers()
@@ -47,7 +49,7 @@ class WorkspaceServer:
         self.recording = Recording()
         self.closing = threading.Event()
         self.incoming = root / "incoming"
-        self.services = rooms.services()
+        self.services = rooms.services(self, execution or Settings())
         for passing in (self.incoming, root / "stale"):
             shutil.rmtree(passing, ignore_errors=True)
             passing.mkdir(parents=True)

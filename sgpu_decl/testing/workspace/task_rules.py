@@ -96,7 +96,7 @@ def _deployment_problems(deployment: Mapping[str, Any]) -> Iterator[Problem]:
     if count > _MOST_ACCELERATORS:
         message = f"accelerator_count must be at most {_MOST_ACCELERATORS}, found {count}."
         yield Problem("compute.accelerator_count", message)
-    per_node = ACCELERATORS[kind][1] if kind in ACCELERATORS else 1
+    per_node = ACCELERATORS[str(kind)][1] if kind in ACCELERATORS else 1
     if count % per_node:
         yield Problem(
             "compute.accelerator_count",

@@ -7,10 +7,11 @@ tenant's key in front there, and nowhere else.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from sgpu_decl.testing.workspace.executing.places import workspace_path
 from sgpu_decl.testing.workspace.mlflow_server import MlflowServer
-from sgpu_decl.testing.workspace.routing import ApiError, JsonObject
+from sgpu_decl.testing.workspace.routing import ApiError
 from sgpu_decl.testing.workspace.tenant import Tenant
 
 __all__ = ["Tracked", "Tracking", "kept_name", "name_prefix"]
@@ -43,16 +44,15 @@ class Tracking:
         artifact_location: str | None,
         started_ms: int,
     ) -> Tracked:
-        """Make a run in an experiment, named by its workspace path, which is made where it is missing.
-        Raises ApiError."""
+        """Make a run in an experiment, named by its workspace path, which is made where it is
+        missing. Raises ApiError."""
         experiment_id = self._experiment(tenant, experiment, artifact_location)
         listed = [{"key": key, "value": value} for key, value in tags.items()]
-        asked: JsonObject = {
+        asked: dict[str, object] = {
             "experiment_id": experiment_id, "run_name": name, "tags": listed,
             "user_id": tenant.user_name, "start_time": started_ms,
         }  # fmt: skip
-        run = self.server.ask("POST", "runs/create", asked)["run"]
-        info = run["info"]  # type: ignore[index,call-overload]  # MLflow's own answer
+        info = self.server.ask("POST", "runs/create", asked)["run"]["info"]
         return Tracked(
             experiment_id=experiment_id,
             run_id=str(info["run_id"]),
@@ -67,12 +67,12 @@ class Tracking:
 
     def artifacts_of(self, tenant: Tenant, run_id: str) -> Path:
         """Where the artifacts of a run lie. Raises ApiError, 404 for an unknown run."""
-        run = self.server.ask("GET", f"runs/get?run_id={run_id}", {})["run"]
-        info = run["info"]  # type: ignore[index,call-overload]  # MLflow's own answer
+        info = self.server.ask("GET", f"runs/get?run_id={quote(run_id)}", {})["run"]["info"]
         return self.on_disk(tenant, str(info["artifact_uri"]))
 
     def on_disk(self, tenant: Tenant, uri: str) -> Path:
-        """The folder behind an artifact URI. Raises ApiError, 400, for one that is kept elsewhere."""
+        """The folder behind an artifact URI. Raises ApiError, 400, for one that is kept
+        elsewhere."""
         if uri.startswith(_SERVED):
             return self.server.artifacts / uri.removeprefix(_SERVED).lstrip("/")
         if uri.startswith("dbfs:/Volumes/"):
@@ -82,7 +82,7 @@ class Tracking:
 
     def _experiment(self, tenant: Tenant, path: str, artifact_location: str | None) -> str:
         name = kept_name(tenant, path)
-        asked: JsonObject = {"name": name}
+        asked = {"name": name}
         if artifact_location:
             asked["artifact_location"] = artifact_location
         try:
@@ -90,9 +90,8 @@ class Tracking:
         except ApiError as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-        found = self.server.ask("GET", "experiments/get-by-name", {"experiment_name": name})
-        experiment = found["experiment"]
-        return str(experiment["experiment_id"])  # type: ignore[index,call-overload]  # as above
+        found = self.server.ask("GET", f"experiments/get-by-name?experiment_name={quote(name)}", {})
+        return str(found["experiment"]["experiment_id"])
 
 
 def name_prefix(tenant: Tenant) -> str:

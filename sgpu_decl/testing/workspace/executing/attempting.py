@@ -25,6 +25,7 @@ from sgpu_decl.testing.workspace.executing.workload import Workload
 from sgpu_decl.testing.workspace.routing import ApiError
 from sgpu_decl.testing.workspace.tenant import Tenant
 from sgpu_decl.testing.workspace.tracking import Tracked, Tracking
+from sgpu_decl.testing.workspace.workspace_objects import WorkspaceObjects
 
 __all__ = ["Attempting", "Site"]
 
@@ -201,7 +202,8 @@ class Attempting:
         """The workspace path of the experiment."""
         directory = self._workload.experiment_directory or self._tenant.home
         name = self._workload.experiment or str(self._task["task_key"])
-        if not (self._tenant.tree("Workspace") / _below(directory)).is_dir():
+        objects = WorkspaceObjects(self._tenant)
+        if not objects.file(objects.path_of(directory)).is_dir():
             raise Unprepared(f"Parent directory does not exist: {directory}")
         return f"{directory.rstrip('/')}/{name}"
 
@@ -229,7 +231,3 @@ class Attempting:
 
 def _terminating(attempt: Attempt) -> Attempt:
     return attempt if attempt.ending else replace(attempt, life_cycle="TERMINATING")
-
-
-def _below(directory: str) -> str:
-    return directory.removeprefix("/Workspace").strip("/")

@@ -13,8 +13,8 @@ __all__ = ["Asked", "Capacity"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """So many of a thing (GPUs of a type, active runs of a job), of which there are `limit`; None is
-    without a limit."""
+    """So many of a thing (GPUs of a type, active runs of a job), of which there are `limit`; None
+    is without a limit."""
 
     thing: str
     amount: int
@@ -31,8 +31,8 @@ class Capacity:
 
     @contextmanager
     def held(self, asked: Asked, stopping: Stopping, deadline: float | None) -> Iterator[bool]:
-        """Hold it inside. Gives False, and holds nothing, where somebody asked to stop or the deadline
-        (of `time.monotonic`) came first."""
+        """Hold it inside. Gives False, and holds nothing, where somebody asked to stop or the
+        deadline (of `time.monotonic`) came first."""
         got = self._acquire(asked, stopping, deadline)
         try:
             yield got

@@ -25,8 +25,8 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The words of the API: old and new state, termination code and type; and whether a further attempt
-    is made while some are left."""
+    """The words of the API: old and new state, termination code and type; and whether a further
+    attempt is made while some are left."""
 
     life_cycle: str
     result: str

@@ -10,7 +10,7 @@ from sgpu_decl.testing.workspace.executing.attempting import Attempting, Site
 from sgpu_decl.testing.workspace.executing.capacity import Asked
 from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
 from sgpu_decl.testing.workspace.executing.gang import NodeDeath
-from sgpu_decl.testing.workspace.executing.records import Attempt, Run, Runs
+from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Attempt, Run, Runs
 from sgpu_decl.testing.workspace.executing.stopping import Stopping, Why
 from sgpu_decl.testing.workspace.executing.workload import workload_of
 from sgpu_decl.testing.workspace.tenant import Tenant
@@ -21,8 +21,8 @@ _GOOD = {Ending.SUCCEEDED, Ending.EXCLUDED}
 
 
 class Execution:
-    """Runs all tasks of a run; `run` blocks until the last has ended. `deaths` says which nodes are to
-    vanish, by attempt."""
+    """Runs all tasks of a run; `run` blocks until the last has ended. `deaths` says which nodes are
+    to vanish, by attempt."""
 
     def __init__(
         self,
@@ -43,10 +43,11 @@ class Execution:
         self._active: dict[int, Attempting] = {}
 
     def run(self) -> None:
-        """Wait until the job has room for a further run, run everything, and write down how it ended."""
+        """Wait until the job has room for a further run, run everything, and write down how it
+        ended."""
         settings = self._run.settings
-        limit = int(str(settings["max_concurrent_runs"])) if self._run.job_id else None
-        room = Asked(f"job {self._tenant.key}/{self._run.job_id}", 1, limit)
+        limit = settings.get("max_concurrent_runs") if self._run.kind == JOB_RUN else None
+        room = Asked(f"job {self._tenant.key}/{self._run.job_id}", 1, limit)  # type: ignore[arg-type]  # kept settings have a number
         with self._site.capacity.held(room, self.stopping, None) as got:
             if got:
                 self._walk()
@@ -54,7 +55,7 @@ class Execution:
                 said = TABLE[Ending.CANCELLED].life_cycle
                 self._runs.update(
                     self._run.run_id,
-                    lambda run: run.ended_as(Ending.CANCELLED, said, "Run cancelled."),
+                    lambda run: run.broken_off(Ending.CANCELLED, said, "Run cancelled."),
                 )
 
     def lose_node(self, node: int) -> bool:
@@ -72,7 +73,9 @@ class Execution:
         tasks = {task["task_key"]: task for task in self._run.tasks}
         order = TopologicalSorter({key: _upstream(task) for key, task in tasks.items()})
         ended: dict[str, Future[Attempt]] = {}
-        with ThreadPoolExecutor(max_workers=len(tasks), thread_name_prefix="workspace-task") as pool:
+        with ThreadPoolExecutor(
+            max_workers=len(tasks), thread_name_prefix="workspace-task"
+        ) as pool:
             for key in order.static_order():
                 before = [ended[one] for one in _upstream(tasks[key])]
                 ended[key] = pool.submit(self._task, tasks[key], before)
@@ -82,7 +85,7 @@ class Execution:
 
     def _task(self, task: Mapping[str, Any], before: Sequence[Future[Attempt]]) -> Attempt:
         key = str(task["task_key"])
-        attempt = self._runs.new_attempt(self._run.run_id, key, 0)
+        attempt = next(one for one in self._run.attempts if one.task_key == key)
         hindrance = _hindrance(str(task["run_if"]), [one.result() for one in before])
         if hindrance is not None:
             return self._skipped(attempt, hindrance)

@@ -1,6 +1,7 @@
 """The nodes of one attempt while they run: their output, their deaths, and why they are stopped.
 
-One thread waits for everything at once: the nodes' pipes, the deadline, and words from other threads.
+One thread waits for everything at once: the nodes' pipes, the deadline, and words from other
+threads.
 """
 
 import json
@@ -40,8 +41,8 @@ class Result:
 
 
 class Gang:
-    """Runs all nodes until the last has ended. The first failure, of whatever kind, stops the others:
-    SIGTERM, and after the grace SIGKILL."""
+    """Runs all nodes until the last has ended. The first failure, of whatever kind, stops the
+    others: SIGTERM, and after the grace SIGKILL."""
 
     def __init__(
         self, specs: Sequence[NodeSpec], log: Log, *, grace: float, deaths: Sequence[NodeDeath] = ()

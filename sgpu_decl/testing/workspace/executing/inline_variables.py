@@ -17,7 +17,8 @@ _SECRET = re.compile(r"\{\{secrets/([^/}]+)/([^}]+)\}\}")
 def inline_variables(
     tenant: Tenant, settings: Mapping[str, Any], task: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The variables that the task's `environment_variables_key` names, references to secrets resolved.
+    """The variables that the task's `environment_variables_key` names, references to secrets
+    resolved.
 
     Raises:
         Unprepared: nothing has that key, or there is no such secret.

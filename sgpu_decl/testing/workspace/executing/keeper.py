@@ -3,9 +3,9 @@
     server ──stdin: spec, then words──▶ keeper ──▶ bash command.sh ──▶ whatever it starts
            ◀──report: one JSON object──          (all of it a descendant of the keeper)
 
-Words are `stop` (SIGTERM to the command's process group), `kill` (SIGKILL to everything) and `die` (the
-same without a report, as a machine that is gone). The end of stdin is the end of the server: `die`.
-Standard library and the agent's view of processes alone, so that a node starts quickly.
+Words are `stop` (SIGTERM to the command's process group), `kill` (SIGKILL to everything) and `die`
+(the same without a report, as a machine that is gone). The end of stdin is the end of the server:
+`die`. Standard library and the agent's view of processes alone, so that a node starts quickly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ __all__ = ["main"]
 
 def main(arguments: list[str]) -> int:
     """`keeper REPORT` runs the spec that comes on stdin and writes how it ended to the descriptor;
-    `keeper --probe ROOT FOLDER` says whether a node can have a root of its own: exit code 0 or 1."""
+    `keeper --probe ROOT FOLDER` says whether a node can have a root of its own: exit code 0 or
+    1."""
     if arguments[0] == "--probe":
         return _probe(*arguments[1:])
     report = int(arguments[0])

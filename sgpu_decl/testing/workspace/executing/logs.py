@@ -1,5 +1,5 @@
-"""The logs of one attempt: text in chunks of 4 MB a node, as the platform keeps them, and beside them
-an index of all lines of all nodes in the order in which they came."""
+"""The logs of one attempt: text in chunks of 4 MB a node, as the platform keeps them, and beside
+them an index of all lines of all nodes in the order in which they came."""
 
 import os
 import time
@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
+from typing import Self
 
 __all__ = ["Log", "Page", "Record", "chunk_name", "read_page"]
 
@@ -80,7 +81,7 @@ class _NodeLog:
         (folder / chunk_name(node, 0)).parent.mkdir(parents=True, exist_ok=True)
         self._file = (folder / chunk_name(node, 0)).open("wb", buffering=0)
 
-    def __enter__(self) -> "_NodeLog":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -175,7 +176,7 @@ class _Chunks:
         self._folder = folder
         self._open: dict[tuple[int, int], int] = {}
 
-    def __enter__(self) -> "_Chunks":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

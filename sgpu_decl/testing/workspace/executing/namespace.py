@@ -2,8 +2,8 @@
 platform: `/Workspace`, `/Volumes`, `/databricks`.
 
 Everything else of the machine is bound into that root, so interpreters, devices and `/tmp` are the
-machine's. Nothing of it is seen by other processes, and it is gone with the last process inside. It needs
-root, or a kernel that lets users make namespaces of their own.
+machine's. Nothing of it is seen by other processes, and it is gone with the last process inside. It
+needs root, or a kernel that lets users make namespaces of their own.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class NotAllowed(OSError):
 
 
 def enter(root: str, folders: dict[str, str]) -> None:
-    """Move this process into a new root, built on the empty folder `root`. `folders` says which folder
-    of this machine lies where in it.
+    """Move this process into a new root, built on the empty folder `root`. `folders` says which
+    folder of this machine lies where in it.
 
     Raises:
         NotAllowed: the kernel or a container's policy forbids it.

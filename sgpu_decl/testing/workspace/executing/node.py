@@ -22,8 +22,8 @@ _SIGKILL = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """What a node runs. `folders` says what lies where in a root of its own, built on `root`; without
-    one it runs in the machine's."""
+    """What a node runs. `folders` says what lies where in a root of its own, built on `root`;
+    without one it runs in the machine's."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -33,7 +33,8 @@ class NodeSpec:
 
 
 class Node:
-    """A started node. `output` and `report` are descriptors to read from; both end with the node."""
+    """A started node. `output` and `report` are descriptors to read from; both end with the
+    node."""
 
     def __init__(self, spec: NodeSpec) -> None:
         self._mark = uuid4().hex
@@ -109,7 +110,8 @@ class Node:
 
 
 def can_have_root(scratch: Path) -> bool:
-    """Whether nodes can have a root of their own on this machine; tried out in a process that ends."""
+    """Whether nodes can have a root of their own on this machine; tried out in a process that
+    ends."""
     root, folder = scratch / "root", scratch / "folder"
     root.mkdir(parents=True, exist_ok=True)
     folder.mkdir(exist_ok=True)

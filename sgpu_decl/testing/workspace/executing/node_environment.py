@@ -20,8 +20,8 @@ class Position:
 
 
 def node_environment(position: Position) -> dict[str, str]:
-    """The variables that tell a node where it stands. `RANK` and `LOCAL_RANK` are not among them: the
-    command runs once a node, and makes its own ranks."""
+    """The variables that tell a node where it stands. `RANK` and `LOCAL_RANK` are not among them:
+    the command runs once a node, and makes its own ranks."""
     return {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(position.master_port),

@@ -1,5 +1,5 @@
-"""Where a node finds the paths of the workspace: in a root of its own they lie where the platform has
-them; on a machine that allows none, in the tenant's folders."""
+"""Where a node finds the paths of the workspace: in a root of its own they lie where the platform
+has them; on a machine that allows none, in the tenant's folders."""
 
 import posixpath
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ _SCHEME = "dbfs:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The folders of one node: `trees` by name, and `local`, its own disk at `/databricks`. `rooted`
-    says whether it has a root of its own."""
+    """The folders of one node: `trees` by name, and `local`, its own disk at `/databricks`.
+    `rooted` says whether it has a root of its own."""
 
     trees: Mapping[str, Path]
     local: Path
@@ -31,7 +31,8 @@ class Places:
         return self.trees[tree] / rest
 
     def on_node(self, path: str) -> str:
-        """The same path as the node's processes have to name it. Raises ValueError, as `on_disk`."""
+        """The same path as the node's processes have to name it. Raises ValueError, as
+        `on_disk`."""
         return workspace_path(path) if self.rooted else str(self.on_disk(path))
 
     def local_on_node(self, below: str) -> str:
@@ -46,8 +47,8 @@ class Places:
 
 
 def workspace_path(path: str) -> str:
-    """A path as the workspace writes it: `/Workspace/...` or `/Volumes/...`. Without the first folder
-    it is one of `/Workspace`.
+    """A path as the workspace writes it: `/Workspace/...` or `/Volumes/...`. Without the first
+    folder it is one of `/Workspace`.
 
     Raises:
         ValueError: it is relative, or leads out of the workspace.

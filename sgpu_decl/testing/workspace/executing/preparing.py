@@ -29,8 +29,8 @@ __all__ = ["Preparation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """What nodes are made ready from. `scratch` is the folder of the attempt; `given` are variables from
-    the workspace itself: where MLflow and the API are, and with which token."""
+    """What nodes are made ready from. `scratch` is the folder of the attempt; `given` are variables
+    from the workspace itself: where MLflow and the API are, and with which token."""
 
     tenant: Tenant
     scratch: Path

@@ -6,10 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
-from sgpu_decl.testing.workspace.routing import ApiError, JsonObject
+from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
 from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["Attempt", "Run", "Runs", "now_ms"]
+__all__ = ["JOB_RUN", "SUBMIT_RUN", "Attempt", "Run", "Runs", "now_ms"]
+
+JOB_RUN = "JOB_RUN"
+SUBMIT_RUN = "SUBMIT_RUN"
 
 
 def now_ms() -> int:
@@ -19,8 +22,8 @@ def now_ms() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt of a task, a run of its own in the API. `life_cycle` is the API's word; `running` is
-    when its nodes started; `logs` the folder of its chunks."""
+    """One attempt of a task, a run of its own in the API. `life_cycle` is the API's word; `running`
+    is when its nodes started; `logs` the folder of its chunks."""
 
     run_id: int
     task_key: str
@@ -38,7 +41,9 @@ class Attempt:
     logs: str = ""
     original_run_id: int
 
-    def ended_as(self, ending: Ending, message: str = "", exit_code: int | None = None) -> "Attempt":
+    def ended_as(
+        self, ending: Ending, message: str = "", exit_code: int | None = None
+    ) -> "Attempt":
         """The same, ended now."""
         return replace(
             self, life_cycle=TABLE[ending].life_cycle, ending=ending, message=message,
@@ -73,7 +78,7 @@ class Run:
         return self.ending is None
 
     @property
-    def tasks(self) -> list[JsonObject]:
+    def tasks(self) -> list[dict[str, Any]]:
         """The tasks that were asked for."""
         return self.settings["tasks"]  # type: ignore[return-value]  # validated when it was submitted
 
@@ -86,6 +91,14 @@ class Run:
         others = [one for one in self.attempts if one.run_id != attempt.run_id]
         ordered = sorted([*others, attempt], key=lambda one: one.run_id)
         return replace(self, attempts=tuple(ordered))
+
+    def broken_off(self, ending: Ending, life_cycle: str, message: str) -> "Run":
+        """The same, ended now with all attempts that have not."""
+        run = self
+        for attempt in self.attempts:
+            if attempt.ending is None:
+                run = run.with_attempt(attempt.ended_as(ending, message))
+        return run.ended_as(ending, life_cycle, message)
 
     def ended_as(self, ending: Ending, life_cycle: str, message: str = "") -> "Run":
         """The same, ended now."""
@@ -102,8 +115,9 @@ class Runs:
         self._tokens = tenant.table("run_tokens")
 
     def add(self, token: str, make: Callable[[int], Run]) -> tuple[Run, bool]:
-        """Make a run with a new id; or find the one that was made with that token before. Whether it
-        is new. Raises ApiError, 400, where that run was deleted."""
+        """Make a run with a new id, and the first attempts of its tasks; or find the one that was
+        made with that token before. Whether it is new. Raises ApiError, 400, where that run was
+        deleted."""
         with self._tenant.transaction():
             known = self._tokens.get(token) if token else None
             if known is not None:
@@ -116,7 +130,9 @@ class Runs:
             self._runs.put(run.run_id, _written(run))
             if token:
                 self._tokens.put(token, {"run_id": run.run_id})
-            return run, True
+            for task in run.tasks:
+                self.new_attempt(run.run_id, str(task["task_key"]), 0)
+            return self.need(run.run_id), True
 
     def new_attempt(self, run_id: int, task_key: str, number: int) -> Attempt:
         """Add an attempt to a run."""
@@ -144,10 +160,10 @@ class Runs:
         return None if kept is None else _read(kept)
 
     def need(self, run_id: int) -> Run:
-        """The run with that id. Raises ApiError, 404."""
+        """The run with that id. Raises ApiError, 400, as the platform does."""
         run = self.get(run_id)
         if run is None:
-            raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"Run {run_id} does not exist.")
+            raise invalid(f"Run {run_id} does not exist.")
         return run
 
     def owner(self, attempt_run_id: int) -> Run | None:

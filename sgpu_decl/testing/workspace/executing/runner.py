@@ -90,9 +90,7 @@ class Runner:
 
     def cancel(self, tenant: Tenant, run_id: int) -> None:
         """Ask a run to stop; one that has ended stays as it is."""
-        Runs(tenant).update(
-            run_id, lambda run: replace(run, cancelled=True) if run.active else run
-        )
+        Runs(tenant).update(run_id, lambda run: replace(run, cancelled=True) if run.active else run)
         with self._changed:
             live = self._live.get((tenant.key, run_id))
         if live is not None:
@@ -142,7 +140,4 @@ def _crashed(run: Run) -> Run:
 
 
 def _broken(run: Run, message: str) -> Run:
-    for attempt in run.attempts:
-        if attempt.ending is None:
-            run = run.with_attempt(attempt.ended_as(Ending.PLATFORM, message))
-    return run.ended_as(Ending.PLATFORM, "INTERNAL_ERROR", message)
+    return run.broken_off(Ending.PLATFORM, "INTERNAL_ERROR", message)

@@ -18,7 +18,8 @@ REQUIREMENTS = "requirements.yaml"
 
 
 class Unprepared(Exception):
-    """Something that a task names cannot be made ready; the message is what the run's state says."""
+    """Something that a task names cannot be made ready; the message is what the run's state
+    says."""
 
 
 def variables(tenant: Tenant, folder: Path) -> dict[str, str]:

@@ -13,8 +13,8 @@ EXECUTED = ("ai_runtime_task", "spark_python_task", "notebook_task")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One program on some nodes. `program` is a workspace path: of a bash script, or with `python` of a
-    Python file that gets `arguments`."""
+    """One program on some nodes. `program` is a workspace path: of a bash script, or with `python`
+    of a Python file that gets `arguments`."""
 
     accelerator: str
     gpus: int
