@@ -16,6 +16,7 @@ from sgpu_decl.applying.opening import Location, Opened, current_folder, open_pr
 from sgpu_decl.applying.site import Site, now
 from sgpu_decl.errors import Locked, NotFound, StalePlan, Usage
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Plan
@@ -68,11 +69,17 @@ class Validated:
 class Session:
     """A project and a target. Cheap to make; reads what it needs when it needs it."""
 
-    def __init__(self, opened: Opened, location: Location) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        location: Location,
+        declared: Callable[[Opened], Validated] | None = None,
+    ) -> None:
         self.notes = opened.notes
         self.target = opened.target
         self.state_dir = opened.state_dir
         self._site = Site(opened, location)
+        self._declared = declared
         self._snapshots: Mapping[str, Snapshot] = {}
         self._recipes: Mapping[str, Captured | FromLock] = {}
         self._equipped: Plan | None = None
@@ -85,6 +92,16 @@ class Session:
             NotFound: the project folder, or the current one, does not exist.
         """
         return cls(open_project(location, here=current_folder()), location)
+
+    @classmethod
+    def for_call(cls, location: Location, declared: Callable[[Opened], Validated]) -> "Session":
+        """Open the project of a called function, which stands in the Python file of `location`;
+        `declared` gives what that file would say if it were a run file.
+
+        Raises:
+            NotFound: the project folder, or the current one, does not exist.
+        """
+        return cls(open_project(location, here=current_folder()), location, declared)
 
     def check_target(self) -> None:
         """For calls that look at the state and read no file: planning finds it out by itself.
@@ -116,6 +133,8 @@ class Session:
         Raises:
             InvalidInput: it holds errors.
         """
+        if self._declared is not None:
+            return self._declared(self._site.opened)
         from sgpu_decl.applying.gathering import read_file
 
         loaded, findings, source = read_file(self._site.opened, self._site.location)
@@ -196,6 +215,7 @@ class Session:
             state=state,
             store=site.store,
             equipment=equipment,
+            called=self._declared is not None,
         )
         self._recipes = equipment.recipes
         return replace(found, findings=(*validated.findings, *found.findings))
@@ -241,8 +261,12 @@ class Session:
         *,
         sink: Callable[[ApplyEvent], None] = lambda _: None,
         parallelism: int = 8,
+        call: Call | None = None,
     ) -> "Applied":
         """Carry a plan out; returns once everything is launched, not when it has ended.
+
+        Args:
+            call: the function that the plan's one run calls.
 
         Raises:
             StalePlan: the state moved on since the plan was made, or it was applied already.
@@ -281,6 +305,7 @@ class Session:
                 sink=sink,
                 clock=now,
                 parallelism=parallelism,
+                call=call,
             )
         refer(site)
         refer_environments(site)

@@ -19,7 +19,7 @@ __all__ = ["COLLATERAL", "read_abort", "read_error"]
 _LIMIT = 1 << 20
 _SUMMARY = 2_000
 _TRACEBACK = 65_536
-_CLASSES = frozenset({"exception", "launch_failed_user"})
+_CLASSES = frozenset({"exception", "exit_code", "launch_failed_user"})
 
 # Exceptions that a rank raises because a peer is gone. The entrypoint's template has the same list
 # for exceptions that it sees itself (a test compares them).

@@ -114,7 +114,7 @@ class RankGroup:
         if readied >= 0:
             os.close(readied)
         for rank, told in pipes:
-            refused = exec_error(told, argv[0])
+            refused = exec_error(told, argv[0], self._spec["code_dir"])
             if refused is not None and failure is None:
                 self.failed_to_start, failure = rank, refused
         if failure is not None:
@@ -166,7 +166,7 @@ class RankGroup:
         if lines:
             number, code = map(int, lines[0].split())
             rank = self.failed_to_start = self._ranks[number]
-            self.on_refused(refusal(code, f"rank {rank}"))
+            self.on_refused(refusal(code, f"`rank {rank}`"))
         self._loop.forget(pipe)
 
     def _prepare(self, rank: int) -> tuple[dict[str, str], str]:

@@ -15,7 +15,8 @@ _CODES = {"timeout": 124, "hung": 124}
 
 
 class Outcome:
-    """`cause` is the first cause as `status` shows it, of one that failed."""
+    """`cause` is the first cause as `status` shows it, of one that failed, or that ended without
+    anybody asking: its class is then None."""
 
     __slots__ = ("cause", "exit_code", "state")
 
@@ -36,14 +37,19 @@ def failed(
     failure: str, summary: str, rank: int | None = None, traceback: str | None = None
 ) -> Outcome:
     """Return the outcome of a failure that is no rank's own, or that kept a rank from starting."""
-    cause: dict[str, Any] = {
+    return Outcome("failed", _CODES.get(failure, 1), _cause(failure, summary, rank, traceback))
+
+
+def _cause(
+    failure: str | None, summary: str, rank: int | None = None, traceback: str | None = None
+) -> dict[str, Any]:
+    return {
         "rank": rank,
         "class": failure,
         "summary": summary,
         "traceback": traceback,
         "simultaneous": [],
     }
-    return Outcome("failed", _CODES.get(failure, 1), cause)
 
 
 def stopped(reason: str, spec: Mapping[str, Any], refusal: Outcome | None) -> Outcome:
@@ -55,6 +61,9 @@ def stopped(reason: str, spec: Mapping[str, Any], refusal: Outcome | None) -> Ou
         return refusal
     if reason == "cancelled":
         return CANCELLED
+    if reason == "caller_gone":
+        why = f"the process that called it has ended (pid {spec['tether']['pid']})"
+        return Outcome("cancelled", CANCELLED.exit_code, _cause(None, why))
     if reason == "startup":
         limit = spec["startup_timeout"]
         return failed("timeout", f"ranks were not up after the startup_timeout of {limit:g} s")

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _OOM_SCORE = b"500"
+_START, _ENTER = 0, 1  # what a forked child was at when it failed
 _OF_THE_USER = frozenset(
     {errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
      errno.E2BIG, errno.EPERM, errno.EINVAL}
@@ -190,6 +191,7 @@ def spawn(
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.close(tell)
         return pid, told
+    step = _START
     try:
         os.setsid()
         settle()
@@ -199,12 +201,14 @@ def spawn(
             _raise_oom_score()
         _wire(stdin, logs, keep)
         os.umask(0o022)
+        step = _ENTER
         os.chdir(cwd)
+        step = _START
         os.execvpe(argv[0], list(argv), dict(environment))  # noqa: S606
     except OSError as error:
-        os.write(tell, b"%d" % (error.errno or errno.EIO))
+        os.write(tell, b"%d %d" % (error.errno or errno.EIO, step))
     except ValueError:
-        os.write(tell, b"%d" % errno.EINVAL)  # a NUL in an argument or a variable
+        os.write(tell, b"%d %d" % (errno.EINVAL, step))  # a NUL in an argument or a variable
     finally:
         os._exit(127)
 
@@ -228,16 +232,17 @@ def _raise_oom_score() -> None:
         return
 
 
-def exec_error(told: int, what: str) -> LaunchError | None:
+def exec_error(told: int, program: str, cwd: str) -> LaunchError | None:
     """Wait until the child has executed its program; return why it could not, if so."""
     text = os.read(told, 16)
     os.close(told)
     if not text:
         return None
-    return refusal(int(text), what)
+    code, step = map(int, text.split())
+    return refusal(code, f"in `{cwd}`" if step == _ENTER else f"`{program}`")
 
 
 def refusal(code: int, what: str) -> LaunchError:
     """Return the failure of a start that ended with this errno."""
     failure = "launch_failed_user" if code in _OF_THE_USER else "launch_failed"
-    return LaunchError(failure, f"cannot start `{what}`: {os.strerror(code)}")
+    return LaunchError(failure, f"cannot start {what}: {os.strerror(code)}")

@@ -28,6 +28,7 @@ from sgpu_decl.agent.queueing import Queue
 from sgpu_decl.agent.report import Report
 from sgpu_decl.agent.spawning import LaunchError
 from sgpu_decl.agent.sweeping import Sweep
+from sgpu_decl.agent.tether import tie
 from sgpu_decl.agent.tracker import TRACKED, Tracker
 from sgpu_decl.agent.verdict import Verdict, blames_the_user
 
@@ -65,6 +66,7 @@ class Supervisor:
         self._done = False
         self._stop: str | None = None  # why the ranks are told to stop; the first reason stays
         self._timed_out = False
+        self._abandoned = False
         self._signals = 0
         self._restart = 0
         self._swept_all = False
@@ -126,7 +128,10 @@ class Supervisor:
     def _enter(self) -> None:
         if self._cancel_requested():
             self._conclude(CANCELLED)
-        else:
+            return
+        if self._spec["tether"] is not None and self._node.number == 0:
+            tie(self._spec["tether"], self._loop, self._abandon)
+        if not self._done:
             self._queue.enter()
 
     def _refused(self, error: OSError) -> None:
@@ -258,6 +263,12 @@ class Supervisor:
     def _cancel_requested(self) -> bool:
         return os.path.exists(os.path.join(self._folder, records.CANCEL))
 
+    def _abandon(self) -> None:
+        """The process that this attempt is tied to has ended."""
+        self._abandoned = True
+        self._report.event("caller_gone", pid=self._spec["tether"]["pid"])
+        self.stop_ranks("caller_gone")
+
     def _time_out(self) -> None:
         self._timed_out = True
         self.stop_ranks("timeout")
@@ -329,8 +340,8 @@ class Supervisor:
     def _again(self, failure: str) -> bool:
         """Start the ranks once more, if `retry` covers this failure.
 
-        A cancel or the timeout that came while the ranks were being stopped stands against that:
-        the attempt then ends by it.
+        A cancel, the end of the caller or the timeout that came while the ranks were being stopped
+        stands against that: the attempt then ends by it.
         """
         retry = self._spec["retry"]
         kind = "error" if blames_the_user(failure) else "infra"
@@ -338,6 +349,9 @@ class Supervisor:
             return False
         if self._signals or self._cancel_requested():
             self._conclude(CANCELLED)
+            return True
+        if self._abandoned:
+            self._conclude(stopped("caller_gone", self._spec, None))
             return True
         if self._timed_out:
             self._conclude(stopped("timeout", self._spec, None))

@@ -143,7 +143,7 @@ class WarmParent:
         self._state = "importing"
         self._report.event("warm_started", pid=self.pid)
         self._loop.watch(self.pid, self._ended)
-        refused = exec_error(told, argv[0])
+        refused = exec_error(told, argv[0], self._spec["code_dir"])
         if refused is not None:
             self._turn_cold(str(refused))
 

@@ -11,6 +11,7 @@ from sgpu_decl.backends.base import Backend, Launching
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.model.state import Intent
@@ -44,8 +45,11 @@ def execute(
     sink: Sink,
     clock: Clock,
     parallelism: int,
+    call: Call | None = None,
 ) -> Applied:
     """Carry out every change of `plan` under the state lock that `writer` holds.
+
+    `call` is the function that its one run calls, if it was planned for one.
 
     A change that fails leaves its siblings alone; its intent is closed, since a backend that
     refuses a launch leaves nothing behind.
@@ -55,9 +59,9 @@ def execute(
     """
     launching = [change for change in plan.changes if _launches(change)]
     for change in launching:
-        backends(change.backend).check(launching_of(plan, change))
+        backends(change.backend).check(launching_of(plan, change, call))
     writer.record_packages(plan.package_lists)
-    walk = _Walk(plan, plan_id, writer, backends, sink, clock)
+    walk = _Walk(plan, plan_id, writer, backends, sink, clock, call)
     for change in plan.changes:
         if not _launches(change):
             walk.settle(change)
@@ -75,6 +79,7 @@ class _Walk:
         backends: Backends,
         sink: Sink,
         clock: Clock,
+        call: Call | None,
     ) -> None:
         self._plan = plan
         self._plan_id = plan_id
@@ -85,6 +90,7 @@ class _Walk:
         self._kinds = {attempt.ref: attempt.backend for attempt in self._known.active}
         self._sink = sink
         self._clock = clock
+        self._call = call
         self._launched: list[AttemptRef] = []
         self._adopted: list[AttemptRef] = []
         self._stopping: list[AttemptRef] = []
@@ -136,7 +142,7 @@ class _Walk:
                 if len(running) == parallelism:
                     self._close(*running.popleft())
                 intent = self._begin(change)
-                launching = launching_of(self._plan, change)
+                launching = launching_of(self._plan, change, self._call)
                 backend = self._backends(change.backend)
                 in_line = backend.in_line(launching)
                 before = last_in_line if in_line else None

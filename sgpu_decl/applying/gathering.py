@@ -32,7 +32,7 @@ from sgpu_decl.staging.snapshot import Snapshot, changed, own_outputs, snapshot
 from sgpu_decl.staging.store import Store
 from sgpu_decl.text.limits import PROJECT_FILE
 
-__all__ = ["Gathered", "gather", "read_bytes", "read_file"]
+__all__ = ["Gathered", "gather", "git_facts", "read_bytes", "read_file"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def read_file(opened: Opened, location: Location) -> tuple[Loaded, tuple[Diagnos
         variables=location.variables,
         sets=location.sets,
         environ=os.environ,
-        git=lambda: _git_facts(opened.root),
+        git=lambda: git_facts(opened.root),
     )
     if loaded is None or has_errors(findings):
         raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=in_order(findings))
@@ -88,13 +88,20 @@ def _where(root: Path) -> str:
 
 
 def gather(
-    loaded: Loaded, *, opened: Opened, state: State, store: Store, equipment: Equipment
+    loaded: Loaded,
+    *,
+    opened: Opened,
+    state: State,
+    store: Store,
+    equipment: Equipment,
+    called: bool = False,
 ) -> Gathered:
     """Turn every run of a file into what is desired, with the digests of its code and environment.
 
-    Cells of a matrix share one snapshot and one look at the entrypoint.
+    Cells of a matrix share one snapshot and one look at the entrypoint. The code of a run that is
+    `called` is a function in memory: there is none to look at.
     """
-    gathering = _Gathering(opened, state, store, equipment)
+    gathering = _Gathering(opened, state, store, equipment, called=called)
     gathering.findings.extend(_not_yet(name, place) for name, place in loaded.unsupported)
     desired = tuple(gathering.desire(run) for run in loaded.runs)
     gathering.cache.save()
@@ -108,7 +115,16 @@ def gather(
 
 
 class _Gathering:
-    def __init__(self, opened: Opened, state: State, store: Store, equipment: Equipment) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        state: State,
+        store: Store,
+        equipment: Equipment,
+        *,
+        called: bool,
+    ) -> None:
+        self._called = called
         self._equipment = equipment
         self._opened = opened
         self._state = state
@@ -259,6 +275,8 @@ class _Gathering:
         return changed(self._store.manifest(before), taken)
 
     def _snapshot(self, run: LoadedRun) -> Snapshot | None:
+        if self._called:
+            return None
         code = run.config.code
         if code not in self._snapshots:
             taken, findings = snapshot(
@@ -291,6 +309,13 @@ class _Gathering:
         if key in self._looked:
             return
         self._looked.add(key)
+        if not self._called:
+            self._check_entrypoint(run, taken)
+        if str(config.backend.kind) == "local":
+            self.findings.extend(check_machine(config, run.places, self._folder, os.environ))
+
+    def _check_entrypoint(self, run: LoadedRun, taken: Snapshot | None) -> None:
+        config = run.config
         root = self._root(config.code)
         interpreter = self._interpreter(config)
         self.findings.extend(_check_taken(root, run, taken))
@@ -307,8 +332,6 @@ class _Gathering:
             ),
         )
         self.findings.extend(_from_here(root, found, self._opened.shown) for found in looked)
-        if str(config.backend.kind) == "local":
-            self.findings.extend(check_machine(config, run.places, self._folder, os.environ))
 
 
 def _not_yet(name: str, place: Place) -> Diagnostic:
@@ -410,7 +433,7 @@ def read_bytes(file: Path) -> bytes:
         ) from None
 
 
-def _git_facts(root: Path) -> Mapping[str, str]:
+def git_facts(root: Path) -> Mapping[str, str]:
     """`commit`, `branch` and `dirty` of the checkout, for `${git.…}`; empty outside of one."""
 
     import subprocess

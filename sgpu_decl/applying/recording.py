@@ -5,13 +5,14 @@ from datetime import datetime
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.call import Call
 from sgpu_decl.model.plan import Change, Launch, Plan
 from sgpu_decl.model.state import Attempt, Intent, Resource
 
 __all__ = ["attempt_of", "launching_of", "recorded_resource", "resource_of"]
 
 
-def launching_of(plan: Plan, change: Change) -> Launching:
+def launching_of(plan: Plan, change: Change, call: Call | None = None) -> Launching:
     launch, token = _required(change)
     return Launching(
         ref=_ref(change),
@@ -22,6 +23,7 @@ def launching_of(plan: Plan, change: Change) -> Launching:
         code_digest=launch.code_digest,
         environment_digest=launch.environment_digest,
         wait_for=tuple(ref.number for ref in change.waits_for),
+        call=call,
     )
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["holds_plan", "is_saved_plan", "load_plan", "refuse_taken", "save_plan"]
 
+_RUN_FILES = (".yaml", ".yml", ".json")
+
 
 def save_plan(site: "Site", plan: Plan, path: Path, snapshots: "Mapping[str, Snapshot]") -> None:
     """Write a plan and pin the code behind it in the local store.
@@ -74,10 +76,17 @@ def holds_plan(path: Path) -> bool:
 
 
 def is_saved_plan(path: Path) -> bool:
-    """Whether a file is (or was meant to be) a saved plan, by its first character."""
+    """Whether a file is (or was meant to be) a saved plan, by its first characters.
+
+    A run file may begin with a brace too. So where the name is that of one, the file counts as a
+    plan if it begins with the first key of ours, or has the format's number (`-o json` of a plan).
+    """
     try:
         with path.open("rb") as file:
-            return file.read(64).lstrip().startswith(b"{")
+            head = file.read(64).lstrip()
+            if not head.startswith(b"{") or path.suffix not in _RUN_FILES:
+                return head.startswith(b"{")
+            return b'"applyable"' in head or b'"format_version"' in head + file.read()
     except OSError:
         return False
 

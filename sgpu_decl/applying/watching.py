@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Runs"]
 
-QUIET = 0.05  # seconds between two looks at a run that is being watched
+QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
+SHORTEST = 0.002  # and at first: a run may be over at once
 
 
 class Runs:
@@ -133,6 +134,10 @@ class Runs:
         self._must_be_kept(ref)
         return self._backend_of(ref).results(ref)
 
+    def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
+        """The pickled exception of a rank of a called function, if it left one."""
+        return self._backend_of(ref).failure(ref, rank)
+
     def logs(
         self,
         ref: AttemptRef,
@@ -176,6 +181,7 @@ class Runs:
             for ref in refs
         }
         known: dict[AttemptRef, AttemptState] = {}
+        rest = SHORTEST
         while streams:
             quiet = True
             for ref, stream in list(streams.items()):
@@ -192,7 +198,8 @@ class Runs:
                     yield status
             if quiet and streams:
                 yield None
-                time.sleep(QUIET)
+                time.sleep(rest)
+                rest = min(rest * 1.25, QUIET)
 
     def wait(
         self,

@@ -7,6 +7,7 @@ from typing import Protocol
 from sgpu_decl.environments.progress import Progress
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
+from sgpu_decl.model.call import Call
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["Backend", "Launching", "LogLine"]
@@ -15,7 +16,8 @@ __all__ = ["Backend", "Launching", "LogLine"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launching:
     """One launch, decided by the planner. `token` makes it idempotent; `wait_for` names older
-    attempts of the same run that must have ended before its ranks start."""
+    attempts of the same run that must have ended before its ranks start. `call` is the function
+    that ranks run where the spec names none that they could load."""
 
     ref: AttemptRef
     token: str
@@ -25,6 +27,7 @@ class Launching:
     code_digest: str | None
     environment_digest: str | None = None
     wait_for: tuple[int, ...] = ()
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,10 @@ class Backend(Protocol):
 
     def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, in rank order."""
+
+    def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
+        """The pickled exception that a rank of a called function ended with, if it could leave
+        one."""
 
     def logs(
         self,

@@ -1,6 +1,6 @@
 """`backend`: where ranks run."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,8 @@ __all__ = ["Backend"]
 
 class Backend(Block):
     """A backend's name, or a mapping with its `kind`."""
+
+    short: ClassVar[str | None] = "kind"
 
     kind: Literal["local", "ray", "databricks"] = Field(
         "local", description="`local` (this machine), `ray` (a cluster) or `databricks`."

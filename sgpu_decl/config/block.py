@@ -1,6 +1,8 @@
 """What every block of the YAML shares."""
 
-from typing import Annotated, Any, Self
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic_core import PydanticCustomError
@@ -26,6 +28,12 @@ class Block(BaseModel):
         allow_inf_nan=False,
         defer_build=True,  # blocks inside of others need no validator of their own
     )
+
+    short: ClassVar[str | None] = None
+    """The field that a value in the place of the block stands for: `backend: ray`."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Names that one may look for here in vain, and why they are not."""
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """Itself: it never changes, and pydantic would copy a default block for every run."""

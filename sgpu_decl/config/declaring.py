@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from sgpu_decl.config.crossing import ORIGINS, Crossing, contradictions
 from sgpu_decl.config.entry import calls_function
 from sgpu_decl.config.explaining import Explained, misspelt
-from sgpu_decl.config.gpu_type import NAMES, GpuType
+from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.lending import lend
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.placing import Places
@@ -23,7 +23,7 @@ from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.text import nodes
 from sgpu_decl.text.interpolating import Scope, axes_in, interpolate
 
-__all__ = ["Declared", "Surroundings", "read_run", "spec_of"]
+__all__ = ["Declared", "Surroundings", "beyond", "comparable", "read_run", "spec_of"]
 
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -101,16 +101,16 @@ def read_run(
         )
     if not isinstance(matrix, nodes.Mapping):
         config, wrong = _validated(explained, node, name)
-        found += _beyond(wrong, found)
+        found += beyond(wrong, found)
         if config is None or found:
             return (), tuple(found)
         return (Declared(config=config, key="", places=Places(node), spec=spec_of(config)),), ()
     runs, wrong = _of_matrix(explained, node, matrix, name, around)
-    found += _beyond(wrong, found)
+    found += beyond(wrong, found)
     return (() if found else runs), tuple(found)
 
 
-def _beyond(more: Iterable[Diagnostic], found: Iterable[Diagnostic]) -> list[Diagnostic]:
+def beyond(more: Iterable[Diagnostic], found: Iterable[Diagnostic]) -> list[Diagnostic]:
     """What is not about a value that is known to be wrong: an unresolved reference is no number."""
     places = {one.place for one in found}
     return [one for one in more if one.place not in places]
@@ -131,22 +131,22 @@ def _validated(
     written = {*data, *misspelt(node, explained.shape)}
     found += [
         explained.contradiction(one)
-        for one in contradictions(_crossing(data, written))
+        for one in contradictions(comparable(data, written))
         if one.code not in shown
     ]
     return None, (*conversion.found, *found)
 
 
-def _crossing(data: Mapping[str, Any], written: Container[str]) -> Crossing:
+def comparable(data: Mapping[str, Any], written: Container[str]) -> Crossing:
     """What is comparable in a run that is not valid, so that one round tells it all. `written` are
     its keys as they were meant."""
-    gpus, kind = data.get("gpus"), str(data.get("type", "")).upper()
+    gpus = data.get("gpus")
     env, launch = data.get("env"), data.get("launch")
     variables = env.get("variables") if isinstance(env, dict) else None
     secrets = env.get("secrets") if isinstance(env, dict) else None
     return Crossing(
         gpus=gpus if isinstance(gpus, int) and not isinstance(gpus, bool) else None,
-        type=GpuType(kind) if kind in NAMES else None,
+        type=GpuType.find(str(data.get("type"))),
         entrypoint="entrypoint" in written,
         command="command" in written,
         args="args" in written,
@@ -174,7 +174,7 @@ def _of_matrix(
     axes, found = read_axes(matrix)
     if axes is None or bad or not all(axes.values()) or not axes:
         _, wrong = _validated(explained, node, name)
-        return (), (*bad, *found, *_beyond(wrong, bad))
+        return (), (*bad, *found, *beyond(wrong, bad))
     args = node.entries.get("args")
     inside = axes_in(args) if args is not None and around.references else frozenset()
     outside = axes_in(_but(node, "args", "matrix")) if around.references else frozenset()
@@ -185,7 +185,7 @@ def _of_matrix(
     if found:
         # a field that holds a reference still is no number yet: it would be told as a mistake
         wrong = () if outside else _validated(explained, node, name)[1]
-        return (), (*found, *_beyond(wrong, found))
+        return (), (*found, *beyond(wrong, found))
     if inside or outside:
         return _cell_by_cell(explained, node, name, around, axes, given)
     base, found = _validated(explained, node, name)

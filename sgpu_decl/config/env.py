@@ -1,7 +1,7 @@
 """`env`: the Python environment of the ranks and the variables they see."""
 
 import re
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -79,6 +79,10 @@ class EnvironmentBlock(Block):
 
 
 class Env(EnvironmentBlock):
+    """What ranks find: packages, variables and secrets."""
+
+    short: ClassVar[str | None] = "use"
+
     use: str | None = Field(
         None, description="The name of one of the project's `environments`; `env: NAME` is short."
     )

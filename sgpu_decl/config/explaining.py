@@ -204,8 +204,10 @@ def misspelt(node: Node | None, shape: Shape) -> frozenset[str]:
 def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -> Diagnostic:
     """The finding for a key that a block does not have; `here` is the block, `parent` its path."""
     near = nearest(key, here.keys)
-    home = next((name for name, below in root.keys.items() if key in below.keys), None)
-    if near is not None:
+    home = _home(key, root)
+    if key in here.elsewhere:
+        hint = f"remove it: {here.elsewhere[key]}"
+    elif near is not None:
         hint = f"did you mean `{near}`?"
     elif home is not None:
         hint = f"`{key}` belongs into `{home}`"
@@ -215,6 +217,16 @@ def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -
     return Diagnostic(
         code="unknown_key", summary=f"unknown key `{key[:80]}`{inside}", place=place, hint=hint
     )
+
+
+def _home(key: str, root: Shape) -> str | None:
+    """The first block of the root that has a key of this name, itself or in each of its entries."""
+    for name, below in root.keys.items():
+        if key in below.keys:
+            return name
+        if below.values is not None and key in below.values.keys:
+            return f"{name}.NAME"
+    return None
 
 
 def _given(node: Node | None) -> str:

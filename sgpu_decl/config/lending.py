@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 
-from sgpu_decl.config.env import EnvironmentBlock
+from sgpu_decl.config.env import Env, EnvironmentBlock
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.suggesting import nearest
+from sgpu_decl.text.merging import in_full
 from sgpu_decl.text.nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.resolving import is_null
+from sgpu_decl.text.shape import Shape
 
 __all__ = ["lend"]
 
 _FIELDS = tuple(EnvironmentBlock.model_fields)
+_SHORT = Shape(short=Env.short)
 
 
 def lend(run: Mapping, environments: Mapping | None) -> tuple[Mapping, tuple[Diagnostic, ...]]:
@@ -36,15 +40,15 @@ def lend(run: Mapping, environments: Mapping | None) -> tuple[Mapping, tuple[Dia
 
 
 def _used(run: Mapping) -> tuple[Mapping, Scalar | None]:
-    """The `env` block and the name in it; a text for a block is the name alone."""
+    """The `env` block and the name in it."""
     env = run.entries.get("env")
-    if isinstance(env, Scalar) and env.text:
-        key = run.keys["env"]
-        return Mapping({"use": env}, {"use": key}, env.line, env.column, env.file), env
+    env = env and in_full(env, _SHORT)
     if not isinstance(env, Mapping):
         return run, None
     used = env.entries.get("use")
-    return env, used if isinstance(used, Scalar) and used.text else None
+    if not isinstance(used, Scalar) or not used.text or (used.plain and is_null(used.text)):
+        return env, None
+    return env, used
 
 
 def _unknown(used: Scalar, known: dict[str, Node], *, project: bool) -> Diagnostic:
@@ -70,6 +74,7 @@ def _twice(name: str, used: Scalar, env: Mapping) -> Diagnostic:
         code="two_environments",
         summary=f"`env.use` is a whole environment, and `env.{name}` asks for another",
         place=env.keys[name],
-        hint=f"move `{name}` to `environments.{used.text}`, or leave `use` out",
+        hint=f"move `{name}` to `environments.{used.text}`, or leave `use` out; a target that "
+        "takes another environment says `use: null`",
         related=(Related(place=place_of(used), note="it is used here"),),
     )

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from sgpu_decl.config.block import Block, Flag, Name
 from sgpu_decl.config.env import EnvironmentBlock
+from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.run import RunConfig
 
 __all__ = ["Job", "Project", "ProjectFile"]
@@ -39,5 +40,10 @@ class ProjectFile(Block):
     jobs: dict[Name, Job] = Field({}, description="Scheduled definitions by name.")
     environments: dict[Name, EnvironmentBlock] = Field(
         {}, description="Python environments that runs share, by name."
+    )
+    functions: Functions | None = Field(
+        None,
+        description="What the decorated functions of this project take where their decorators are "
+        "silent; what a target says here wins over the decorators.",
     )
     include: tuple[str, ...] = Field((), description="Patterns of further files to read.")

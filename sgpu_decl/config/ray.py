@@ -1,6 +1,6 @@
 """`ray`: a run that is a Ray program."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,8 @@ __all__ = ["Ray"]
 
 class Ray(Block):
     """`true`, or the options of the cluster that is started for the run."""
+
+    short: ClassVar[str | None] = "enabled"
 
     enabled: Flag = Field(
         default=True, description="Whether Ray is started; `ray: true` says the same."

@@ -102,11 +102,13 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
     defs: Schema = generated["$defs"]
     _as_users_write({"$defs": defs})
     root = defs.pop(model.__name__)
-    _backend_by_name(defs)
+    kinds = {"type": "string", "enum": _kinds(defs)}
+    _by_name(defs, "Backend", kinds, {"$ref": "#/$defs/Reference"})
     defs["Reference"] = _REFERENCE
     run = root if model is RunConfig else defs["RunConfig"]
     run["properties"]["ray"]["anyOf"].insert(0, {"type": "boolean"})
-    if model is not RunConfig:  # there, the key is the name
+    if model is not RunConfig:  # there, the key is the name, and environments have names
+        _by_name(defs, "Env", {"type": "string"})
         del run["properties"]["name"]
         run["required"] = [field for field in run["required"] if field != "name"]
     partial = _partial(root)
@@ -115,6 +117,7 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
         runs = partial["properties"]["runs"] = dict(partial["properties"]["runs"])
         runs["additionalProperties"] = {"$ref": "#/$defs/PartialRun"}
         runs.pop("anyOf", None)
+        defs["Functions"] = _partial(defs["Functions"])  # nothing in it is required anyway
     variables = {
         "type": "object",
         "description": "Values that `${var.name}` refers to; `--var name=value` sets them.",
@@ -150,19 +153,16 @@ def _or_null(schema: Schema) -> Schema:
     return {**shared, "anyOf": [bare, {"type": "null"}]}
 
 
-def _backend_by_name(defs: Schema) -> None:
-    """`backend: local` is short for `backend: {kind: local}`."""
-    block = defs.pop("Backend")
-    kinds = next(one["enum"] for one in block["properties"]["kind"]["anyOf"] if "enum" in one)
-    defs["BackendBlock"] = block
-    defs["Backend"] = {
-        "description": block["description"],
-        "anyOf": [
-            {"type": "string", "enum": kinds},
-            {"$ref": "#/$defs/BackendBlock"},
-            {"$ref": "#/$defs/Reference"},
-        ],
-    }
+def _by_name(defs: Schema, block: str, *short: Schema) -> None:
+    """A name in the place of a block is short for it: `backend: local`."""
+    whole = defs[f"{block}Block"] = defs.pop(block)
+    forms = [*short, {"$ref": f"#/$defs/{block}Block"}]
+    defs[block] = {"description": whole["description"], "anyOf": forms}
+
+
+def _kinds(defs: Schema) -> list[str]:
+    kind: Schema = defs["Backend"]["properties"]["kind"]
+    return next(one["enum"] for one in kind["anyOf"] if "enum" in one)
 
 
 def _as_users_write(node: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue
 
+from sgpu_decl.config.block import Block
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
@@ -45,7 +46,10 @@ def shape_of(annotation: object) -> Shape:
     if isinstance(annotation, type):
         if issubclass(annotation, BaseModel):
             fields = annotation.model_fields
-            return Shape(keys={name: shape_of(info.annotation) for name, info in fields.items()})
+            keys = {name: shape_of(info.annotation) for name, info in fields.items()}
+            if not issubclass(annotation, Block):
+                return Shape(keys=keys)
+            return Shape(keys=keys, short=annotation.short, elsewhere=annotation.elsewhere)
         if issubclass(annotation, str | Duration | Size | GpuType):
             return TEXT
     return Shape()
@@ -62,6 +66,8 @@ def _union(members: tuple[object, ...]) -> Shape:
         keys={key: below for shape in shapes for key, below in shape.keys.items()},
         values=next((shape.values for shape in shapes if shape.values is not None), None),
         items=next((shape.items for shape in shapes if shape.items is not None), None),
+        short=next((shape.short for shape in shapes if shape.short is not None), None),
+        elsewhere={key: why for shape in shapes for key, why in shape.elsewhere.items()},
     )
 
 

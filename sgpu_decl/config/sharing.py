@@ -6,15 +6,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sgpu_decl.config.declaring import Declared, Surroundings, read_run
+from sgpu_decl.config.crossing import contradictions
+from sgpu_decl.config.declaring import Declared, Surroundings, beyond, comparable, read_run
 from sgpu_decl.config.explaining import Explained, unknown_key
+from sgpu_decl.config.functions import Functions
+from sgpu_decl.config.lending import lend
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.shaping import Conversion, project_shape
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.text.interpolating import interpolate
-from sgpu_decl.text.nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.nodes import Mapping, Node, Scalar, place_of, without
 from sgpu_decl.text.shape import Shape
 
 __all__ = ["ReadProject", "read_project", "unknown_keys"]
@@ -24,9 +27,12 @@ _NOT_YET = ("include", "jobs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadProject:
+    """`around` is what references in the project mean, its name and environments included."""
+
     name: str | None
     runs: tuple[Declared, ...]
     unsupported: tuple[tuple[str, Place], ...]
+    around: Surroundings
 
 
 def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tuple[Diagnostic, ...]]:
@@ -40,11 +46,15 @@ def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tupl
         changed = interpolate(head, scope)
         head = changed if isinstance(changed, Mapping) else head
         found += scope.found
-    found += _head(head)
     environments = head.entries.get("environments")
     if not isinstance(environments, Mapping):
         environments = Mapping({}, {}, root.line, root.column, root.file)
     around = replace(around, environments=environments)
+    functions = head.entries.get("functions")
+    if isinstance(functions, Mapping):
+        head, _ = without(head, "functions")
+        found += beyond(_functions(functions, environments), found)
+    found += _head(head)
     runs: list[Declared] = []
     block = root.entries.get("runs")
     if isinstance(block, Mapping):
@@ -67,7 +77,8 @@ def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tupl
         for key in _NOT_YET
         if key in root.entries and not _nothing(root.entries[key])
     )
-    return ReadProject(name=name, runs=tuple(runs), unsupported=unsupported), tuple(found)
+    read = ReadProject(name=name, runs=tuple(runs), unsupported=unsupported, around=around)
+    return read, tuple(found)
 
 
 def unknown_keys(node: Node, shape: Shape, path: str) -> Iterator[Diagnostic]:
@@ -99,6 +110,23 @@ def _head(head: Mapping) -> tuple[Diagnostic, ...]:
         errors = error.errors(include_url=False, include_input=False)
         return (*conversion.found, *explained.errors(errors))
     return tuple(conversion.found)
+
+
+def _functions(block: Mapping, environments: Mapping) -> tuple[Diagnostic, ...]:
+    """What is wrong with the block, whether a function is ever called or not."""
+    block, found = lend(block, environments)
+    shape = project_shape().keys["functions"]
+    conversion = Conversion()
+    data: dict[str, Any] = conversion.plain(block, shape)
+    found += tuple(conversion.found)
+    explained = Explained(node=block, shape=shape, prefix="functions", place=place_of(block))
+    try:
+        Functions.model_validate(data)
+    except ValidationError as error:
+        errors = explained.errors(error.errors(include_url=False, include_input=False))
+        found += tuple(beyond(errors, found))
+    crossed = contradictions(comparable(data, {"entrypoint"}))
+    return (*found, *(explained.contradiction(one) for one in crossed))
 
 
 def _run(

@@ -1,4 +1,5 @@
-"""`_air.py`, the entrypoint of a rank, and `_warm.py`, which forks ranks, from their templates."""
+"""`_air.py`, the entrypoint of a rank, `_call.py`, which makes a call in it, and `_warm.py`, which
+forks ranks: from their templates."""
 
 from enum import StrEnum
 
@@ -6,7 +7,7 @@ from sgpu_decl.agent.errorfile import COLLATERAL
 from sgpu_decl.rendering.pools import HARMLESS
 from sgpu_decl.resources import locate
 
-__all__ = ["AirStyle", "render_air", "render_warm"]
+__all__ = ["AirStyle", "render_air", "render_call", "render_warm"]
 
 
 class AirStyle(StrEnum):
@@ -31,6 +32,11 @@ def render_air(spec_sha256: str, style: AirStyle | str = AirStyle.LOCAL) -> str:
         style=AirStyle(style).value,
         collateral=sorted(COLLATERAL),
     )
+
+
+def render_call() -> str:
+    """Return the Python source of `_call.py`; it is the same for every call."""
+    return _render("_call.py.j2")
 
 
 def render_warm() -> str:

@@ -7,12 +7,14 @@ from typing import Literal
 from sgpu_decl.model.jsonable import Json, canonical
 
 __all__ = [
+    "Call",
     "Entry",
     "EntryKind",
     "Gpus",
     "LaunchSpec",
     "Parallel",
     "Retry",
+    "Tether",
     "Tracker",
     "Warm",
     "render_spec",
@@ -22,8 +24,41 @@ EntryKind = Literal["script", "file_function", "module_function", "command", "sh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A function that travels with its arguments, in the attempt folder.
+
+    `func.pkl` and `inputs.pkl`, `(args, kwargs)`, are streams of pickle protocol 5; `func.bin` and
+    `inputs.bin` hold their out-of-band buffers one after the other, and are there where those are.
+
+    Attributes:
+        name: of the function, for messages.
+        python: `3.11`, the caller's; bytecode goes with its minor version alone.
+        cloudpickle: the version that pickled; None where loading needs none.
+        path: folders of the caller's `sys.path`, for the ranks' own after the working folder.
+        fill: parameters to fill in, out of `rank` and `world_size`.
+        group: whether torch's process group is brought up for the call.
+        function_crc: CRC-32 of `func.pkl`; a damaged pickle could do anything.
+        inputs_crc: the same of `inputs.pkl`.
+        function_buffers: (offset, length) in `func.bin` of each buffer, in bytes.
+        inputs_buffers: the same in `inputs.bin`.
+    """
+
+    name: str
+    python: str
+    function_crc: int
+    inputs_crc: int
+    cloudpickle: str | None = None
+    path: tuple[str, ...] = ()
+    fill: tuple[Literal["rank", "world_size"], ...] = ()
+    group: bool = False
+    function_buffers: tuple[tuple[int, int], ...] = ()
+    inputs_buffers: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a rank runs; `path` is absolute, or relative to the code folder."""
+    """What a rank runs; `path` is absolute, or relative to the code folder. A `pickle` is called as
+    `call` says, without `args`."""
 
     kind: EntryKind
     path: str | None = None
@@ -32,6 +67,7 @@ class Entry:
     command: tuple[str, ...] | None = None
     shell: str | None = None
     args: Mapping[str, Json] | tuple[Json, ...] | None = None
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +119,17 @@ class Warm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tether:
+    """A process that the attempt shall not outlive, known by its pid and by when it started.
+
+    `start` is field 22 of `/proc/PID/stat` (proc(5)): clock ticks since the machine started.
+    """
+
+    pid: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
     """Times in seconds, folders absolute; `log_limit` in bytes for each stream of a rank.
 
@@ -116,6 +163,7 @@ class LaunchSpec:
     master_port: int | None = None
     tracker: Tracker | None = None
     warm: Warm | None = None
+    tether: Tether | None = None
     log_limit: int | None = 1 << 30
 
 
@@ -128,16 +176,14 @@ def render_spec(spec: LaunchSpec) -> bytes:
     return (canonical({"v": 1, **_fields(spec)}) + "\n").encode("utf-8", "surrogateescape")
 
 
-_BLOCKS = (Entry, Gpus, Parallel, Retry, Tracker, Warm)
+_Block = Call | Entry | Gpus | Parallel | Retry | Tether | Tracker | Warm
 
 
-def _fields(
-    block: LaunchSpec | Entry | Gpus | Parallel | Retry | Tracker | Warm,
-) -> dict[str, Json]:
+def _fields(block: LaunchSpec | _Block) -> dict[str, Json]:
     values: dict[str, Json] = {}
     for name in block.__slots__:
         value = getattr(block, name)
-        values[name] = _fields(value) if isinstance(value, _BLOCKS) else _plain(value)
+        values[name] = _fields(value) if isinstance(value, _Block) else _plain(value)
     return values
 
 

@@ -9,26 +9,38 @@ from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.text.limits import RUN_FILE
 from sgpu_decl.text.loading import load
 from sgpu_decl.text.nodes import Mapping, Node, Scalar, place_of
+from sgpu_decl.text.resolving import is_null
 from sgpu_decl.text.shape import Shape
 
-__all__ = ["from_option", "merge", "set_value", "sources"]
+__all__ = ["from_option", "in_full", "merge", "set_value", "sources"]
 
 _COLLECTION = re.compile(r"\s*[\[{]")
 
 
-def merge(base: Node, over: Node) -> Node:
-    """Lay `over` on `base`: mappings are merged key by key, anything else is replaced."""
+def merge(base: Node, over: Node, shape: Shape | None) -> Node:
+    """Lay `over` on `base`: mappings are merged key by key, anything else is replaced. What is
+    written short below a mapping is taken for the block that it stands for."""
+    if isinstance(over, Mapping):
+        base = in_full(base, shape)
     if not (isinstance(base, Mapping) and isinstance(over, Mapping)):
         return _replacing(over, base)
     entries, keys = dict(base.entries), dict(base.keys)
     for key, value in over.entries.items():
         if key in entries:
-            entries[key] = merge(entries[key], value)
+            entries[key] = merge(entries[key], value, shape.below(key) if shape else None)
             if not isinstance(entries[key], Mapping):
                 keys[key] = over.keys[key]
         else:
             entries[key], keys[key] = value, over.keys[key]
     return replace(base, entries=entries, keys=keys)
+
+
+def in_full(node: Node, shape: Shape | None) -> Node:
+    """The block that a scalar is short for (`backend: ray`), or the node itself."""
+    short = shape.short if shape is not None else None
+    if short is None or not isinstance(node, Scalar) or (node.plain and is_null(node.text)):
+        return node
+    return Mapping({short: node}, {short: place_of(node)}, node.line, node.column, node.file)
 
 
 def sources(node: Node) -> tuple[Related, ...]:
@@ -78,7 +90,7 @@ def set_value(
                     hint=f"set the whole list: `--set {path.partition(part)[0]}{part}=[…]`",
                 ),
             )
-    changed = _put(root, parts, from_option(value, option), option)
+    changed = _put(root, parts, from_option(value, option), option, shape)
     return changed, ()
 
 
@@ -101,15 +113,20 @@ def _refuse(parts: tuple[str, ...], path: str, option: str, shape: Shape) -> Dia
     return None
 
 
-def _put(root: Mapping, parts: tuple[str, ...], value: Node, option: str) -> Mapping:
+def _put(
+    root: Mapping, parts: tuple[str, ...], value: Node, option: str, shape: Shape | None
+) -> Mapping:
     key, rest = parts[0], parts[1:]
+    below = shape.below(key) if shape else None
     old = root.entries.get(key)
+    if rest and old is not None:
+        old = in_full(old, below)
     if not rest:
         new = value if old is None else _replacing(value, old)
     elif isinstance(old, Mapping):
-        new = _put(old, rest, value, option)
+        new = _put(old, rest, value, option, below)
     else:
-        new = _put(Mapping({}, {}, 1, 1, option, old), rest, value, option)
+        new = _put(Mapping({}, {}, 1, 1, option, old), rest, value, option, below)
     place = root.keys[key] if isinstance(new, Mapping) and key in root.keys else place_of(value)
     return replace(root, entries={**root.entries, key: new}, keys={**root.keys, key: place})
 

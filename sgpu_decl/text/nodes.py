@@ -4,12 +4,12 @@ Nodes are never changed once read: an override or a resolved reference makes new
 aliases may share a node.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "children", "place_of"]
+__all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "children", "place_of", "without"]
 
 
 class Scalar(NamedTuple):
@@ -72,3 +72,11 @@ def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Mapping):
         return tuple(node.entries.values())
     return node.items if isinstance(node, Sequence) else ()
+
+
+def without(node: Mapping, key: str) -> tuple[Mapping, Node | None]:
+    """A mapping that lacks one key, and the value that it had there."""
+    if key not in node.entries:
+        return node, None
+    entries = {name: below for name, below in node.entries.items() if name != key}
+    return replace(node, entries=entries), node.entries[key]

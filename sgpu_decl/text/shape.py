@@ -19,6 +19,8 @@ class Shape:
         keys: the names of a block's fields.
         values: the shape of every other key of a mapping; `None` where other keys are unknown.
         items: the shape of the members of a list.
+        short: the key that a scalar in the place of the block stands for.
+        elsewhere: names that one may look for here in vain, and why they are not.
     """
 
     text: bool = False
@@ -26,6 +28,8 @@ class Shape:
     values: "Shape | None" = None
     items: "Shape | None" = None
     anything: bool = False
+    short: str | None = None
+    elsewhere: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def closed(self) -> bool:

@@ -34,7 +34,8 @@ def outcome(truth: Mapping[str, object]) -> Outcome:
         tags["sgpu.failure_class"] = str(truth["class"])
     cause = truth.get("first_cause")
     if isinstance(cause, Mapping) and cause.get("summary"):
-        tags["sgpu.first_cause"] = f"rank {cause.get('rank')}: {cause['summary']}"[:6000]
+        where = "" if cause.get("rank") is None else f"rank {cause['rank']}: "
+        tags["sgpu.first_cause"] = f"{where}{cause['summary']}"[:6000]
     return Outcome(
         status=_STATUS.get(state, "FAILED"),
         ended_at=_milliseconds(truth.get("ended_at")),

@@ -1,12 +1,13 @@
 """What happens while a plan is applied and its runs are followed, as lines for stderr."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.jsonable import Json
 
-__all__ = ["event_line", "state_line"]
+__all__ = ["event_line", "state_line", "waiting_line"]
 
 _WORDS = {
     Step.STOPPED: "asked to stop",
@@ -38,3 +39,16 @@ def event_line(event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = ()) -> st
 
 def state_line(status: AttemptStatus) -> str:
     return f"{status.ref} {status.state}"
+
+
+_WAITS = {
+    "gpus": "GPUs that are free",
+    "max_parallel": "others to end: as many as `max_parallel` allows are active",
+    "earlier attempts": "earlier attempts to end",
+}
+
+
+def waiting_line(ref: AttemptRef, run: Mapping[str, Json]) -> str:
+    """Why an attempt is queued, as far as its status object says it."""
+    reason = str(run.get("waiting_for") or "")
+    return f"{ref} queued" + (f": waiting for {_WAITS.get(reason, reason)}" if reason else "")

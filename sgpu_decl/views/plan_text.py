@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
+from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
 from sgpu_decl.views.plan_fields import Lines, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,
@@ -97,7 +97,8 @@ class _Paper:
         yield f"      because: {because(change, self._plan, self._now)}"
         for check in lost:
             yield f"      lost: {escape(check.summary)}"
-        if change.reason is Reason.FIRST_RUN:
+        first = change.reason is Reason.FIRST_RUN
+        if first or (change.prior is None and all(field.added for field in change.fields)):
             yield from self._first_fields(change.fields)
         else:
             yield from self._changed_fields(change)

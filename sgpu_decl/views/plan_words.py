@@ -144,10 +144,16 @@ def _reason(change: Change, plan: Plan) -> str:
         return "destroying it was asked for"
     if change.reason is Reason.FIRST_RUN and change.prior is not None:
         return "first run since it was destroyed or forgotten"
+    if change.reason is Reason.REQUESTED_RERUN and _always(change):
+        return "every apply, or call, launches it (`until: always`)"
     moved = change.action is Action.UPDATE and change.reason is not Reason.ENVIRONMENT_CHANGED
     if moved and not change.fields and change.launch is not None:
         return f"`{escape(change.launch.owner)}` declares it now"
     return _REASONS[change.reason]
+
+
+def _always(change: Change) -> bool:
+    return change.launch is not None and '"until":"always"' in change.launch.spec
 
 
 def value(item: Json) -> str:

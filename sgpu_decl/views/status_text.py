@@ -21,6 +21,7 @@ __all__ = [
     "run_details",
     "status_table",
     "tally",
+    "tracked_line",
 ]
 
 _COLOURS = {
@@ -81,6 +82,16 @@ def how_it_ended(run: Mapping[str, Json]) -> str:
     if run.get("state") == "failed" and isinstance(code, int) and code >= 0:
         words.append(f"exit code {code}")
     return ", ".join(words)
+
+
+def tracked_line(run: Mapping[str, Json]) -> str:
+    """Where MLflow has an attempt; empty where it is not tracked."""
+    found = dict(links(run))
+    identity = found.get("mlflow.run_id")
+    if identity is None:
+        return ""
+    experiment, store = found.get("mlflow.experiment", ""), found.get("mlflow.tracking_uri", "")
+    return f"MLflow: run {identity} of the experiment {escape(experiment)} in {escape(store)}"
 
 
 def failure(run: Mapping[str, Json]) -> str:

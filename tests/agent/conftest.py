@@ -6,11 +6,13 @@ import select
 import signal
 import sys
 import time
+from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from sgpu_decl.agent.launching import launch
@@ -20,7 +22,7 @@ from sgpu_decl.agent.reading import clear_remains, read_attempt, read_events
 from sgpu_decl.agent.records import parse_events
 from sgpu_decl.backends.entering import write_entrypoints
 from sgpu_decl.backends.local.layout import host_lock_folder
-from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm
+from sgpu_decl.rendering.spec import Call, Entry, Gpus, LaunchSpec, Parallel, Warm
 
 # With SGPU_WARM set, the faults meet ranks that were forked from a warm parent.
 ALL_WARM = "SGPU_WARM" in os.environ
@@ -264,3 +266,54 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
         for pid, started in carriers(attempt.token):
             tell(pid, started, signal.SIGKILL)
         clear_remains(attempt.folder, grace=0.0)
+
+
+@pytest.fixture
+def make_call(make_attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
+    """Make an attempt that calls a function, which travels by value with what it is given.
+
+    `given` are its arguments, `call` other fields of the call.
+    """
+
+    def make(
+        function: object, *given: object, call: Mapping[str, Any] | None = None, **fields: Any
+    ) -> Attempt:
+        packed, inputs = pack(function), pack((given, {}))
+        whole = Call(
+            name=getattr(function, "__name__", "function"),
+            python="{}.{}".format(*sys.version_info[:2]),
+            cloudpickle=cloudpickle.__version__,
+            function_crc=crc32(packed.stream),
+            inputs_crc=crc32(inputs.stream),
+            function_buffers=packed.places,
+            inputs_buffers=inputs.places,
+        )
+        entry = Entry(kind="pickle", call=replace(whole, **(call or {})))
+        attempt = make_attempt(entry=entry, **fields)
+        for stem, part in (("func", packed), ("inputs", inputs)):
+            (attempt.folder / f"{stem}.pkl").write_bytes(part.stream)
+            if part.places:
+                (attempt.folder / f"{stem}.bin").write_bytes(part.data)
+        return attempt
+
+    return make
+
+
+@dataclass(frozen=True)
+class Packed:
+    stream: bytes
+    data: bytes
+    places: tuple[tuple[int, int], ...]
+
+
+def pack(value: object) -> Packed:
+    """Pickle a value with its buffers apart, each at a multiple of 64 bytes."""
+    buffers: list[Any] = []
+    stream = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    data, places = b"", []
+    for buffer in buffers:
+        data += bytes(-len(data) % 64)
+        raw = buffer.raw()
+        places.append((len(data), raw.nbytes))
+        data += raw
+    return Packed(stream, data, tuple(places))

@@ -142,6 +142,21 @@ def test_a_saved_plan_is_applied_once(hello) -> None:
     assert options.code == 64
 
 
+@pytest.mark.parametrize("name", ["run.json", "run.yaml"])
+def test_a_run_file_that_begins_with_a_brace_is_applied(sgpu, name: str) -> None:
+    sgpu.write(name, '{"name": "hello", "gpus": 1, "type": "CPU", "command": ["true"]}')
+    assert sgpu("apply", "-y", name).code == 0
+    assert sgpu("plan", "--detailed-exitcode", name).code == 0
+
+
+def test_a_saved_plan_may_have_the_name_of_a_run_file(hello) -> None:
+    assert hello("plan", "run.yaml", "--out", "plan.json").code == 0
+    whole = (hello.folder / "plan.json").read_text()
+    hello.write("cut.json", whole[: len(whole) // 2])
+    assert "truncated_plan" in hello("apply", "cut.json").err
+    assert hello("apply", "plan.json").code == 0
+
+
 def test_a_saved_plan_of_a_subfolder_is_applied_from_above(sgpu) -> None:
     sgpu.write("sub/run.yaml", HELLO)
     sgpu.write("sub/train.py", TRAIN)

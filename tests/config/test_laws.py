@@ -8,9 +8,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sgpu_decl.config.calling import declare_call
 from sgpu_decl.config.declaring import spec_of
 from sgpu_decl.config.reading import Loaded
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.place import Place
 
 Good = Callable[..., Loaded]
 
@@ -139,3 +141,71 @@ def test_a_cell_is_the_run_that_one_would_write_for_it(
         alone = {**written(x, t), "args": {**run.get("args", {}), "x": x, "t": t}}
         (other,) = good(json.dumps(alone, ensure_ascii=False)).runs
         assert (cell.config, cell.spec) == (other.config, other.spec)
+
+
+def call(said: dict[str, Any], **options: Any) -> Loaded:
+    options = {"fallback": {}, "project": None, "target": None, **options}
+    loaded, found = declare_call(
+        said, name="train", place=Place("a.py", 1, 1), variables=(), sets=(), environ={}, git=dict,
+        **options,
+    )  # fmt: skip
+    assert found == ()
+    assert loaded is not None
+    return loaded
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(runs)
+def test_a_call_is_the_run_file_that_one_would_write_for_it(
+    good: Good, run: dict[str, Any]
+) -> None:
+    run = {**run, "name": "train"}
+    text = good(json.dumps(run, ensure_ascii=False))
+    made = call({key: value for key, value in run.items() if key != "name"})
+    assert made.runs == text.runs
+    assert made.config_digest == text.config_digest
+
+
+parts = st.fixed_dictionaries(
+    {},
+    optional={
+        "description": words,
+        "timeout": durations,
+        "tags": st.dictionaries(st.sampled_from("abc"), words, max_size=2),
+        "retry": st.fixed_dictionaries(
+            {}, optional={"max": st.integers(0, 5), "backoff": durations}
+        ),
+        "env": st.fixed_dictionaries(
+            {"variables": st.dictionaries(st.sampled_from("XYZ"), words, max_size=2)}
+        ),
+    },
+)
+
+
+def laid(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: laid(base[key], value)
+        for key, value in over.items()
+        if isinstance(value, dict) and key in base
+    }
+    return {**base, **over, **both}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.tuples(parts, parts, parts, parts))
+def test_what_is_said_last_wins_field_by_field(
+    good: Good, layers: tuple[dict[str, Any], ...]
+) -> None:
+    fallback, functions, said, over = layers
+    least = {"gpus": 1, "type": "CPU", "entrypoint": "m:f"}
+    project = {"functions": functions, "targets": {"t": {"functions": over}}}
+    made = call(
+        {**least, **said},
+        fallback=fallback,
+        project=(json.dumps(project, ensure_ascii=False).encode(), "sgpu.yml"),
+        target="t",
+    )
+    run = {**least, "name": "train"}
+    for layer in layers:
+        run = laid(run, layer)
+    assert made.runs == good(json.dumps(run, ensure_ascii=False)).runs

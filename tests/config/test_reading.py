@@ -194,6 +194,23 @@ def test_runs_share_an_environment_of_their_project(good: Good) -> None:
     assert loaded.runs[1].config.env.variables == {"A": "b"}
 
 
+def test_a_block_over_a_name_is_laid_over_what_the_name_stands_for(good: Good) -> None:
+    text = (
+        "runs: {a: {gpus: 1, type: CPU, command: a, env: gpu, backend: databricks}}\n"
+        "environments: {gpu: {lock: uv.lock}}\n"
+        "targets:\n"
+        "  debug: {runs: {a: {env: {variables: {A: 1}}, backend: {profile: p}}}}\n"
+        "  other: {runs: {a: {env: {use: ~, snapshot: true}, backend: local}}}\n"
+    )
+    debug = config(good(text, "sgpu.yml", "debug"))
+    assert (debug.env.lock, debug.env.variables) == ("uv.lock", {"A": "1"})
+    assert (debug.backend.kind, debug.backend.profile) == ("databricks", "p")
+    other = config(good(text, "sgpu.yml", "other"))
+    assert (other.env.origins, other.backend.kind) == (("snapshot",), "local")
+    sets = [("runs.a.backend.profile", "q")]
+    assert config(good(text, "sgpu.yml", sets=sets)).backend.kind == "databricks"
+
+
 def test_an_empty_project_is_fine(good: Good) -> None:
     assert good("project: {name: p}\nruns:\n").runs == ()
 

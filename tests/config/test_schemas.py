@@ -113,7 +113,8 @@ def test_what_reading_refuses_the_schema_refuses(bad: Callable[..., Any], text: 
 
 def test_a_project_is_valid(good: Callable[..., Loaded]) -> None:
     text = (
-        "project: {name: p}\nruns: {a: {gpus: 1, type: CPU, command: x}}\n"
+        "project: {name: p}\nruns: {a: {gpus: 1, type: CPU, command: x, env: e}}\n"
+        "environments: {e: {snapshot: true}}\n"
         "targets: {big: {runs: {a: {gpus: 8}}}}\njobs: {j: {run: a}}\n"
     )
     good(text)

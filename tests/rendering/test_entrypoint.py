@@ -1,4 +1,4 @@
-"""`_air.py` and `_warm.py`: deterministic, Python of old versions, free of the user's text."""
+"""The entrypoints of ranks: deterministic, Python of old versions, free of the user's text."""
 
 import ast
 import os
@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.errorfile import COLLATERAL
-from sgpu_decl.rendering.entrypoint import render_air, render_warm
+from sgpu_decl.rendering.entrypoint import render_air, render_call, render_warm
 from sgpu_decl.rendering.pools import HARMLESS
 
 GOLDEN = Path(__file__).parent / "golden"
-TEXTS = {"_air.py": lambda: render_air("0" * 64), "_warm.py": render_warm}
+TEXTS = {
+    "_air.py": lambda: render_air("0" * 64),
+    "_call.py": render_call,
+    "_warm.py": render_warm,
+}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -37,6 +41,7 @@ def test_every_pool_that_a_fork_may_meet_is_rendered_and_has_a_source() -> None:
 
 
 def test_it_is_python_from_3_10_on_and_does_nothing_when_imported() -> None:
+    ast.parse(render_call(), feature_version=(3, 10))
     ast.parse(render_warm(), feature_version=(3, 10))
     tree = ast.parse(render_air("a" * 64), feature_version=(3, 10))
     quiet = (ast.Expr, ast.Import, ast.Assign, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

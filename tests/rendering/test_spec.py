@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, render_spec
+from sgpu_decl.rendering.spec import Call, Entry, Gpus, LaunchSpec, Tether, render_spec
 
 
 def spec(**fields: object) -> LaunchSpec:
@@ -27,11 +27,26 @@ def test_blocks_and_lists_are_plain_json() -> None:
     assert data["v"] == 1
     assert data["entry"] == {
         "kind": "script", "path": "main.py", "module": None, "function": None, "command": None,
-        "shell": None, "args": ["a", 1],
+        "shell": None, "args": ["a", 1], "call": None,
     }  # fmt: skip
     assert data["gpus"] == {"devices": [], "need": 0, "lock_dir": "/g"}
     assert data["retry"] == {"max": 0, "on": ["infra"], "backoff": 10.0}
     assert (data["tracker"], data["parallel"], data["per"]) == (None, None, "rank")
+
+
+def test_a_call_says_where_its_buffers_lie_and_what_it_is_tied_to() -> None:
+    call = Call(
+        name="train", python="3.11", function_crc=1, inputs_crc=2, cloudpickle="3.1.2",
+        path=("/a",), fill=("rank",), group=True, inputs_buffers=((0, 8), (64, 3)),
+    )  # fmt: skip
+    tied = spec(entry=Entry(kind="pickle", call=call), tether=Tether(pid=7, start=123))
+    data = json.loads(render_spec(tied))
+    assert data["tether"] == {"pid": 7, "start": 123}
+    assert data["entry"]["call"] == {
+        "name": "train", "python": "3.11", "function_crc": 1, "inputs_crc": 2,
+        "cloudpickle": "3.1.2", "path": ["/a"], "fill": ["rank"], "group": True,
+        "function_buffers": [], "inputs_buffers": [[0, 8], [64, 3]],
+    }  # fmt: skip
 
 
 def test_a_number_that_json_lacks_is_refused() -> None:

@@ -22,7 +22,7 @@ def root(text: str) -> Mapping:
 
 
 def test_mappings_merge_deep_and_other_values_are_replaced() -> None:
-    merged = merge(root("a: {x: 1, y: [1, 2]}\nb: 1"), root("a: {y: [3], z: 4}\nc: 5"))
+    merged = merge(root("a: {x: 1, y: [1, 2]}\nb: 1"), root("a: {y: [3], z: 4}\nc: 5"), ANY)
     assert isinstance(merged, Mapping)
     inner = merged.entries["a"]
     assert isinstance(inner, Mapping)
@@ -37,7 +37,7 @@ def test_an_overridden_value_remembers_every_place() -> None:
     base = root("gpus: 1\n")
     over = root("targets:\n  x:\n    gpus: 2\n").entries["targets"]
     assert isinstance(over, Mapping)
-    merged = merge(base, over.entries["x"])
+    merged = merge(base, over.entries["x"], SHAPE)
     assert isinstance(merged, Mapping)
     final, found = set_value(merged, "gpus", "4", SHAPE)
     assert found == ()

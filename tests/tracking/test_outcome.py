@@ -39,6 +39,11 @@ def test_a_failure_brings_its_class_and_cause() -> None:
     }
 
 
+def test_a_cause_that_is_no_ranks_names_none() -> None:
+    end = outcome({"state": "cancelled", "first_cause": {"rank": None, "summary": "it is gone"}})
+    assert end.tags == {"sgpu.state": "cancelled", "sgpu.first_cause": "it is gone"}
+
+
 def test_no_time_is_made_up() -> None:
     assert outcome({"state": "lost", "ended_at": None}).ended_at is None
     assert outcome({"state": "lost", "ended_at": "soon"}).ended_at is None

@@ -125,6 +125,7 @@ class LocalBackend:
             "ranks": seen["ranks"],
             "first_cause": seen["first_cause"],
             "links": self._links(folder),
+            **({"waiting_for": seen["waiting_for"]} if "waiting_for" in seen else {}),
         }
 
     def cancel(self, ref: AttemptRef) -> None:
@@ -142,6 +143,14 @@ class LocalBackend:
                 continue
             found.append({"rank": rank, "value": value})
         return found
+
+    def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
+        restart = reading.read_attempt(self._layout.attempt(ref))["restart"] or 0
+        path = self._layout.attempt(ref) / "ranks" / str(rank) / str(restart) / "error.pkl"
+        try:
+            return path.read_bytes()
+        except OSError:
+            return None
 
     def logs(
         self,
@@ -249,6 +258,7 @@ class LocalBackend:
 
     def _stage(self, launching: Launching, config: RunConfig, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
+        from sgpu_decl.backends.calling import write_call
         from sgpu_decl.backends.entering import write_entrypoints
         from sgpu_decl.backends.local.specifying import specify
         from sgpu_decl.backends.local.tracking import prepare_tracker
@@ -269,6 +279,8 @@ class LocalBackend:
         else:
             (folder / "code").mkdir(mode=0o700)
         self._link(launching, config, folder / "code")
+        if launching.call is not None:
+            write_call(folder, launching.call)
         tree = self._tree(launching)
         if tree is not None:  # Python remembers folders of its path that are not there
             (folder / "site").mkdir(mode=0o700)

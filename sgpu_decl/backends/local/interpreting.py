@@ -6,7 +6,7 @@ import platform
 import re
 import shutil
 import sys
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from sgpu_decl.environments.known.installed import this_interpreter
@@ -39,8 +39,20 @@ def interpreter_of(python: str | None, folder: Path) -> Interpreter | None:
     return Interpreter(executable=found, version=python) if found else None
 
 
-@cache
 def _own() -> Interpreter:
+    """The interpreter of sgpu itself; one that goes on for days sees what was installed since."""
+    return _own_since(tuple(_changed(folder) for folder in sys.path))
+
+
+def _changed(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def _own_since(changed: tuple[int | None, ...]) -> Interpreter:  # noqa: ARG001  the key
     return Interpreter(
         executable=sys.executable,
         version=platform.python_version(),

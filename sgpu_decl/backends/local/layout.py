@@ -25,9 +25,10 @@ class Layout:
     def attempt(self, ref: AttemptRef) -> Path:
         return self.run(ref.address) / str(ref.number)
 
-    def parallel_locks(self, ref: AttemptRef) -> Path:
-        """Slots of `max_parallel`, shared by the cells of one matrix."""
-        return self.state_dir / "slots" / ref.address.name
+    def parallel_locks(self, ref: AttemptRef, *, called: bool) -> Path:
+        """Slots of `max_parallel`, shared by the cells of one matrix, or by all calls of functions,
+        whose folder has a name that no run can have."""
+        return self.state_dir / "slots" / (".calls" if called else ref.address.name)
 
 
 def host_lock_folder(kind: str) -> Path:

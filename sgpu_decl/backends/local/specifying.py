@@ -4,13 +4,15 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sgpu_decl.agent.processes import start_time
 from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.calling import call_entry
 from sgpu_decl.backends.local.layout import Layout, host_lock_folder
 from sgpu_decl.backends.warming import warm_start
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Retry, Tracker
+from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Retry, Tether, Tracker
 
 __all__ = ["specify"]
 
@@ -37,7 +39,14 @@ def specify(
         tracker: the process that makes the MLflow run, if any.
     """
     folder = layout.attempt(launching.ref)
-    entry = _entry(config, root=(project / launching.owner).parent / (config.code.root or "."))
+    call = launching.call
+    if call is not None:
+        entry, code = call_entry(call), call.folder
+    else:
+        entry, code = (
+            _entry(config, root=(project / launching.owner).parent / (config.code.root or ".")),
+            folder / "code",
+        )
     return LaunchSpec(
         token=launching.token,
         lineage=launching.lineage,
@@ -47,7 +56,7 @@ def specify(
         project_dir=str(project),
         run_dir=str(folder),
         output_dir=str(folder / "output"),
-        code_dir=str(folder / "code"),
+        code_dir=str(code),
         world_size=config.gpus,
         per=config.launch.per,
         entry=entry,
@@ -68,7 +77,7 @@ def specify(
             devices=tuple(devices),
             need=0 if config.type.name == "CPU" else config.gpus,
         ),
-        parallel=_parallel(launching.ref, config, layout),
+        parallel=_parallel(launching, config, layout),
         wait_for=tuple(
             str(layout.attempt(AttemptRef(launching.ref.address, number)))
             for number in launching.wait_for
@@ -77,7 +86,14 @@ def specify(
         port_lock_dir=str(host_lock_folder("ports")),
         tracker=tracker,
         warm=warm_start(entry, folder / "code", setting=config.launch.warm, ranks=config.gpus),
+        tether=_tether() if call is not None and call.attended else None,
     )
+
+
+def _tether() -> Tether | None:
+    """This process: who calls a function and waits for it is not outlived by its ranks."""
+    start = start_time(os.getpid())
+    return Tether(pid=os.getpid(), start=start) if start is not None else None
 
 
 def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
@@ -94,10 +110,11 @@ def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
     }
 
 
-def _parallel(ref: AttemptRef, config: RunConfig, layout: Layout) -> Parallel | None:
+def _parallel(launching: Launching, config: RunConfig, layout: Layout) -> Parallel | None:
     if config.max_parallel is None:
         return None
-    return Parallel(lock_dir=str(layout.parallel_locks(ref)), limit=config.max_parallel)
+    locks = layout.parallel_locks(launching.ref, called=launching.call is not None)
+    return Parallel(lock_dir=str(locks), limit=config.max_parallel)
 
 
 def _entry(config: RunConfig, *, root: Path) -> Entry:

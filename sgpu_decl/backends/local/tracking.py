@@ -43,7 +43,7 @@ def prepare_tracker(
             "code_digest": launching.code_digest or "none",
             "python": python,
         },
-        tags=dict(config.tags),
+        tags={**config.tags, **(launching.call.tags if launching.call else {})},
     )
     path = folder / FILE
     path.touch(mode=0o600)

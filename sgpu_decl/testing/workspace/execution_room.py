@@ -8,7 +8,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace import training
 from sgpu_decl.testing.workspace.executing.gang import NodeDeath
 from sgpu_decl.testing.workspace.executing.runner import Doom, Runner
-from sgpu_decl.testing.workspace.executing.settings import Settings
+from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.experiments import ExperimentsApi
 from sgpu_decl.testing.workspace.jobs import JobsApi
 from sgpu_decl.testing.workspace.mlflow_server import MlflowServer
@@ -27,7 +27,7 @@ class ExecutionRoom:
     """Lives as long as the server. What was active when a server was killed ends when the next one
     starts on the same folder."""
 
-    def __init__(self, server: "WorkspaceServer", settings: Settings) -> None:
+    def __init__(self, server: "WorkspaceServer", settings: ExecutionSettings) -> None:
         self.mlflow = MlflowServer(server.root / "mlflow")
         tracking = Tracking(self.mlflow)
         self.runner = Runner(

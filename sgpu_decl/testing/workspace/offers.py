@@ -56,12 +56,12 @@ def capacity(request: Request) -> Response:
 
 
 def policies(request: Request) -> Response:
-    """The usage policies, all or those of a name."""
-    name = request.query.get("filter_by.policy_name")
+    """The usage policies; a name is looked for in theirs, in any case."""
+    part = request.query.get("filter_by.policy_name", "").lower()
     found: list[Json] = [
-        {"policy_id": one, "policy_name": named}
-        for one, named in request.server.offers.policies
-        if name in (None, named)
+        {"policy_id": one, "policy_name": name}
+        for one, name in request.server.offers.policies
+        if part in name.lower()
     ]
     return _page(request, "policies", found)
 
@@ -99,7 +99,7 @@ def _environment(name: str) -> JsonObject:
 
 
 def _page(request: Request, name: str, found: list[Json]) -> Response:
-    size = request.integer("page_size", 100) or 100
+    size = min(request.integer("page_size", 100) or 100, 1000)
     start = int(request.query.get("page_token") or 0)
     answer: JsonObject = {name: found[start : start + size]}
     if start + size < len(found):

@@ -16,7 +16,7 @@ from sgpu_decl.testing.workspace import (
     volumes,
     workspace_files,
 )
-from sgpu_decl.testing.workspace.executing.settings import Settings
+from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.execution_room import ExecutionRoom
 from sgpu_decl.testing.workspace.routing import Route
 
@@ -54,6 +54,6 @@ class Service(Protocol):
         """The server answers nobody any more."""
 
 
-def services(server: "WorkspaceServer", execution: Settings) -> tuple[Service, ...]:
+def services(server: "WorkspaceServer", execution: ExecutionSettings) -> tuple[Service, ...]:
     """New ones, for one server."""
     return (ExecutionRoom(server, execution),)

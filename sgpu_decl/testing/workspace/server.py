@@ -1,5 +1,8 @@
 """The workspace emulator as an HTTP server."""
 
+import fcntl
+import os
+import secrets
 import shutil
 import socket
 import sys
@@ -11,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.testing.workspace import control, rooms
-from sgpu_decl.testing.workspace.executing.settings import Settings
+from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.faults import Faults
 from sgpu_decl.testing.workspace.offers import Offers
 from sgpu_decl.testing.workspace.recording import Recording
@@ -40,7 +44,7 @@ class WorkspaceServer:
         host: str = "127.0.0.1",
         users: Mapping[str, User] | None = None,
         offers: Offers | None = None,
-        execution: Settings | None = None,
+        execution: ExecutionSettings | None = None,
     ) -> None:
         self.root = root
         self.offers = offers or Offers()
@@ -49,10 +53,7 @@ class WorkspaceServer:
         self.recording = Recording()
         self.closing = threading.Event()
         self.incoming = root / "incoming"
-        self.services = rooms.services(self, execution or Settings())
-        for passing in (self.incoming, root / "stale"):
-            shutil.rmtree(passing, ignore_errors=True)
-            passing.mkdir(parents=True)
+        self.services = rooms.services(self, execution or ExecutionSettings())
         self.tenants = Tenants(root / "tenants", self.users)
         self.staleness = Staleness(root / "stale")
         routes = [*control.ROUTES, *rooms.ROUTES]
@@ -60,6 +61,7 @@ class WorkspaceServer:
         self._address = (host, port)
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
+        self._lock: int | None = None
 
     @property
     def url(self) -> str:
@@ -69,9 +71,27 @@ class WorkspaceServer:
         host, port = self._listener.server_address[:2]
         return f"http://{host!s}:{port}"
 
+    def token(self) -> str:
+        """A token for whoever runs the server: the same one on the same root."""
+        file = self.root / "token"
+        if not file.is_file():
+            part = self.incoming / "token"
+            part.write_text(f"dapi{secrets.token_hex(16)}")
+            part.replace(file)
+        return file.read_text()
+
     def start(self) -> Self:
-        """Listen, in threads of its own."""
-        self._listener = Listener(self._address, self)
+        """Listen, in threads of its own. Raises SgpuError where the port or the root is taken."""
+        self._claim()
+        try:
+            self._listener = Listener(self._address, self)
+        except OSError as error:
+            host, port = self._address
+            raise SgpuError(
+                f"cannot listen on `{host}:{port}`: {(error.strerror or str(error)).lower()}",
+                hint="take another port; 0 stands for a free one",
+                code="port_taken",
+            ) from None
         for service in self.services:
             service.start(self)
         self._thread = threading.Thread(
@@ -93,13 +113,32 @@ class WorkspaceServer:
             service.close()
         self.staleness.clear()
         self.tenants.close()
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def _claim(self) -> None:
+        """One server on a root at a time; what a former one left half-done is cleared away."""
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "stop it, or take another root"
+            raise Locked(f"another server has the workspace in `{self.root}`", hint=hint) from None
+        for passing in (self.incoming, self.root / "stale"):
+            shutil.rmtree(passing, ignore_errors=True)
+            passing.mkdir()
 
     def report(self, text: str) -> None:
         """Tell about a defect of the emulator itself."""
         print(f"workspace emulator: {text}", file=sys.stderr, flush=True)  # noqa: T201  it has no other mouth
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def __exit__(
         self,

@@ -106,7 +106,6 @@ class Tenants:
         self._users = users
         self._open: dict[str, Tenant] = {}
         self._lock = threading.Lock()
-        folder.mkdir(parents=True, exist_ok=True)
 
     def of_token(self, token: str) -> Tenant:
         """The tenant of a token that was accepted."""
@@ -126,14 +125,6 @@ class Tenants:
         """Every tenant there is on disk."""
         keys = sorted(path.parent.name for path in self._folder.glob("*/tenant.json"))
         return [self._opened(key, "") for key in keys]
-
-    def forget(self, key: str) -> None:
-        """Delete a tenant with all that it has."""
-        with self._lock:
-            known = self._open.pop(key, None)
-            if known is not None:
-                known.close()
-            shutil.rmtree(self._folder / key, ignore_errors=True)
 
     def close(self) -> None:
         """Close all that are open."""

@@ -51,7 +51,7 @@ class Connection(BaseHTTPRequestHandler):
         if "chunked" in (self.headers.get("Transfer-Encoding") or "").lower():
             yield from self._chunks()
             return
-        left = int(self.headers.get("Content-Length") or 0)
+        left = _length(self.headers.get("Content-Length") or "0", 10)
         while left:
             block = self.rfile.read(min(left, _BLOCK))
             if not block:
@@ -64,7 +64,7 @@ class Connection(BaseHTTPRequestHandler):
             line = self.rfile.readline(1024)
             if not line.endswith(b"\n"):
                 raise Severed
-            left = int(line.partition(b";")[0], 16)
+            left = _length(line.partition(b";")[0].decode("latin-1"), 16)
             if not left:
                 while self.rfile.readline(65536).strip():
                     pass  # trailers
@@ -112,3 +112,10 @@ class Connection(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Requests are recorded, not printed."""
+
+
+def _length(text: str, base: int) -> int:
+    try:
+        return int(text, base)
+    except ValueError:
+        raise Severed from None  # whatever follows, it cannot be told where it ends

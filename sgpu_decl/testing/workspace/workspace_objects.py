@@ -4,7 +4,6 @@ Contents are files below `Workspace` in the tenant's folder, so that what runs o
 and write them; what files do not say of themselves (ids, languages) is in a table.
 """
 
-import time
 from pathlib import Path
 
 from sgpu_decl.testing.workspace.body import Body
@@ -100,7 +99,8 @@ class WorkspaceObjects:
         with self._tenant.transaction():
             row = self._table.get(path)
             if row is None:
-                row = {"object_id": self._tenant.next_id(), "created_at": time.time_ns() // 10**6}
+                made = self.file(path).stat().st_mtime_ns // 1_000_000
+                row = {"object_id": self._tenant.next_id(), "created_at": made}
                 self._table.put(path, row)
             return row
 

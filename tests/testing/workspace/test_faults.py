@@ -114,14 +114,13 @@ def test_what_was_written_is_seen_only_later(client: Any, inject: Callable[..., 
     assert seen == [b"old", b"old", b"new"]
 
 
-def test_hooks_are_called_with_what_the_rule_says(server: WorkspaceServer, client: Any) -> None:
+def test_hooks_are_called_with_what_the_rule_says(
+    server: WorkspaceServer, client: Any, token: str
+) -> None:
     called: list[tuple[str, dict[str, Any]]] = []
     server.faults.register("note", lambda request, given: called.append((request.path, {**given})))
-    key = client.current_user.me().user_name
-    server.faults.add(
-        Fault(pattern=f"GET {ME}", effect=Effect.HOOK, hook="note", arguments={"node": 1}),
-        tenant=next(one.key for one in server.tenants.all() if one.user_name == key),
-    )
+    rule = Fault(pattern=f"GET {ME}", effect=Effect.HOOK, hook="note", arguments={"node": 1})
+    server.faults.add(rule, tenant=server.tenants.of_token(token).key)
     client.current_user.me()
     client.current_user.me()
     assert called == [(ME, {"node": 1})]

@@ -23,7 +23,7 @@ def test_a_server_offers_what_it_was_told(tmp_path: Path, token: str) -> None:
         do = client_of(server.url, token).api_client.do
         options = do("GET", "/api/2.0/ai-compute-manager/compute-options")
         assert options == {"compute_options": [{"hardware_accelerator": "GPU_1xA10"}]}
-        lab = do("GET", "/api/2.0/serverless-policies", query={"filter_by.policy_name": "lab"})
+        lab = do("GET", "/api/2.0/serverless-policies", query={"filter_by": {"policy_name": "LA"}})
         assert lab == {"policies": [{"policy_id": "2-2", "policy_name": "lab"}]}
         path = "/api/2.0/ai-training/provisioned-capacities"
         first = do("GET", path, query={"page_size": 2})

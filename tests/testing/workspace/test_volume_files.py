@@ -118,8 +118,7 @@ def test_sixty_mebibytes_come_in_parts_and_back_in_ranges(
     assert statuses(server, token, "PUT /api/") == []
     client.files.download_to(f"{ROOT}/big.bin", str(tmp_path / "back.bin"))
     assert digest(tmp_path / "back.bin") == digest(source)
-    name = client.current_user.me().user_name
-    tenant = next(one for one in server.tenants.all() if one.user_name == name)
+    tenant = server.tenants.of_token(token)
     assert list((tenant.folder / "uploads").iterdir()) == []
 
 

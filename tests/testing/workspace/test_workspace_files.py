@@ -149,10 +149,8 @@ def test_paths_that_are_none_are_refused(client: Any, path: str) -> None:
         client.workspace.mkdirs(path)
 
 
-def test_what_a_node_writes_is_seen(client: Any, server: Any, home: str) -> None:
-    name = client.current_user.me().user_name
-    tenant = next(one for one in server.tenants.all() if one.user_name == name)
-    file = tenant.tree("Workspace") / home.removeprefix("/") / "result.json"
+def test_what_a_node_writes_is_seen(client: Any, server: Any, home: str, token: str) -> None:
+    file = server.tenants.of_token(token).tree("Workspace") / home.removeprefix("/") / "result.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"{}")
     first = client.workspace.get_status(f"{home}/result.json")

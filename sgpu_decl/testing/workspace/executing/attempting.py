@@ -18,7 +18,7 @@ from sgpu_decl.testing.workspace.executing.node import NodeSpec
 from sgpu_decl.testing.workspace.executing.node_environment import Position
 from sgpu_decl.testing.workspace.executing.preparing import Preparation
 from sgpu_decl.testing.workspace.executing.records import Attempt, Runs, now_ms
-from sgpu_decl.testing.workspace.executing.settings import Settings
+from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.executing.sidecars import Unprepared
 from sgpu_decl.testing.workspace.executing.stopping import Stopping, Why
 from sgpu_decl.testing.workspace.executing.workload import Workload
@@ -38,7 +38,7 @@ _MLFLOW = {Ending.SUCCEEDED: "FINISHED", Ending.CANCELLED: "KILLED"}
 class Site:
     """What all attempts of a workspace share. `rooted` is asked when the first node starts."""
 
-    settings: Settings
+    settings: ExecutionSettings
     capacity: Capacity
     tracking: Tracking
     rooted: Callable[[], bool]

@@ -14,7 +14,7 @@ from sgpu_decl.testing.workspace.executing.execution import Execution
 from sgpu_decl.testing.workspace.executing.gang import NodeDeath
 from sgpu_decl.testing.workspace.executing.node import can_have_root
 from sgpu_decl.testing.workspace.executing.records import Run, Runs
-from sgpu_decl.testing.workspace.executing.settings import Settings
+from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.executing.stopping import Why
 from sgpu_decl.testing.workspace.tenant import Tenant
 from sgpu_decl.testing.workspace.tracking import Tracking
@@ -36,7 +36,12 @@ class Runner:
     """Executes runs, each in a thread of its own. `scratch` is a folder for trials."""
 
     def __init__(
-        self, settings: Settings, tracking: Tracking, *, scratch: Path, url: Callable[[], str]
+        self,
+        settings: ExecutionSettings,
+        tracking: Tracking,
+        *,
+        scratch: Path,
+        url: Callable[[], str],
     ) -> None:
         self._settings = settings
         self._tracking = tracking

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Settings"]
+__all__ = ["ExecutionSettings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ExecutionSettings:
     """How runs are executed.
 
     `capacity` says how many GPUs there are of an accelerator type (`{"GPU_1xA10": 4}`); of a type

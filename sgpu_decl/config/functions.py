@@ -1,0 +1,56 @@
+"""`functions`: what decorated functions take where their decorators are silent."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, create_model
+from pydantic.fields import FieldInfo
+
+from sgpu_decl.config.block import Block
+from sgpu_decl.config.run import RunConfig
+
+__all__ = ["DECIDED", "Functions"]
+
+DECIDED = {
+    "name": "it is the name of the function",
+    "entrypoint": "it is the decorated function",
+    "command": "it is the decorated function",
+    "args": "they are the arguments of the call",
+    "matrix": "each call is one run: call the function for each combination",
+    "ray": "the decorator decides it: `@ray_launch` makes a call a Ray program",
+    "until": "each call launches, whatever became of the last one",
+    "on_active": "each call is an attempt beside the others",
+    "lifecycle": "no plan changes or removes a call",
+}
+"""The fields of a run that a call decides itself, with the reason."""
+
+
+class _Functions(Block):
+    elsewhere: ClassVar[Mapping[str, str]] = DECIDED
+
+
+_MEANT = {"max_parallel": "How many calls of a function run at once; the others wait."}
+
+
+def _optional(name: str, info: FieldInfo) -> tuple[Any, Any]:
+    """The type and the field of a run as they are, but that nothing is required."""
+    kind: Any = info.annotation
+    if info.is_required():
+        kind = (Annotated[kind, *info.metadata] if info.metadata else kind) | None
+    elif name not in _MEANT:
+        return kind, info
+    return kind, Field(None, description=_MEANT.get(name, info.description))
+
+
+_FIELDS: dict[str, Any] = {
+    name: _optional(name, info)
+    for name, info in RunConfig.model_fields.items()
+    if name not in DECIDED
+}
+
+Functions = create_model(
+    "Functions",
+    __base__=_Functions,
+    __doc__="What decorated functions take where their decorators are silent.",
+    **_FIELDS,
+)

@@ -1,0 +1,57 @@
+"""A call's arguments for those who read: what JSON holds as it is, anything else in few words."""
+
+from collections.abc import Mapping
+
+from sgpu_decl.diagnostics.masking import mask
+from sgpu_decl.model.jsonable import Json, canonical
+
+__all__ = ["shown_arguments"]
+
+_LONGEST = 2_000  # characters of one argument; the pickle has it whole
+_DEPTH = 6
+
+
+def shown_arguments(named: Mapping[str, object]) -> dict[str, Json]:
+    """The arguments by name. They stand in the state and the plan, so that calls can be compared;
+    what looks like a token is hidden."""
+    return {name: _bounded(value) for name, value in named.items()}
+
+
+def _bounded(value: object) -> Json:
+    shown = _shown(value, _DEPTH)
+    if isinstance(shown, str | bool | int | float) or shown is None:
+        return shown
+    text = canonical(shown)
+    return shown if len(text) <= _LONGEST else _words(value)
+
+
+def _shown(value: object, depth: int) -> Json:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and type(value) is int:
+        return value
+    if isinstance(value, float) and type(value) is float:
+        return value if value - value == 0 else str(value)
+    if isinstance(value, str):
+        return mask(str(value))[:_LONGEST]
+    if depth and isinstance(value, list | tuple) and len(value) <= _LONGEST:
+        return [_shown(item, depth - 1) for item in value]
+    if depth and isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _shown(item, depth - 1) for key, item in value.items()}
+    return _words(value)
+
+
+def _words(value: object) -> str:
+    """Its type, and how large it is where it says so: `numpy.ndarray (1000, 3)`."""
+    kind = type(value)
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"<{name} {tuple(shape)}>"
+    if isinstance(value, list | tuple | dict | set | frozenset | bytes | bytearray | str):
+        return f"<{name} of {len(value)}>"
+    return f"<{name}>"

@@ -1,0 +1,108 @@
+"""Watching a call until it has ended: what rank 0 prints, and a line for each phase."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.functions.standing import in_notebook
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.plan import Plan
+from sgpu_decl.views.apply_text import state_line, waiting_line
+from sgpu_decl.views.logs_text import clean
+from sgpu_decl.views.plan_words import packages_amount
+from sgpu_decl.views.status_text import ending, tracked_line
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+
+__all__ = ["follow", "say", "stop", "tell_plan"]
+
+MOST_LINES = 2_000  # that a notebook keeps of one call; the log has them all
+_SAID = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
+
+
+def say(text: str) -> None:
+    """A line of ours, beside what the ranks print."""
+    print(f"sgpu: {text}", file=sys.stderr, flush=True)  # noqa: T201  it is what a caller sees
+
+
+def tell_plan(plan: Plan) -> None:
+    """What is about to be launched, and what is worth knowing before."""
+    for change in plan.changes:
+        if change.environment is not None and change.environment.packages and change.prior:
+            before = f"{change.address.label}#{change.prior.attempt}"
+            say(f"{packages_amount(change.environment.packages)} since {before}")
+    for check in plan.checks:
+        hint = f" ({check.hint})" if check.hint else ""
+        if check.severity is Severity.WARNING:
+            say(f"warning[{check.id}]: {check.summary}{hint}")
+        elif check.id == "interpreter" and check.hint:  # packages changed since the last call
+            say(check.summary)
+
+
+def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
+    """Show what happens until the attempt has ended; return its status object.
+
+    Ctrl-C, or the kernel's interrupt, cancels the attempt and waits until it has stopped; a second
+    one leaves at once.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted.
+    """
+    telling = _Telling(session)
+    try:
+        for item in session.runs.follow([ref], ranks=(0,)):
+            if isinstance(item, AttemptStatus):
+                telling.standing(item)
+            elif item is not None:
+                telling.line(item.text)
+    except KeyboardInterrupt:
+        stop(session, ref)
+        raise
+    session.record_ended()
+    run = session.runs.describe([ref])[0]
+    telling.over(run)
+    return run
+
+
+def stop(session: "Session", ref: AttemptRef) -> None:
+    """Cancel an attempt and wait until nothing of it is left."""
+    session.runs.cancel(ref)
+    say(f"{ref} is being cancelled; interrupt again to leave at once")
+    session.runs.wait([ref])
+    session.record_ended()
+    say(ending(session.runs.describe([ref])[0], colour=False))
+
+
+class _Telling:
+    """Ranks on stdout, everything else on stderr. A notebook is not flooded: it keeps every
+    output cell in the page."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._left = MOST_LINES if in_notebook() else None
+        self._tracked = False
+
+    def standing(self, status: AttemptStatus) -> None:
+        if status.state is AttemptState.QUEUED:
+            run = self._session.runs.describe([status.ref])[0]
+            say(waiting_line(status.ref, run))
+        elif status.state in _SAID:
+            say(state_line(status))
+
+    def line(self, text: str) -> None:
+        if self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                say(f"rank 0 has printed {MOST_LINES:,} lines: more of them are in its log only")
+            if self._left <= 0:
+                return
+        sys.stdout.write(clean(text) + "\n")
+        sys.stdout.flush()
+
+    def over(self, run: Mapping[str, Json]) -> None:
+        if tracked := tracked_line(run):
+            say(tracked)
+        say(ending(run, colour=False))

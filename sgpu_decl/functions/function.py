@@ -1,0 +1,108 @@
+"""A function that runs as ranks when it is called by `.distributed(...)`."""
+
+import functools
+from collections.abc import Callable, Mapping
+from types import MethodType
+from typing import Generic, NoReturn, TypeVar, cast
+
+from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.settings import Settings, told
+from sgpu_decl.functions.shown import ShownPlan
+
+__all__ = ["DistributedFunction"]
+
+R = TypeVar("R")
+
+
+class CalledDirectly(InvalidInput, TypeError):
+    code = "called_directly"
+
+
+class DistributedFunction(Generic[R]):
+    """What `@distributed` makes of a function: the function, and on which ranks it runs.
+
+    `R` is what `.distributed(...)` returns: the list of the ranks' values, or with `run_async=True`
+    a `DistributedFunctionCall`.
+    """
+
+    def __init__(self, func: Callable[..., object], settings: Settings) -> None:
+        self._func = func
+        self._settings = settings
+        functools.update_wrapper(self, func)
+
+    @property
+    def func(self) -> Callable[..., object]:
+        """The function itself, to be called in this process."""
+        return self._func
+
+    @property
+    def num_accelerators(self) -> int | None:
+        """How many ranks it was told to run on; None where the project or the machine says it."""
+        return self._settings.gpus
+
+    @property
+    def accelerator_type(self) -> str | None:
+        return self._settings.gpu_type
+
+    @property
+    def remote(self) -> bool:
+        return self._settings.remote
+
+    def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+        name = getattr(self._func, "__name__", "it")
+        raise CalledDirectly(
+            f"`{name}` runs on ranks, and was called here",
+            hint=f"`{name}.distributed(...)` runs it on its ranks, `{name}.func(...)` here",
+        )
+
+    def distributed(self, *args: object, **kwargs: object) -> R:
+        """Run the function with these arguments on every rank.
+
+        What rank 0 prints appears here; an interrupt stops all ranks.
+
+        Returns:
+            What each rank returned, in rank order. With `run_async=True` a
+            `DistributedFunctionCall` at once.
+
+        Raises:
+            BaseException: the exception of the rank that failed first, with a `RankFailed`, which
+                holds its rank and traceback, as the cause.
+            RankFailed: the ranks failed otherwise: a crash, a timeout.
+            InvalidInput: the call cannot work; nothing was started.
+            SgpuError: it could not be launched.
+        """
+        from sgpu_decl.functions.launching import run
+
+        return cast("R", run(self._func, self._settings, args, kwargs))
+
+    def plan(self, *args: object, **kwargs: object) -> ShownPlan:
+        """Say what `.distributed(...)` with these arguments would launch; writes only caches.
+
+        Raises:
+            InvalidInput: the arguments do not fit, or something cannot be pickled.
+        """
+        from sgpu_decl.functions.preparing import prepare
+
+        return ShownPlan.of(prepare(self._func, self._settings, args, kwargs).plan())
+
+    def with_overrides(self, **values: object) -> "DistributedFunction[R]":
+        """The same function with other settings: what `@distributed` takes.
+
+        Raises:
+            InvalidInput: a setting is unknown, or of the wrong kind.
+        """
+        return DistributedFunction(self._func, told(self._settings, values))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DistributedFunction, (self._func, self._settings)
+
+    def __get__(self, instance: object, owner: type | None = None) -> "DistributedFunction[R]":
+        """A decorated method is one of its object."""
+        if instance is None:
+            return self
+        return DistributedFunction(MethodType(self._func, instance), self._settings)
+
+    def __repr__(self) -> str:
+        told_: Mapping[str, object] = self._settings.given()
+        words = ", ".join(f"{name}={value}" for name, value in told_.items())
+        return f"<DistributedFunction {getattr(self._func, '__name__', '?')}({words})>"

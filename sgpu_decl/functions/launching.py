@@ -1,0 +1,84 @@
+"""A call from beginning to end: launched, watched, its results collected."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+from sgpu_decl.errors import Locked, StalePlan
+from sgpu_decl.functions.call import DistributedFunctionCall, announce
+from sgpu_decl.functions.following import follow, stop, tell_plan
+from sgpu_decl.functions.preparing import Prepared, prepare
+from sgpu_decl.functions.refusing import refuse_plan
+from sgpu_decl.functions.results import Results, collect_outputs_or_raise
+from sgpu_decl.functions.settings import Settings
+from sgpu_decl.model.attempt import AttemptRef
+
+__all__ = ["run"]
+
+PATIENCE = 60.0  # seconds that others may change the state under us
+
+
+def run(
+    function: Callable[..., object],
+    settings: Settings,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> Results[object] | DistributedFunctionCall[object]:
+    """Run a function on its ranks; see `DistributedFunction.distributed`."""
+    prepared = prepare(function, settings, args, kwargs)
+    ref = _launch(prepared)
+    if settings.run_async:
+        announce(ref)
+        return DistributedFunctionCall(prepared.session, ref)
+    return collect_outputs_or_raise(prepared.session, ref, follow(prepared.session, ref))
+
+
+def _launch(prepared: Prepared) -> AttemptRef:
+    """Plan, and launch; returns once the ranks are on their way.
+
+    A plan that became old meanwhile, as other calls were launched, is made anew.
+    """
+    session = prepared.session
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        plan = prepared.plan()
+        if (error := refuse_plan(prepared.name, plan)) is not None:
+            raise error
+        session.equip(plan)
+        try:
+            with _interrupts_later() as interrupted:
+                applied = session.apply(plan, call=prepared.call)
+        except (StalePlan, Locked):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+            continue
+        if applied.failed:
+            raise applied.failed[0][1]
+        if interrupted():
+            stop(session, applied.launched[0])
+            raise KeyboardInterrupt
+        tell_plan(plan)
+        return applied.launched[0]
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[Callable[[], bool]]:
+    """Hold an interrupt back while a launch is half done; the value says whether one came."""
+    came = False
+
+    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's signature
+        nonlocal came
+        came = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # interrupts go to the main thread
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: came
+    finally:
+        signal.signal(signal.SIGINT, before)

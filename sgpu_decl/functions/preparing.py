@@ -1,0 +1,134 @@
+"""From a function, its settings and arguments to a plan and what its launch takes along."""
+
+import inspect
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu_decl.api import Location, Session
+from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.arguments import shown_arguments
+from sgpu_decl.functions.binding import Bound, bind
+from sgpu_decl.functions.declaring import Declaration
+from sgpu_decl.functions.pickling import mentions, pickled
+from sgpu_decl.functions.settings import Settings
+from sgpu_decl.functions.standing import local_paths, standing_of
+from sgpu_decl.functions.tracking import Parent, parent
+from sgpu_decl.model.call import Call, Pickled
+from sgpu_decl.model.plan import Plan
+
+__all__ = ["Prepared", "prepare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A call that can be planned and launched."""
+
+    name: str
+    session: Session
+    call: Call
+
+    def plan(self) -> Plan:
+        """What a launch would do.
+
+        Raises:
+            InvalidInput: something stands in its way.
+        """
+        return self.session.plan(take_in=True)
+
+
+def prepare(
+    function: Callable[..., object],
+    settings: Settings,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> Prepared:
+    """Check and pickle a call; nothing is written.
+
+    Raises:
+        InvalidInput: the arguments do not fit, or something cannot be pickled.
+    """
+    refuse_inside_of_a_rank(function)
+    bound = bind(function, args, kwargs)
+    standing = standing_of(function)
+    above = parent()
+    call = _call(
+        standing.name, function, bound, above, attended=not (settings.remote or settings.run_async)
+    )
+    target = settings.target or os.environ.get("SGPU_TARGET") or None
+    project = os.environ.get("SGPU_PROJECT")
+    declaration = Declaration(
+        standing=standing,
+        settings=settings,
+        arguments=shown_arguments(bound.named),
+        parent=above,
+        target=target,
+    )
+    location = Location(
+        file=standing.file, project=Path(project) if project else None, target=target
+    )
+    session = Session.for_call(location, declaration.read)
+    return Prepared(name=standing.name, session=session, call=call)
+
+
+def refuse_inside_of_a_rank(function: Callable[..., object]) -> None:
+    if not all(name in os.environ for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
+        return
+    name = getattr(function, "__name__", "it")
+    run = os.environ.get("SGPU_ADDRESS", "").removeprefix("run.")
+    attempt = os.environ.get("SGPU_ATTEMPT")
+    where = f" of `{run}#{attempt}`" if run and attempt else ""
+    raise InvalidInput(
+        f"`{name}.distributed()` was called inside of rank {os.environ['RANK']}{where}: "
+        "ranks start no ranks",
+        hint=f"call the function itself there: `{name}.func(...)`",
+        code="nested_call",
+    )
+
+
+def _call(
+    name: str, function: Callable[..., object], bound: Bound, above: Parent, *, attended: bool
+) -> Call:
+    packed = pickled(function, f"`{name}`")
+    inputs = pickled((tuple(bound.args), dict(bound.kwargs)), f"the arguments of `{name}`")
+    return Call(
+        name=name,
+        function=packed,
+        inputs=inputs,
+        python=".".join(platform.python_version_tuple()[:2]),
+        cloudpickle=_cloudpickle(packed, inputs),
+        folder=Path.cwd(),
+        path=local_paths(),
+        fill=bound.fill,
+        group=bool(bound.fill) and _counts_on_a_group(function, packed),
+        attended=attended,
+        tags=above.tags,
+    )
+
+
+def _cloudpickle(*found: Pickled) -> str | None:
+    if not any(b"cloudpickle" in it.stream for it in found):
+        return None
+    import cloudpickle
+
+    return str(cloudpickle.__version__)
+
+
+def _counts_on_a_group(function: Callable[..., object], packed: Pickled) -> bool:
+    """Whether a function that leaves its rank to be filled in uses torch, and brings up no process
+    group itself: then it counts on one."""
+    found = packed.stream + _source(function)
+    return mentions(found, "torch") and not mentions(found, "init_process_group")
+
+
+def _source(function: Callable[..., object]) -> bytes:
+    """The source of the module that a function is imported from, which its pickle only names."""
+    module = inspect.getmodule(function)
+    if module is None or module.__name__ == "__main__":
+        return b""
+    try:
+        return inspect.getsource(module).encode()
+    except (OSError, TypeError):
+        return b""

@@ -1,0 +1,104 @@
+"""Where a function stands: the file that declares it, its place there, its name as a run."""
+
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+
+from sgpu_decl.diagnostics.place import Place
+
+__all__ = ["Standing", "in_notebook", "local_paths", "standing_of"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Attributes:
+    name: of the run that the function is.
+    file: what declares it: its Python file, or the notebook, which may have no file of its own.
+    place: of its decorator, or of itself where it has none.
+    entrypoint: module and function, as a run names them.
+    """
+
+    name: str
+    file: Path
+    place: Place
+    entrypoint: str
+
+
+def standing_of(function: Callable[..., object]) -> Standing:
+    """Say where a function stands; a callable object stands where its class does."""
+    called = getattr(function, "__name__", None) or type(function).__name__
+    module = getattr(function, "__module__", None) or "__main__"
+    code = getattr(function, "__code__", None)
+    source, line = (
+        (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ("", 1)
+    )
+    file = _file(module, source)
+    shown = (
+        os.path.relpath(file) if os.path.isfile(source) and not in_notebook(module) else file.name
+    )
+    name = "".join(_NAME.findall(called.replace(".", "_")))[:100] or "function"
+    plain = _MODULE.fullmatch(module) and called.isidentifier()
+    return Standing(
+        name=name,
+        file=file,
+        place=Place(shown, line, 1),
+        entrypoint=f"{module}:{called}" if plain else f"__main__:{name.replace('-', '_')}",
+    )
+
+
+def in_notebook(module: str = "__main__") -> bool:
+    """Whether the cells of a notebook, or of an interactive session, are that module."""
+    return module == "__main__" and not hasattr(sys.modules.get("__main__"), "__file__")
+
+
+def _file(module: str, source: str) -> Path:
+    if in_notebook(module):
+        return Path.cwd() / _notebook()
+    path = Path(source)
+    if path.is_file() and not _installed(path):
+        return path.absolute()
+    return Path.cwd() / "python"
+
+
+def _notebook() -> str:
+    """The notebook's name, where whoever runs the kernel tells it."""
+    main = sys.modules.get("__main__")
+    told = (
+        getattr(main, "__vsc_ipynb_file__", None)  # Visual Studio Code
+        or getattr(main, "__session__", None)  # PyCharm
+        or os.environ.get("JPY_SESSION_NAME")  # Jupyter Server 2
+    )
+    name = Path(str(told)).name if told else ""
+    return name if name.endswith(".ipynb") else "notebook"
+
+
+def _installed(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in _own_folders())
+
+
+def _own_folders() -> set[str]:
+    """Where an interpreter keeps its library and its packages."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    found = {sysconfig.get_path(name) for name in names}
+    return {os.path.realpath(it) for it in found if it} | {it for it in found if it}
+
+
+def local_paths() -> tuple[str, ...]:
+    """The folders of `sys.path` that the interpreter does not have by itself, in their order, the
+    working folder as such."""
+    own = _own_folders()
+    found = []
+    for entry in sys.path:
+        folder = os.path.abspath(entry or os.getcwd())
+        inside = any(folder == it or folder.startswith(it + os.sep) for it in own)
+        if not inside and os.path.isdir(folder) and folder not in found:
+            found.append(folder)
+    return tuple(found)

@@ -1,0 +1,50 @@
+"""A call of a function on its way to ranks: what a launch takes along besides its spec."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["Call", "Filled", "Pickled"]
+
+Filled = Literal["rank", "world_size"]
+"""Parameters that each rank can fill in itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pickled:
+    """A pickle of protocol 5: its stream, and the large buffers that lie beside it. These are the
+    caller's own memory: nothing is copied before they are written."""
+
+    stream: bytes
+    buffers: tuple[memoryview, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A function and its arguments, pickled.
+
+    Attributes:
+        name: the function's, for messages.
+        inputs: the tuple of positional arguments and the mapping of the others.
+        python: the minor version of the caller's Python, such as `3.11`.
+        cloudpickle: the version that made the pickles, None where they do not need it.
+        folder: the caller's working folder, that of ranks on this machine too.
+        path: the folders of the caller's `sys.path` that its interpreter does not have by itself.
+        fill: what each rank fills in.
+        group: whether ranks bring up torch's process group before the call.
+        attended: whether the caller waits: ranks are then stopped when its process has ended.
+        tags: MLflow tags that are of this call alone.
+    """
+
+    name: str
+    function: Pickled
+    inputs: Pickled
+    python: str
+    cloudpickle: str | None
+    folder: Path
+    path: tuple[str, ...] = ()
+    fill: tuple[Filled, ...] = ()
+    group: bool = False
+    attended: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,36 @@
+"""What notebooks show is HTML of ours around text of others, which is always escaped."""
+
+import html
+from collections.abc import Iterable, Sequence
+
+from sgpu_decl.views.terminal import escape
+
+__all__ = ["code", "page", "prose", "table"]
+
+_CELL = ' style="text-align:left"'
+
+
+def prose(text: str) -> str:
+    """Words with literals in backticks."""
+    parts = html.escape(escape(text)).split("`")
+    if len(parts) % 2 == 0:
+        return "`".join(parts)
+    return "".join(f"<code>{it}</code>" if at % 2 else it for at, it in enumerate(parts))
+
+
+def code(text: str) -> str:
+    return f"<code>{html.escape(escape(text))}</code>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are HTML already."""
+    first = "".join(f"<th{_CELL}>{it}</th>" for it in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td{_CELL}>{it}</td>" for it in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def page(*parts: str) -> str:
+    """Parts below each other; empty ones are left out."""
+    return "<div>" + "".join(f"<div>{part}</div>" for part in parts if part) + "</div>"

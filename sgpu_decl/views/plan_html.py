@@ -1,0 +1,90 @@
+"""A plan as a notebook shows it: one table, the details of each change folded."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
+from sgpu_decl.views.html import code, page, prose, table
+from sgpu_decl.views.plan_fields import sides
+from sgpu_decl.views.plan_words import (
+    because,
+    code_words,
+    environment_words,
+    estimate_words,
+    path_words,
+    summary_line,
+)
+from sgpu_decl.views.terminal import count
+
+__all__ = ["render"]
+
+_ROWS = 200
+_COLUMNS = 80
+
+
+def render(plan: Plan, *, now: datetime) -> str:
+    """Return the plan as HTML. `now` is what ages count from."""
+    changed = [change for change in plan.changes if change.action is not Action.NO_OP]
+    return page(
+        f"<b>{prose(summary_line(plan))}</b>",
+        _changes(changed, plan, now),
+        "".join(_details(changed)),
+        "".join(f"<div>{_check(check)}</div>" for check in plan.checks),
+        _closing(plan),
+    )
+
+
+def _changes(changes: Sequence[Change], plan: Plan, now: datetime) -> str:
+    if not changes:
+        return ""
+    rows = [
+        (str(it.action), code(str(it.address)), prose(because(it, plan, now)))
+        for it in changes[:_ROWS]
+    ]
+    more = len(changes) - _ROWS
+    return table(("action", "run", "because"), rows) + (
+        count(more, "more change") if more > 0 else ""
+    )
+
+
+def _details(changes: Sequence[Change]) -> Iterator[str]:
+    for change in changes[:_ROWS]:
+        rows = [*_fields(change.fields)]
+        if change.code is not None:
+            rows.append(("code", "", prose(code_words(change.code)), ""))
+        if rows:
+            head = ("field", "before", "after", "")
+            yield _folded(code(str(change.address)), table(head, rows))
+        environment = change.environment
+        if environment is not None and environment.packages:
+            whole = change.kind is Kind.ENVIRONMENT and change.action is Action.CREATE
+            words = f"packages: {prose(environment_words(environment, whole=whole))}"
+            packages = [
+                (code(it.name), code(it.before or ""), code(it.after or ""))
+                for it in environment.packages[:_ROWS]
+            ]
+            yield _folded(words, table(("package", "before", "after"), packages))
+
+
+def _fields(fields: Sequence[FieldChange]) -> Iterator[tuple[str, str, str, str]]:
+    for field in fields:
+        before, after = sides(field, _COLUMNS)
+        yield code(path_words(field.path)), code(before), code(after), str(field.origin or "")
+
+
+def _folded(summary: str, inside: str) -> str:
+    return f"<details><summary>{summary}</summary>{inside}</details>"
+
+
+def _check(check: Check) -> str:
+    about = f"{code(str(check.address))}: " if check.address else ""
+    place = f" at {code(str(check.place))}" if check.place else ""
+    hint = f"; {prose(check.hint)}" if check.hint else ""
+    return f"<b>{check.severity}</b> {about}{prose(check.summary)}{place}{hint}"
+
+
+def _closing(plan: Plan) -> str:
+    if any(change.launch and change.launch.token for change in plan.changes):
+        return prose(f"Estimate: {estimate_words(plan.estimate)}.")
+    return ""

@@ -1,0 +1,267 @@
+"""Functions called on real ranks, in this process."""
+
+import asyncio
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgpu_decl import distributed, ray_launch, runtime
+from sgpu_decl.errors import InvalidInput, NotFound
+from sgpu_decl.functions.call import DistributedFunctionCall
+from sgpu_decl.functions.results import Results
+
+
+def test_each_rank_returns_a_value_in_rank_order(project: Path) -> None:
+    @distributed(gpus=3, gpu_type="CPU")
+    def train(base: int, *, step: int = 10) -> tuple[int, int, str]:
+        return base + step * runtime.get_global_rank(), runtime.get_world_size(), os.getcwd()
+
+    result = train.distributed(5, step=2)
+    assert result == [(5, 3, str(project)), (7, 3, str(project)), (9, 3, str(project))]
+    assert isinstance(result, Results)
+    assert "train#1" in result._repr_html_()
+
+
+def test_what_json_would_change_comes_back_as_it_was() -> None:
+    @distributed(gpus=1, gpu_type="CPU")
+    def train() -> dict[object, object]:
+        return {1: (2, {3}), "pickle": "x", "repr": "y", "array": np.arange(3)}
+
+    (value,) = train.distributed()
+    assert value[1] == (2, {3})
+    assert list(value["array"]) == [0, 1, 2]
+
+
+def test_a_dictionary_that_looks_like_a_reference_is_itself() -> None:
+    @distributed(gpus=1, gpu_type="CPU")
+    def train() -> dict[str, str]:
+        return {"pickle": "/nowhere", "repr": "y"}
+
+    assert train.distributed() == [{"pickle": "/nowhere", "repr": "y"}]
+
+
+def test_arrays_arrive_writable_and_are_each_ranks_own() -> None:
+    weights = np.ones(100_000)
+
+    @distributed(gpus=2, gpu_type="CPU")
+    def train(data: np.ndarray) -> tuple[float, float]:
+        weights[:] += runtime.get_global_rank() + 1
+        data[0] = 5
+        return float(weights.sum()), float(data.sum())
+
+    data = np.zeros(50_000)
+    assert train.distributed(data) == [(200_000.0, 5.0), (300_000.0, 5.0)]
+    assert data[0] == 0
+
+
+def test_rank_and_world_size_are_filled_in() -> None:
+    @distributed(gpus=2, gpu_type="CPU")
+    def train(rank: int, world_size: int, lr: float = 0.1) -> tuple[int, int, float]:
+        return rank, world_size, lr
+
+    assert train.distributed() == [(0, 2, 0.1), (1, 2, 0.1)]
+    assert train.distributed(lr=1.0) == [(0, 2, 1.0), (1, 2, 1.0)]
+
+
+def test_coroutines_methods_and_callables_are_called() -> None:
+    class Trainer:
+        rate = 3
+
+        @distributed(gpus=1, gpu_type="CPU")
+        def train(self, x: int) -> int:
+            return self.rate * x
+
+        def __call__(self, x: int) -> int:
+            return self.rate - x
+
+    @distributed(gpus=1, gpu_type="CPU")
+    async def wait(x: int) -> int:
+        await asyncio.sleep(0)
+        return x + 1
+
+    trainer = Trainer()
+    trainer.rate = 4
+    assert trainer.train.distributed(5) == [20]
+    assert wait.distributed(1) == [2]
+    assert distributed(gpus=1, gpu_type="CPU")(trainer).distributed(1) == [3]
+
+
+def test_rank_0_is_heard_and_phases_are_told_beside_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    @distributed(gpus=2, gpu_type="CPU")
+    def train() -> None:
+        print("from rank", runtime.get_global_rank())
+
+    train.distributed()
+    out, err = capfd.readouterr()
+    assert out == "from rank 0\n"
+    assert "sgpu: train#1 running" in err
+    assert "sgpu: train#1 succeeded" in err
+
+
+def test_the_attempt_is_one_as_any_other(project: Path) -> None:
+    @distributed(gpus=2, gpu_type="CPU", timeout="5m")
+    def train(lr: float, data: object) -> str:
+        return os.environ["SGPU_ADDRESS"]
+
+    assert train.distributed(0.1, data=np.zeros(3)) == ["run.train", "run.train"]
+    folder = project / ".sgpu" / "default" / "runs" / "train" / "1"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for name in ("func.pkl", "inputs.pkl", "_air.py", "spec.json", "outcome.json"):
+        assert (folder / name).stat().st_mode & 0o077 == 0
+    spec = json.loads((folder / "spec.json").read_bytes())
+    assert spec["timeout"] == 300.0
+    again = train.plan(0.2, data=np.zeros(4))
+    (change,) = again.changes
+    assert change.attempt == 2
+    assert [(it.path, it.before, it.after) for it in change.fields] == [
+        ("args.data", "<numpy.ndarray (3,)>", "<numpy.ndarray (4,)>"),
+        ("args.lr", 0.1, 0.2),
+    ]
+    assert "args.lr" in str(again)
+    assert "args.lr" in again._repr_html_()
+
+
+def test_a_plan_starts_nothing(project: Path) -> None:
+    @distributed(gpus=2, gpu_type="CPU")
+    def train() -> None: ...
+
+    train.plan()
+    assert not (project / ".sgpu").exists()
+
+
+def test_a_call_goes_on_while_the_caller_does(project: Path) -> None:
+    @distributed(gpus=1, gpu_type="CPU", run_async=True)
+    def train(path: str) -> int:
+        with open(path, encoding="utf-8") as file:  # a pipe: it blocks until somebody writes
+            return int(file.read())
+
+    pipes = [project / "a", project / "b"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+
+    calls = [train.distributed(str(pipe)) for pipe in pipes]
+    assert [call.run_id for call in calls] == ["train#1", "train#2"]
+    assert all(call.status.active for call in calls)
+    for number, pipe in enumerate(pipes):
+        pipe.write_text(str(number))
+    found: DistributedFunctionCall[int] = DistributedFunctionCall.from_run_id("train#2")
+    assert found.result(timeout=60) == [1]
+
+    async def both() -> list[list[int]]:
+        return list(await asyncio.gather(*calls))
+
+    assert asyncio.run(both()) == [[0], [1]]
+    assert calls[0].status.state == "succeeded"
+    assert "train#1" in calls[0]._repr_html_()
+
+
+def test_logs_of_a_call_are_text() -> None:
+    @distributed(gpus=2, gpu_type="CPU", run_async=True)
+    def train() -> None:
+        print("I am", runtime.get_global_rank())
+
+    call = train.distributed()
+    call.result(timeout=60)
+    assert call.logs() == "I am 0\n"
+    assert sorted(call.logs(None).splitlines()) == ["[0] I am 0", "[1] I am 1"]
+
+
+def test_a_call_is_cancelled(project: Path) -> None:
+    @distributed(gpus=2, gpu_type="CPU", run_async=True)
+    def train() -> None:
+        threading.Event().wait()
+
+    call = train.distributed()
+    call.cancel()
+    assert call.wait(timeout=60).state == "cancelled"
+    with pytest.raises(Exception, match="`train#1` was cancelled"):
+        call.result()
+
+
+def test_parallel_calls_of_many_threads_all_launch() -> None:
+    @distributed(gpus=1, gpu_type="CPU", run_async=True)
+    def train(x: int) -> int:
+        return x
+
+    found: list[DistributedFunctionCall[int]] = []
+    threads = [
+        threading.Thread(target=lambda at=at: found.append(train.distributed(at)))
+        for at in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(call.result(timeout=60)[0] for call in found) == list(range(6))
+    assert len({call.run_id for call in found}) == 6
+
+
+def test_a_remote_call_needs_a_type(project: Path) -> None:
+    (project / "sgpu.yml").write_text("project: {name: p}\nfunctions: {backend: local}\n")
+
+    @distributed(gpus=2, remote=True)
+    def train() -> None: ...
+
+    with pytest.raises(InvalidInput, match="type"):
+        train.distributed()
+
+
+def test_a_remote_call_runs_on_the_backend_of_the_project(project: Path) -> None:
+    (project / "sgpu.yml").write_text("project: {name: p}\nfunctions: {backend: local}\n")
+
+    @distributed(gpus=2, gpu_type="CPU", remote=True)
+    def train() -> int:
+        return runtime.get_global_rank()
+
+    assert train.distributed() == [0, 1]
+
+
+def test_remote_calls_beyond_the_limit_wait_and_say_so(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project / "sgpu.yml").write_text(
+        "project: {name: p}\nfunctions: {backend: local, max_parallel: 1}\n"
+    )
+    pipe = project / "pipe"
+    os.mkfifo(pipe)
+
+    @distributed(gpus=1, gpu_type="CPU", remote=True, run_async=True)
+    def first() -> str:
+        return pipe.read_text()
+
+    @distributed(gpus=1, gpu_type="CPU", remote=True)
+    def second() -> int:
+        return 2
+
+    call = first.distributed()
+    done: list[object] = []
+    waiting = threading.Thread(target=lambda: done.append(second.distributed()))
+    waiting.start()
+    while not (reason := _waits_for("second#1")):
+        assert waiting.is_alive()
+    assert reason == "max_parallel"
+    pipe.write_text("go")
+    waiting.join()
+    assert (call.result(timeout=60), done) == (["go"], [[2]])
+
+
+def _waits_for(run_id: str) -> object:
+    try:
+        found: DistributedFunctionCall[object] = DistributedFunctionCall.from_run_id(run_id)
+    except NotFound:  # not launched yet
+        return None
+    return found.status.run.get("waiting_for")
+
+
+def test_ray_launch_is_refused_until_it_is_there() -> None:
+    @ray_launch(gpus=1, gpu_type="CPU")
+    def train() -> None: ...
+
+    with pytest.raises(InvalidInput, match="Ray launches"):
+        train.distributed()

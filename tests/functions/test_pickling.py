@@ -1,0 +1,106 @@
+import pickle
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.pickling import mentions, pickled
+
+LOCK = threading.Lock()
+
+
+class Model:
+    def __init__(self) -> None:
+        self.cache = {"rows": [1, 2], "guard": threading.Lock()}
+
+
+def test_large_arrays_lie_beside_the_stream_and_are_not_copied() -> None:
+    array = np.arange(1_000_000)
+
+    def train() -> object:
+        return array.sum()
+
+    found = pickled(train, "`train`")
+    assert len(found.stream) < 10_000
+    assert [it.nbytes for it in found.buffers] == [array.nbytes]
+    assert np.shares_memory(np.frombuffer(found.buffers[0], array.dtype), array)
+    assert pickle.loads(found.stream, buffers=found.buffers)() == array.sum()
+
+
+def test_small_and_broken_up_arrays_go_with_the_stream() -> None:
+    found = pickled((np.arange(10), np.arange(100_000)[::2]), "it")
+    assert found.buffers == ()
+    first, second = pickle.loads(found.stream)
+    assert list(first) == list(range(10))
+    assert second[-1] == 99_998
+
+
+def with_lock() -> None:
+    def inner() -> object:
+        return LOCK
+
+    inner()
+
+
+def with_default(guard: object = LOCK) -> object:
+    return guard
+
+
+def _message(value: object) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        pickled(value, "`train`")
+    assert caught.value.code == "unpicklable"
+    return str(caught.value)
+
+
+def test_a_captured_variable_is_named() -> None:
+    guard = threading.Lock()
+
+    def train() -> object:
+        return guard
+
+    message = _message(train)
+    assert "`train` cannot be sent to ranks" in message
+    assert "the captured variable `guard` holds a `_thread.lock`" in message
+
+
+def test_what_hangs_below_a_captured_variable_is_named() -> None:
+    model = Model()
+
+    def train() -> object:
+        return model
+
+    assert "the captured variable `model.cache['guard']` holds" in _message(train)
+
+
+def test_a_generator_and_an_open_file_are_named(tmp_path: Path) -> None:
+    rows = (row for row in range(3))
+
+    def train() -> object:
+        return rows
+
+    assert "the captured variable `rows` holds a `generator`" in _message(train)
+    with (tmp_path / "log").open("w") as log:
+
+        def write() -> object:
+            return log
+
+        assert "the captured variable `log` holds a `_io.TextIOWrapper`" in _message(write)
+
+
+def test_an_argument_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"`\[0\]\[1\]` holds a `_thread.lock`"):
+        pickled(((1, LOCK), {}), "the arguments of `train`")
+
+
+def test_a_lambda_with_a_lock_names_it() -> None:
+    guard = threading.Lock()
+    assert "the captured variable `guard`" in _message(lambda: guard)
+
+
+def test_a_mention_is_a_whole_word() -> None:
+    assert mentions(b"import torch\n", "torch")
+    assert mentions(b"x torch.nn y", "torch")
+    assert not mentions(b"torchvision pytorch", "torch")

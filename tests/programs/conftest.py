@@ -1,0 +1,69 @@
+"""A program of somebody else's, launched as a user would: a run file and `sgpu apply`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LAUNCHED = Path(__file__).parent / "launched"
+RUN = """\
+name: program
+gpus: 2
+type: CPU
+grace: 1s
+timeout: 2m
+mlflow: {enabled: false}
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    folder: Path
+
+    def launch(self, *lines: str) -> list[Any]:
+        """Apply a run of two ranks that has these lines too; return what its ranks returned."""
+        (self.folder / "run.yaml").write_text(RUN + "\n".join(lines) + "\n")
+        done = self._sgpu("apply", "-y", "run.yaml")
+        assert done.returncode == 0, done.stdout + done.stderr
+        answer = json.loads(self._sgpu("results", "program", "-o", "json").stdout)
+        return [result["value"] for result in answer["data"]["results"]]
+
+    def printed(self, rank: int) -> str:
+        return self._sgpu("logs", "program", "--rank", str(rank)).stdout
+
+    def _sgpu(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        homes = {f"XDG_{name}_HOME": str(self.folder.parent / name) for name in HOMES}
+        return subprocess.run(
+            [sys.executable, "-m", "sgpu_decl", *words],
+            cwd=self.folder,
+            env={**os.environ, **homes, "NO_COLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+
+HOMES = ("DATA", "CACHE", "STATE")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Callable[..., Project]:
+    """Make a project of files that lie in `launched/`."""
+
+    def made(*names: str) -> Project:
+        folder = tmp_path / "project"
+        folder.mkdir()
+        for name in names:
+            shutil.copy(LAUNCHED / name, folder)
+        return Project(folder)
+
+    return made
