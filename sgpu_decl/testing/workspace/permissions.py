@@ -11,8 +11,9 @@ from sgpu_decl.testing.workspace.routing import (
     Route,
     invalid,
 )
+from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "given_at_birth"]
 
 # by type: what the platform calls the object, the level of its owner, and all levels
 _TYPES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
@@ -38,10 +39,26 @@ def update(request: Request) -> Response:
         return Response(json=_answer(request, _kept(request, _entries(request))))
 
 
+def given_at_birth(tenant: Tenant, kind: str, number: int, given: Json) -> None:
+    """The list that comes with a new object; who makes it owns it, unless that is said of another.
+    Raises ApiError, 400."""
+    before = {f"user_name:{tenant.user_name}": _TYPES[kind][1]}
+    tenant.table("permissions").put(f"{kind}/{number}", {**_merged(kind, before, given)})
+
+
 def _kept(request: Request, before: Mapping[str, str]) -> dict[str, str]:
-    kind, owner, levels = _type(request)
-    after = dict(before)
+    kind, owner, _ = _type(request)
     given = request.json.get("access_control_list")
+    after = _merged(request.parameters["type"], before, given)
+    if owner == "IS_OWNER" and owner not in after.values():
+        raise ApiError(400, "INVALID_PARAMETER_VALUE", f"The {kind} must have exactly one owner.")
+    request.tenant.table("permissions").put(_key(request), {**after})
+    return after
+
+
+def _merged(kind: str, before: Mapping[str, str], given: Json) -> dict[str, str]:
+    levels = _TYPES[kind][2]
+    after = dict(before)
     for entry in given if isinstance(given, list) else []:
         names = [name for name in _PRINCIPALS if entry.get(name)]
         if len(names) != 1 or entry.get("permission_level") not in levels:
@@ -50,9 +67,6 @@ def _kept(request: Request, before: Mapping[str, str]) -> dict[str, str]:
         if level == "IS_OWNER":
             after = {who: one for who, one in after.items() if one != "IS_OWNER"}
         after[f"{names[0]}:{entry[names[0]]}"] = level
-    if owner == "IS_OWNER" and owner not in after.values():
-        raise ApiError(400, "INVALID_PARAMETER_VALUE", f"The {kind} must have exactly one owner.")
-    request.tenant.table("permissions").put(_key(request), {**after})
     return after
 
 

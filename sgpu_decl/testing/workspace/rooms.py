@@ -16,6 +16,8 @@ from sgpu_decl.testing.workspace import (
     volumes,
     workspace_files,
 )
+from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
+from sgpu_decl.testing.workspace.execution_room import ExecutionRoom
 from sgpu_decl.testing.workspace.routing import Route
 
 if TYPE_CHECKING:
@@ -52,6 +54,6 @@ class Service(Protocol):
         """The server answers nobody any more."""
 
 
-def services() -> tuple[Service, ...]:
+def services(server: "WorkspaceServer", execution: ExecutionSettings) -> tuple[Service, ...]:
     """New ones, for one server."""
-    return ()
+    return (ExecutionRoom(server, execution),)

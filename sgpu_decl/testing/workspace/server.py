@@ -16,6 +16,7 @@ from typing import Self
 
 from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.testing.workspace import control, rooms
+from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.faults import Faults
 from sgpu_decl.testing.workspace.offers import Offers
 from sgpu_decl.testing.workspace.recording import Recording
@@ -43,6 +44,7 @@ class WorkspaceServer:
         host: str = "127.0.0.1",
         users: Mapping[str, User] | None = None,
         offers: Offers | None = None,
+        execution: ExecutionSettings | None = None,
     ) -> None:
         self.root = root
         self.offers = offers or Offers()
@@ -51,7 +53,7 @@ class WorkspaceServer:
         self.recording = Recording()
         self.closing = threading.Event()
         self.incoming = root / "incoming"
-        self.services = rooms.services()
+        self.services = rooms.services(self, execution or ExecutionSettings())
         self.tenants = Tenants(root / "tenants", self.users)
         self.staleness = Staleness(root / "stale")
         routes = [*control.ROUTES, *rooms.ROUTES]
