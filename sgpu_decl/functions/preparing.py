@@ -11,6 +11,7 @@ from sgpu_decl.api import Location, Session
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.arguments import shown_arguments
 from sgpu_decl.functions.binding import Bound, bind
+from sgpu_decl.functions.capturing import loaded_packages
 from sgpu_decl.functions.declaring import Declaration
 from sgpu_decl.functions.pickling import mentions, pickled
 from sgpu_decl.functions.settings import Settings
@@ -104,6 +105,7 @@ def _call(
         fill=bound.fill,
         group=bool(bound.fill) and _counts_on_a_group(function, packed),
         attended=attended,
+        loads=loaded_packages(function),
         tags=above.tags,
     )
 

@@ -79,7 +79,7 @@ def told(before: Settings, values: Mapping[str, object]) -> Settings:
     changed: dict[str, Any] = {}
     spelled = dict(before.spelled)
     if "num_gpus" in values:
-        warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=4)
+        warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=3)
     count = _one_of(values, _COUNTS)
     if count is not None:
         spelled["gpus"], changed["gpus"] = count, _count(count, values[count])
