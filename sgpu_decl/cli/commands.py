@@ -7,7 +7,7 @@ import importlib
 
 import click
 
-__all__ = ["COMMANDS", "ENV_COMMANDS", "STATE_COMMANDS", "LazyGroup"]
+__all__ = ["COMMANDS", "DEV_COMMANDS", "ENV_COMMANDS", "STATE_COMMANDS", "LazyGroup"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("sgpu_decl.cli.init:command", "Write a first run.yaml and train.py."),
@@ -25,7 +25,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "env": ("sgpu_decl.cli.env:command", "Look at Python environments, and compare them."),
     "schema": ("sgpu_decl.cli.schema:command", "Explain a field, or write the JSON Schemas."),
     "gc": ("sgpu_decl.cli.gc:command", "Delete what old attempts left behind."),
+    "dev": ("sgpu_decl.cli.dev:command", "Try runs out without the real platform."),
     "version": ("sgpu_decl.cli.version:command", "Show the version."),
+}
+
+DEV_COMMANDS: dict[str, tuple[str, str]] = {
+    "workspace": ("sgpu_decl.cli.dev:workspace_command", "Serve a Databricks workspace from here."),
 }
 
 ENV_COMMANDS: dict[str, tuple[str, str]] = {

@@ -44,6 +44,7 @@ def imported(folder: Path, *arguments: str) -> tuple[int, set[str]]:
         ["state"],
         ["env", "diff", "--help"],
         ["env", "bases"],
+        ["dev", "workspace", "--help"],
     ],
 )
 def test_help_imports_nothing_below_the_command_line(tmp_path: Path, arguments: list[str]) -> None:

@@ -8,7 +8,7 @@ from sgpu_decl.agent.processes import start_time
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.calling import call_entry
 from sgpu_decl.backends.local.layout import Layout, host_lock_folder
-from sgpu_decl.backends.warming import warm_start
+from sgpu_decl.backends.warming import warm_call, warm_start
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
@@ -42,11 +42,11 @@ def specify(
     call = launching.call
     if call is not None:
         entry, code = call_entry(call), call.folder
+        warm = warm_call(call.loads, setting=config.launch.warm, ranks=config.gpus)
     else:
-        entry, code = (
-            _entry(config, root=(project / launching.owner).parent / (config.code.root or ".")),
-            folder / "code",
-        )
+        root = (project / launching.owner).parent / (config.code.root or ".")
+        entry, code = _entry(config, root=root), folder / "code"
+        warm = warm_start(entry, code, setting=config.launch.warm, ranks=config.gpus)
     return LaunchSpec(
         token=launching.token,
         lineage=launching.lineage,
@@ -85,7 +85,7 @@ def specify(
         master_port=config.launch.master_port,
         port_lock_dir=str(host_lock_folder("ports")),
         tracker=tracker,
-        warm=warm_start(entry, folder / "code", setting=config.launch.warm, ranks=config.gpus),
+        warm=warm,
         tether=_tether() if call is not None and call.attended else None,
     )
 

@@ -1,0 +1,1 @@
+"""Helps for users' own tests; nothing else of sgpu imports them."""

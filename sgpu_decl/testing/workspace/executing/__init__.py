@@ -1,0 +1,1 @@
+"""Runs what is submitted: node processes, their logs, attempts, and how they ended."""

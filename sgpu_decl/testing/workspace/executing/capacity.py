@@ -1,0 +1,71 @@
+"""What there is a limited number of, and who waits for it: first come, first served."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sgpu_decl.testing.workspace.executing.stopping import Stopping
+
+__all__ = ["Asked", "Capacity"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """So many of a thing (GPUs of a type, active runs of a job), of which there are `limit`; None
+    is without a limit."""
+
+    thing: str
+    amount: int
+    limit: int | None
+
+
+class Capacity:
+    """Who holds what."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, int] = {}
+        self._line: dict[str, list[object]] = {}
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def held(self, asked: Asked, stopping: Stopping, deadline: float | None) -> Iterator[bool]:
+        """Hold it inside. Gives False, and holds nothing, where somebody asked to stop or the
+        deadline (of `time.monotonic`) came first."""
+        got = self._acquire(asked, stopping, deadline)
+        try:
+            yield got
+        finally:
+            if got:
+                with self._changed:
+                    self._used[asked.thing] -= asked.amount
+                    self._changed.notify_all()
+
+    def _acquire(self, asked: Asked, stopping: Stopping, deadline: float | None) -> bool:
+        ticket = object()
+        with stopping.heard_by(self._wake), self._changed:
+            line = self._line.setdefault(asked.thing, [])
+            line.append(ticket)
+            try:
+                while stopping.asked is None:
+                    used = self._used.get(asked.thing, 0)
+                    if line[0] is ticket and _fits(asked, used):
+                        self._used[asked.thing] = used + asked.amount
+                        return True
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._changed.wait(left)
+                return False
+            finally:
+                line.remove(ticket)
+                self._changed.notify_all()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+def _fits(asked: Asked, used: int) -> bool:
+    return asked.limit is None or used + asked.amount <= asked.limit

@@ -1,0 +1,58 @@
+"""How attempts and runs end, as the Jobs API says it: a table."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["TABLE", "Ending", "Said"]
+
+
+class Ending(StrEnum):
+    """How something that ran has ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # the command's exit code
+    UNPREPARED = "unprepared"  # what the task names could not be made ready on the node
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    NODE_LOST = "node_lost"
+    NO_CAPACITY = "no_capacity"  # the emulator's own limit on waiting, not the task's timeout
+    PLATFORM = "platform"
+    UPSTREAM_FAILED = "upstream_failed"
+    UPSTREAM_CANCELLED = "upstream_cancelled"
+    EXCLUDED = "excluded"
+    SKIPPED = "skipped"  # as many runs of the job were active as there may be
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The words of the API: old and new state, termination code and type; and whether a further
+    attempt is made while some are left."""
+
+    life_cycle: str
+    result: str
+    code: str
+    type: str
+    again: bool = False
+
+
+TABLE = {
+    Ending.SUCCEEDED: Said("TERMINATED", "SUCCESS", "SUCCESS", "SUCCESS"),
+    Ending.FAILED: Said("TERMINATED", "FAILED", "RUN_EXECUTION_ERROR", "CLIENT_ERROR", again=True),
+    Ending.UNPREPARED: Said(
+        "INTERNAL_ERROR", "FAILED", "RUN_EXECUTION_ERROR", "CLIENT_ERROR", again=True
+    ),
+    # Tried again only where the task says `retry_on_timeout`.
+    Ending.TIMED_OUT: Said("TERMINATED", "TIMEDOUT", "RUN_EXECUTION_ERROR", "CLIENT_ERROR"),
+    Ending.CANCELLED: Said("TERMINATED", "CANCELED", "USER_CANCELED", "CLIENT_ERROR"),
+    Ending.NODE_LOST: Said(
+        "INTERNAL_ERROR", "FAILED", "CLOUD_FAILURE", "CLOUD_FAILURE", again=True
+    ),
+    Ending.NO_CAPACITY: Said("INTERNAL_ERROR", "FAILED", "CLOUD_FAILURE", "CLOUD_FAILURE"),
+    Ending.PLATFORM: Said("INTERNAL_ERROR", "FAILED", "INTERNAL_ERROR", "INTERNAL_ERROR"),
+    Ending.UPSTREAM_FAILED: Said("SKIPPED", "UPSTREAM_FAILED", "SKIPPED", "CLIENT_ERROR"),
+    Ending.UPSTREAM_CANCELLED: Said("SKIPPED", "UPSTREAM_CANCELED", "SKIPPED", "CLIENT_ERROR"),
+    Ending.EXCLUDED: Said("SKIPPED", "EXCLUDED", "SKIPPED", "SUCCESS"),
+    Ending.SKIPPED: Said(
+        "SKIPPED", "MAXIMUM_CONCURRENT_RUNS_REACHED", "MAX_CONCURRENT_RUNS_EXCEEDED", "CLIENT_ERROR"
+    ),
+}

@@ -1,0 +1,167 @@
+"""A run while it runs: its tasks in the order of their dependencies, each with its attempts."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from graphlib import TopologicalSorter
+from typing import Any
+
+from sgpu_decl.testing.workspace.executing.attempting import Attempting, Site
+from sgpu_decl.testing.workspace.executing.capacity import Asked
+from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
+from sgpu_decl.testing.workspace.executing.gang import NodeDeath
+from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Attempt, Run, Runs
+from sgpu_decl.testing.workspace.executing.stopping import Stopping, Why
+from sgpu_decl.testing.workspace.executing.workload import workload_of
+from sgpu_decl.testing.workspace.tenant import Tenant
+
+__all__ = ["Execution"]
+
+_GOOD = {Ending.SUCCEEDED, Ending.EXCLUDED}
+
+
+class Execution:
+    """Runs all tasks of a run; `run` blocks until the last has ended. `deaths` says which nodes are
+    to vanish, by attempt."""
+
+    def __init__(
+        self,
+        site: Site,
+        tenant: Tenant,
+        run: Run,
+        *,
+        credential: str,
+        deaths: Mapping[int, Sequence[NodeDeath]],
+    ) -> None:
+        self.stopping = Stopping()
+        self._site = site
+        self._tenant = tenant
+        self._runs = Runs(tenant)
+        self._run = run
+        self._credential = credential
+        self._deaths = deaths
+        self._active: dict[int, Attempting] = {}
+
+    def run(self) -> None:
+        """Wait until the job has room for a further run, run everything, and write down how it
+        ended."""
+        settings = self._run.settings
+        limit = settings.get("max_concurrent_runs") if self._run.kind == JOB_RUN else None
+        room = Asked(f"job {self._tenant.key}/{self._run.job_id}", 1, limit)  # type: ignore[arg-type]  # kept settings have a number
+        with self._site.capacity.held(room, self.stopping, None) as got:
+            if got:
+                self._walk()
+            elif self.stopping.asked is not Why.SERVER_ENDS:
+                said = TABLE[Ending.CANCELLED].life_cycle
+                self._runs.update(
+                    self._run.run_id,
+                    lambda run: run.broken_off(Ending.CANCELLED, said, "Run cancelled."),
+                )
+
+    def lose_node(self, node: int) -> bool:
+        """Let a node of the attempt that is running vanish; whether there is such an attempt."""
+        gangs = [one.gang for one in list(self._active.values()) if one.gang is not None]
+        for gang in gangs:
+            gang.lose(node)
+        return bool(gangs)
+
+    def _walk(self) -> None:
+        self._runs.update(
+            self._run.run_id,
+            lambda run: replace(run, life_cycle="RUNNING") if run.active else run,
+        )
+        tasks = {task["task_key"]: task for task in self._run.tasks}
+        order = TopologicalSorter({key: _upstream(task) for key, task in tasks.items()})
+        ended: dict[str, Future[Attempt]] = {}
+        with ThreadPoolExecutor(
+            max_workers=len(tasks), thread_name_prefix="workspace-task"
+        ) as pool:
+            for key in order.static_order():
+                before = [ended[one] for one in _upstream(tasks[key])]
+                ended[key] = pool.submit(self._task, tasks[key], before)
+            attempts = [ended[key].result() for key in tasks]
+        if self.stopping.asked is not Why.SERVER_ENDS:
+            self._conclude(attempts)
+
+    def _task(self, task: Mapping[str, Any], before: Sequence[Future[Attempt]]) -> Attempt:
+        key = str(task["task_key"])
+        attempt = next(one for one in self._run.attempts if one.task_key == key)
+        hindrance = _hindrance(str(task["run_if"]), [one.result() for one in before])
+        if hindrance is not None:
+            return self._skipped(attempt, hindrance)
+        while True:
+            attempt = self._attempted(task, attempt)
+            if not self._again(task, attempt):
+                return attempt
+            pause = float(task.get("min_retry_interval_millis") or 0) / 1000
+            if pause and self.stopping.wait(pause):
+                return attempt
+            attempt = self._runs.new_attempt(self._run.run_id, key, attempt.number + 1)
+
+    def _attempted(self, task: Mapping[str, Any], attempt: Attempt) -> Attempt:
+        attempting = Attempting(
+            self._site, self._tenant, self._run.run_id, attempt,
+            settings=self._run.settings, task=task, workload=workload_of(task),
+            credential=self._credential, stopping=self.stopping,
+            deaths=self._deaths.get(attempt.number, ()),
+        )  # fmt: skip
+        self._active[attempt.run_id] = attempting
+        try:
+            return attempting.run()
+        finally:
+            del self._active[attempt.run_id]
+
+    def _again(self, task: Mapping[str, Any], attempt: Attempt) -> bool:
+        if attempt.ending is None or self.stopping.asked is not None:
+            return False
+        most = int(task.get("max_retries") or 0)
+        if most != -1 and attempt.number >= most:
+            return False
+        if attempt.ending is Ending.TIMED_OUT:
+            return bool(task.get("retry_on_timeout"))
+        return TABLE[attempt.ending].again
+
+    def _skipped(self, attempt: Attempt, ending: Ending) -> Attempt:
+        ended = attempt.ended_as(ending)
+        self._runs.update(self._run.run_id, lambda run: run.with_attempt(ended))
+        return ended
+
+    def _conclude(self, attempts: Sequence[Attempt]) -> None:
+        """The run ends as the first task that did not end well."""
+        bad = [one for one in attempts if one.ending not in _GOOD]
+        if not bad:
+            ending, life_cycle, message = Ending.SUCCEEDED, "TERMINATED", ""
+        else:
+            first = min(bad, key=lambda one: one.ended or 0)
+            ending = first.ending or Ending.PLATFORM
+            # The platform calls every run with a failed task an internal error.
+            failed = TABLE[ending].result == "FAILED"
+            life_cycle = "INTERNAL_ERROR" if failed else TABLE[ending].life_cycle
+            told = f"Task {first.task_key} failed with message: {first.message}"
+            message = told if failed else first.message
+        self._runs.update(self._run.run_id, lambda run: run.ended_as(ending, life_cycle, message))
+
+
+def _upstream(task: Mapping[str, Any]) -> list[str]:
+    return [str(one["task_key"]) for one in task.get("depends_on") or ()]
+
+
+def _hindrance(run_if: str, before: Sequence[Attempt]) -> Ending | None:
+    """Why a task is not run after those, if it is not."""
+    good = [one for one in before if one.ending in _GOOD]
+    bad = [one for one in before if one.ending not in _GOOD]
+    runs = {
+        "ALL_SUCCESS": not bad,
+        "NONE_FAILED": not bad,
+        "ALL_DONE": True,
+        "AT_LEAST_ONE_SUCCESS": bool(good) or not before,
+        "ALL_FAILED": not good,
+        "AT_LEAST_ONE_FAILED": bool(bad),
+    }[run_if]
+    if runs:
+        return None
+    if run_if in ("ALL_FAILED", "AT_LEAST_ONE_FAILED"):
+        return Ending.EXCLUDED
+    if any(one.ending is Ending.CANCELLED for one in bad):
+        return Ending.UPSTREAM_CANCELLED
+    return Ending.UPSTREAM_FAILED

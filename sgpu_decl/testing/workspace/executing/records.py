@@ -1,0 +1,193 @@
+"""What is known of runs and their attempts, as it is kept in the tenant's tables."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
+from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
+from sgpu_decl.testing.workspace.tenant import Tenant
+
+__all__ = ["JOB_RUN", "SUBMIT_RUN", "Attempt", "Run", "Runs", "now_ms"]
+
+JOB_RUN = "JOB_RUN"
+SUBMIT_RUN = "SUBMIT_RUN"
+
+
+def now_ms() -> int:
+    """The time, as the API has it."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt of a task, a run of its own in the API. `life_cycle` is the API's word; `running`
+    is when its nodes started; `logs` the folder of its chunks."""
+
+    run_id: int
+    task_key: str
+    number: int
+    life_cycle: str = "PENDING"
+    started: int
+    running: int | None = None
+    ended: int | None = None
+    ending: Ending | None = None
+    message: str = ""
+    exit_code: int | None = None
+    status_message: str = ""
+    experiment_id: str = ""
+    mlflow_run_id: str = ""
+    logs: str = ""
+    original_run_id: int
+
+    def ended_as(
+        self, ending: Ending, message: str = "", exit_code: int | None = None
+    ) -> "Attempt":
+        """The same, ended now."""
+        return replace(
+            self, life_cycle=TABLE[ending].life_cycle, ending=ending, message=message,
+            exit_code=exit_code, ended=now_ms(), status_message="",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run: what was asked for (`settings`), and what became of it."""
+
+    run_id: int
+    kind: str
+    job_id: int
+    name: str
+    creator: str
+    settings: JsonObject
+    token: str = ""
+    parameters: JsonObject
+    number_in_job: int
+    started: int
+    ended: int | None = None
+    life_cycle: str = "PENDING"
+    ending: Ending | None = None
+    message: str = ""
+    cancelled: bool = False
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def active(self) -> bool:
+        """Whether it has yet to end."""
+        return self.ending is None
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        """The tasks that were asked for."""
+        return self.settings["tasks"]  # type: ignore[return-value]  # validated when it was submitted
+
+    def attempt(self, run_id: int) -> Attempt | None:
+        """The attempt with that run id."""
+        return next((one for one in self.attempts if one.run_id == run_id), None)
+
+    def with_attempt(self, attempt: Attempt) -> "Run":
+        """The same, with an attempt added, or put in the place of what it was."""
+        others = [one for one in self.attempts if one.run_id != attempt.run_id]
+        ordered = sorted([*others, attempt], key=lambda one: one.run_id)
+        return replace(self, attempts=tuple(ordered))
+
+    def broken_off(self, ending: Ending, life_cycle: str, message: str) -> "Run":
+        """The same, ended now with all attempts that have not."""
+        run = self
+        for attempt in self.attempts:
+            if attempt.ending is None:
+                run = run.with_attempt(attempt.ended_as(ending, message))
+        return run.ended_as(ending, life_cycle, message)
+
+    def ended_as(self, ending: Ending, life_cycle: str, message: str = "") -> "Run":
+        """The same, ended now."""
+        return replace(self, ending=ending, life_cycle=life_cycle, message=message, ended=now_ms())
+
+
+class Runs:
+    """The runs of a tenant."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._runs = tenant.table("runs")
+        self._owners = tenant.table("run_attempts")
+        self._tokens = tenant.table("run_tokens")
+
+    def add(self, token: str, make: Callable[[int], Run]) -> tuple[Run, bool]:
+        """Make a run with a new id, and the first attempts of its tasks; or find the one that was
+        made with that token before. Whether it is new. Raises ApiError, 400, where that run was
+        deleted."""
+        with self._tenant.transaction():
+            known = self._tokens.get(token) if token else None
+            if known is not None:
+                run = self.get(int(str(known["run_id"])))
+                if run is None:
+                    message = f"The run with idempotency token '{token}' has been deleted."
+                    raise ApiError(400, "INVALID_PARAMETER_VALUE", message)
+                return run, False
+            run = make(self._tenant.next_id())
+            self._runs.put(run.run_id, _written(run))
+            if token:
+                self._tokens.put(token, {"run_id": run.run_id})
+            for task in run.tasks:
+                self.new_attempt(run.run_id, str(task["task_key"]), 0)
+            return self.need(run.run_id), True
+
+    def new_attempt(self, run_id: int, task_key: str, number: int) -> Attempt:
+        """Add an attempt to a run."""
+        with self._tenant.transaction():
+            own = self._tenant.next_id()
+            earlier = [one for one in self.need(run_id).attempts if one.task_key == task_key]
+            attempt = Attempt(
+                run_id=own, task_key=task_key, number=number, started=now_ms(),
+                original_run_id=earlier[0].run_id if earlier else own,
+            )  # fmt: skip
+            self._owners.put(own, {"run_id": run_id})
+            self.update(run_id, lambda run: run.with_attempt(attempt))
+            return attempt
+
+    def update(self, run_id: int, change: Callable[[Run], Run]) -> Run:
+        """Change a run."""
+        with self._tenant.transaction():
+            run = change(self.need(run_id))
+            self._runs.put(run_id, _written(run))
+            return run
+
+    def get(self, run_id: int) -> Run | None:
+        """The run with that id."""
+        kept = self._runs.get(run_id)
+        return None if kept is None else _read(kept)
+
+    def need(self, run_id: int) -> Run:
+        """The run with that id. Raises ApiError, 400, as the platform does."""
+        run = self.get(run_id)
+        if run is None:
+            raise invalid(f"Run {run_id} does not exist.")
+        return run
+
+    def owner(self, attempt_run_id: int) -> Run | None:
+        """The run that an attempt belongs to, by the attempt's run id."""
+        owner = self._owners.get(attempt_run_id)
+        return None if owner is None else self.get(int(str(owner["run_id"])))
+
+    def all(self) -> list[Run]:
+        """All runs, the newest first."""
+        return [_read(kept) for _, kept in reversed(self._runs.items())]
+
+    def delete(self, run_id: int) -> None:
+        """Forget a run."""
+        self._runs.delete(run_id)
+
+
+def _written(run: Run) -> JsonObject:
+    return asdict(run)
+
+
+def _read(kept: dict[str, Any]) -> Run:
+    attempts = tuple(
+        Attempt(**{**one, "ending": one["ending"] and Ending(one["ending"])})
+        for one in kept["attempts"]
+    )
+    ending = kept["ending"] and Ending(kept["ending"])
+    return Run(**{**kept, "attempts": attempts, "ending": ending})

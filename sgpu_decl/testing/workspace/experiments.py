@@ -1,0 +1,149 @@
+"""MLflow: `/api/2.0/mlflow/…`, answered by a real MLflow server behind the workspace.
+
+Every tenant sees experiments of its own alone: what they are called there begins with the tenant's
+key, which is put in front of names on the way in and taken away on the way out.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from sgpu_decl.testing.workspace.mlflow_server import Forwarded
+from sgpu_decl.testing.workspace.routing import ApiError, Request, Response, Route
+from sgpu_decl.testing.workspace.signing import Signer
+from sgpu_decl.testing.workspace.tenant import Tenant
+from sgpu_decl.testing.workspace.tracking import Tracking, kept_name, name_prefix
+from sgpu_decl.testing.workspace.trees import file_answer, located, normal
+
+__all__ = ["ExperimentsApi"]
+
+_API = re.compile(r"/(?:ajax-)?api/(?:2|3)\.0/mlflow/(.+)")
+_NAME = re.compile(r"(\bname\s*(?:=|!=|LIKE|ILIKE)\s*)(['\"])", re.IGNORECASE)
+_PASSED_ON = ("Content-Type", "Content-Length", "Range")
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentsApi:
+    """The handlers, and the key of the links that they give out."""
+
+    tracking: Tracking
+    signer: Signer
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Its part of the API."""
+        methods = ("GET", "POST", "PUT", "PATCH", "DELETE")
+        served = ("/api/2.0", "/api/3.0", "/ajax-api/2.0", "/ajax-api/3.0")
+        read = "/api/2.0/mlflow/artifacts/credentials-for-read"
+        signed = "/artifacts/signed/{tenant}/{signature}/{run_id}/{path...}"
+        return (
+            Route("GET", read, self.credentials_for_read),
+            Route("POST", read, self.credentials_for_read),
+            Route("GET", signed, self.signed, public=True),
+            *(
+                Route(method, f"{api}/{part}/{{rest...}}", self.passed_on)
+                for method in methods
+                for api in served
+                for part in ("mlflow", "mlflow-artifacts")
+            ),
+            Route("GET", "/version", self.passed_on),
+            Route("GET", "/health", self.passed_on),
+        )
+
+    def passed_on(self, request: Request) -> Response:
+        """Ask MLflow, in the tenant's names."""
+        asked = _API.fullmatch(request.path)
+        query, body = dict(request.query), None
+        if asked is not None:
+            query = _named_query(request.tenant, query)
+            body = _named_body(request.tenant, asked[1], request)
+        target = quote(request.path, safe="/%") + (f"?{urlencode(query)}" if query else "")
+        headers = {name: text for name in _PASSED_ON if (text := request.headers.get(name))}
+        try:
+            if body is not None:
+                answer = self._forward(
+                    request, target, headers | {"Content-Length": str(len(body))}, body
+                )
+            else:
+                with request.content.open() as stream:
+                    length = {"Content-Length": str(request.content.size)}
+                    answer = self._forward(request, target, headers | length, stream)
+        except (OSError, HTTPException) as error:
+            message = f"the MLflow server of this emulator does not answer: {error}"
+            raise ApiError(503, "TEMPORARILY_UNAVAILABLE", message) from None
+        kind = {"Content-Type": answer.content_type}
+        if asked is None:
+            return Response(status=answer.status, stream=answer.blocks(), headers=kind)
+        own = _own_alone(request.tenant, answer.read())
+        return Response(status=answer.status, body=own, headers=kind)
+
+    def credentials_for_read(self, request: Request) -> Response:
+        """A link to an artifact; whether there is such an artifact shows when it is followed."""
+        tenant = request.tenant
+        run_id = request.query.get("run_id") or request.text("run_id")
+        path = normal("/" + (request.query.get("path") or request.text("path")))[1:]
+        self.tracking.artifacts_of(tenant, run_id)
+        signature = self.signer.sign(tenant.key, run_id, path)
+        link = f"/artifacts/signed/{tenant.key}/{signature}/{run_id}/{quote(path)}"
+        info = {
+            "run_id": run_id, "path": path, "signed_uri": request.server.url + link, "headers": [],
+            "type": "AWS_PRESIGNED_URL",
+        }  # fmt: skip
+        return Response(json={"credential_infos": [info]})
+
+    def signed(self, request: Request) -> Response:
+        """The artifact behind a link."""
+        key, run_id, path = (request.parameters[name] for name in ("tenant", "run_id", "path"))
+        tenant = request.server.tenants.by_key(key)
+        if tenant is None or not self.signer.holds(
+            request.parameters["signature"], key, run_id, path
+        ):
+            raise ApiError(403, "PERMISSION_DENIED", "The signature of this link does not match.")
+        file = located(self.tracking.artifacts_of(tenant, run_id), normal("/" + path))
+        if not file.is_file():
+            raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"No such artifact: {path}")
+        return file_answer(request, file)
+
+    def _forward(
+        self, request: Request, target: str, headers: Mapping[str, str], body: Any
+    ) -> Forwarded:
+        return self.tracking.server.forward(request.method, target, body=body, headers=headers)
+
+
+def _named_query(tenant: Tenant, query: dict[str, str]) -> dict[str, str]:
+    name = query.get("experiment_name")
+    return query if name is None else {**query, "experiment_name": kept_name(tenant, name)}
+
+
+def _named_body(tenant: Tenant, endpoint: str, request: Request) -> bytes | None:
+    """The body with the names that MLflow keeps; None where it has none."""
+    if not endpoint.startswith("experiments/") or request.method == "GET":
+        return None
+    given: dict[str, Any] = dict(request.json)
+    for field in ("name", "new_name", "experiment_name"):
+        if isinstance(given.get(field), str):
+            given[field] = kept_name(tenant, given[field])
+    if endpoint == "experiments/search":
+        own = f"name LIKE '{name_prefix(tenant)}%'"
+        asked = given.get("filter")
+        named = _NAME.sub(lambda found: found[0] + name_prefix(tenant), asked) if asked else ""
+        given["filter"] = f"{named} AND {own}" if named else own
+    return json.dumps(given).encode()
+
+
+def _own_alone(tenant: Tenant, answer: bytes) -> bytes:
+    """The answer in the tenant's names. Raises ApiError, 404, for an experiment of somebody
+    else."""
+    own = name_prefix(tenant).encode()
+    try:
+        experiment = json.loads(answer).get("experiment")
+    except (ValueError, AttributeError):
+        return answer
+    if experiment is not None and not experiment["name"].startswith(own.decode()):
+        message = f"No Experiment with id={experiment['experiment_id']} exists"
+        raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", message)
+    return answer.replace(own, b"")

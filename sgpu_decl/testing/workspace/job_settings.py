@@ -1,0 +1,87 @@
+"""Settings of jobs and runs as the Jobs API keeps them: checked, and with the server's defaults."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sgpu_decl.testing.workspace.executing.workload import EXECUTED, workload_of
+from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
+from sgpu_decl.testing.workspace.task_rules import TOKEN_LIMIT, problems
+
+__all__ = ["checked_token", "executable", "kept_settings", "run_settings"]
+
+_JOB_DEFAULTS: Mapping[str, Any] = {
+    "name": "Untitled",
+    "email_notifications": {},
+    "webhook_notifications": {},
+    "timeout_seconds": 0,
+    "max_concurrent_runs": 1,
+    "format": "MULTI_TASK",
+}
+_TASK_DEFAULTS: Mapping[str, Any] = {
+    "run_if": "ALL_SUCCESS",
+    "timeout_seconds": 0,
+    "email_notifications": {},
+}
+_RUN_ALONE = ("idempotency_token", "run_name", "access_control_list")
+
+
+def kept_settings(given: Mapping[str, Any]) -> JsonObject:
+    """A job's settings as they are kept. Raises ApiError, 400."""
+    _check(given)
+    settings = {name: value for name, value in given.items() if name != "access_control_list"}
+    return _with_tasks({**_JOB_DEFAULTS, **settings})
+
+
+def run_settings(given: Mapping[str, Any], offered: Collection[str]) -> JsonObject:
+    """What a submitted run runs, on accelerators that the workspace offers. Raises ApiError,
+    400."""
+    if not given.get("tasks"):
+        raise invalid("One of 'tasks' must be specified: a run has at least one task.")
+    _check(given)
+    executable(given, offered)
+    return _with_tasks({key: value for key, value in given.items() if key not in _RUN_ALONE})
+
+
+def executable(settings: Mapping[str, Any], offered: Collection[str]) -> None:
+    """Refuse what cannot be executed: by nobody here (ApiError, 501), or not in this workspace
+    (400)."""
+    for task in settings.get("tasks") or ():
+        if not any(kind in task for kind in EXECUTED):
+            message = f"this emulator executes {', '.join(EXECUTED)}; not task '{task['task_key']}'"
+            raise ApiError(501, "NOT_IMPLEMENTED", message)
+        accelerator = workload_of(task).accelerator
+        if accelerator and accelerator not in offered:
+            raise invalid(f"Accelerator type {accelerator} is not available in this workspace.")
+
+
+def checked_token(given: Mapping[str, Any]) -> str:
+    """The idempotency token; empty where there is none. Raises ApiError, 400."""
+    token = given.get("idempotency_token") or ""
+    if not isinstance(token, str) or len(token) > TOKEN_LIMIT:
+        raise invalid(f"idempotency_token must have at most {TOKEN_LIMIT} characters.")
+    return token
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    try:
+        first = next(problems(given), None)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ApiError(
+            400, "MALFORMED_REQUEST", f"Could not parse request object: {error}"
+        ) from None
+    if first is not None:
+        raise invalid(f"{first.message} ({first.path})")
+
+
+def _with_tasks(settings: Mapping[str, Any]) -> JsonObject:
+    tasks = [_task(task) for task in settings.get("tasks") or ()]
+    whole: JsonObject = json.loads(json.dumps({**settings, "tasks": tasks}))
+    return whole if tasks else {key: value for key, value in whole.items() if key != "tasks"}
+
+
+def _task(given: Mapping[str, Any]) -> dict[str, Any]:
+    task = {**_TASK_DEFAULTS, **given}
+    if "depends_on" in task:
+        task["depends_on"] = sorted(task["depends_on"], key=lambda one: str(one["task_key"]))
+    return task

@@ -1,0 +1,117 @@
+"""What a workspace offers those who run something: GPUs, reservations, policies, environments."""
+
+from dataclasses import dataclass
+
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, Request, Response, Route
+
+__all__ = ["ROUTES", "Capacity", "Offers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """GPUs that are reserved for a workspace."""
+
+    id: str
+    accelerator_type: str
+    accelerator_count: int
+    used: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """What a server has. `policies` are serverless usage policies: names by id."""
+
+    accelerators: tuple[str, ...] = ("GPU_1xA10", "GPU_1xH100", "GPU_8xH100")
+    capacities: tuple[Capacity, ...] = ()
+    policies: tuple[tuple[str, str], ...] = ()
+    base_environments: tuple[str, ...] = ("databricks_ai_v4", "databricks_ai_v5")
+
+
+def compute_options(request: Request) -> Response:
+    """The kinds of GPU."""
+    options: list[Json] = [
+        {"hardware_accelerator": one} for one in request.server.offers.accelerators
+    ]
+    return Response(json={"compute_options": options})
+
+
+def capacities(request: Request) -> Response:
+    """The reservations."""
+    found = request.server.offers.capacities
+    return _page(request, "provisioned_capacities", [_capacity(one) for one in found])
+
+
+def capacity(request: Request) -> Response:
+    """A reservation, with how much of it is used."""
+    for one in request.server.offers.capacities:
+        if one.id == request.parameters["id"]:
+            usage = {
+                "used_accelerator_count": str(one.used),
+                "idle_accelerator_count": str(one.accelerator_count - one.used),
+            }
+            return Response(json=_capacity(one) | {"status": {"usage": usage}})
+    name = f"provisioned-capacities/{request.parameters['id']}"
+    raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"{name} does not exist.")
+
+
+def policies(request: Request) -> Response:
+    """The usage policies; a name is looked for in theirs, in any case."""
+    part = request.query.get("filter_by.policy_name", "").lower()
+    found: list[Json] = [
+        {"policy_id": one, "policy_name": name}
+        for one, name in request.server.offers.policies
+        if part in name.lower()
+    ]
+    return _page(request, "policies", found)
+
+
+def base_environments(request: Request) -> Response:
+    """The base environments."""
+    found: list[Json] = [_environment(one) for one in request.server.offers.base_environments]
+    return _page(request, "workspace_base_environments", found)
+
+
+def base_environment(request: Request) -> Response:
+    """One of them."""
+    name = request.parameters["id"]
+    if name not in request.server.offers.base_environments:
+        message = f"workspace-base-environments/{name} does not exist."
+        raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", message)
+    return Response(json=_environment(name))
+
+
+def _capacity(one: Capacity) -> JsonObject:
+    spec = {
+        "accelerator_type": one.accelerator_type,
+        "accelerator_count": str(one.accelerator_count),
+    }
+    return {"name": f"provisioned-capacities/{one.id}", "spec": spec}
+
+
+def _environment(name: str) -> JsonObject:
+    return {
+        "name": f"workspace-base-environments/{name}",
+        "display_name": name,
+        "base_environment_type": "GPU",
+        "status": "CREATED",
+    }
+
+
+def _page(request: Request, name: str, found: list[Json]) -> Response:
+    size = min(request.integer("page_size", 100) or 100, 1000)
+    start = int(request.query.get("page_token") or 0)
+    answer: JsonObject = {name: found[start : start + size]}
+    if start + size < len(found):
+        answer["next_page_token"] = str(start + size)
+    return Response(json=answer)
+
+
+ROUTES = (
+    Route("GET", "/api/2.0/ai-compute-manager/compute-options", compute_options),
+    Route("GET", "/api/2.0/ai-training/provisioned-capacities", capacities),
+    Route("GET", "/api/2.0/ai-training/provisioned-capacities/{id}", capacity),
+    Route("GET", "/api/2.0/serverless-policies", policies),
+    Route("GET", "/api/environments/v1/workspace-base-environments", base_environments),
+    Route("GET", "/api/environments/v1/workspace-base-environments/{id}", base_environment),
+)

@@ -1,0 +1,109 @@
+"""Who may do what with jobs and experiments: `/api/2.0/permissions/{type}/{id}`."""
+
+from collections.abc import Mapping
+
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.testing.workspace.routing import (
+    ApiError,
+    JsonObject,
+    Request,
+    Response,
+    Route,
+    invalid,
+)
+from sgpu_decl.testing.workspace.tenant import Tenant
+
+__all__ = ["ROUTES", "given_at_birth"]
+
+# by type: what the platform calls the object, the level of its owner, and all levels
+_TYPES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "jobs": ("job", "IS_OWNER", ("CAN_VIEW", "CAN_MANAGE_RUN", "CAN_MANAGE", "IS_OWNER")),
+    "experiments": ("mlflowExperiment", "CAN_MANAGE", ("CAN_READ", "CAN_EDIT", "CAN_MANAGE")),
+}
+_PRINCIPALS = ("user_name", "group_name", "service_principal_name")
+
+
+def get(request: Request) -> Response:
+    """The list of an object."""
+    return Response(json=_answer(request, _entries(request)))
+
+
+def replace(request: Request) -> Response:
+    """Put a list in place of the old one."""
+    return Response(json=_answer(request, _kept(request, {})))
+
+
+def update(request: Request) -> Response:
+    """Add to the list, or change what a principal may."""
+    with request.tenant.transaction():
+        return Response(json=_answer(request, _kept(request, _entries(request))))
+
+
+def given_at_birth(tenant: Tenant, kind: str, number: int, given: Json) -> None:
+    """The list that comes with a new object; who makes it owns it, unless that is said of another.
+    Raises ApiError, 400."""
+    before = {f"user_name:{tenant.user_name}": _TYPES[kind][1]}
+    tenant.table("permissions").put(f"{kind}/{number}", {**_merged(kind, before, given)})
+
+
+def _kept(request: Request, before: Mapping[str, str]) -> dict[str, str]:
+    kind, owner, _ = _type(request)
+    given = request.json.get("access_control_list")
+    after = _merged(request.parameters["type"], before, given)
+    if owner == "IS_OWNER" and owner not in after.values():
+        raise ApiError(400, "INVALID_PARAMETER_VALUE", f"The {kind} must have exactly one owner.")
+    request.tenant.table("permissions").put(_key(request), {**after})
+    return after
+
+
+def _merged(kind: str, before: Mapping[str, str], given: Json) -> dict[str, str]:
+    levels = _TYPES[kind][2]
+    after = dict(before)
+    for entry in given if isinstance(given, list) else []:
+        names = [name for name in _PRINCIPALS if entry.get(name)]
+        if len(names) != 1 or entry.get("permission_level") not in levels:
+            raise invalid(f"An entry has one of {_PRINCIPALS} and a level of {levels}: {entry}")
+        level = str(entry["permission_level"])
+        if level == "IS_OWNER":
+            after = {who: one for who, one in after.items() if one != "IS_OWNER"}
+        after[f"{names[0]}:{entry[names[0]]}"] = level
+    return after
+
+
+def _entries(request: Request) -> dict[str, str]:
+    _, owner, _ = _type(request)
+    kept = request.tenant.table("permissions").get(_key(request))
+    if kept is None:
+        return {f"user_name:{request.tenant.user_name}": owner}
+    return {who: str(level) for who, level in kept.items()}
+
+
+def _type(request: Request) -> tuple[str, str, tuple[str, ...]]:
+    name = request.parameters["type"]
+    if name not in _TYPES:
+        raise ApiError(501, "NOT_IMPLEMENTED", f"the workspace emulator has no list for `{name}`")
+    return _TYPES[name]
+
+
+def _key(request: Request) -> str:
+    return f"{request.parameters['type']}/{request.parameters['id']}"
+
+
+def _answer(request: Request, entries: Mapping[str, str]) -> JsonObject:
+    listed: list[Json] = []
+    for who, level in entries.items():
+        kind, _, name = who.partition(":")
+        permission: JsonObject = {"permission_level": level, "inherited": False}
+        listed.append({kind: name, "display_name": name, "all_permissions": [permission]})
+    return {
+        "object_id": f"/{_key(request)}",
+        "object_type": _type(request)[0],
+        "access_control_list": listed,
+    }
+
+
+ROUTES = (
+    Route("GET", "/api/2.0/permissions/{type}/{id}", get),
+    Route("PUT", "/api/2.0/permissions/{type}/{id}", replace),
+    Route("PATCH", "/api/2.0/permissions/{type}/{id}", update),
+)

@@ -1,0 +1,36 @@
+"""What is refused in the options of a run that `config:validate` is asked about."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sgpu_decl.testing.workspace.task_rules import TOKEN_LIMIT, Problem
+
+__all__ = ["option_problems"]
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WEEK = 7 * 24 * 60
+
+
+def option_problems(options: Mapping[str, Any]) -> Iterator[Problem]:
+    """All problems, with paths as the options are written."""
+    if len(options.get("idempotency_token") or "") > TOKEN_LIMIT:
+        message = f"must have at most {TOKEN_LIMIT} characters."
+        yield Problem("idempotency_token", message)
+    if int(options.get("max_retries") or 0) < 0:
+        yield Problem("max_retries", "must be 0 or more.")
+    minutes = options.get("timeout_minutes")
+    if minutes is not None and not 1 <= int(minutes) <= _WEEK:
+        yield Problem("timeout_minutes", f"must be between 1 and {_WEEK}.")
+    if options.get("usage_policy_name") and options.get("usage_policy_id"):
+        yield Problem("usage_policy_id", "cannot be combined with usage_policy_name.")
+    variables, secrets = options.get("env_variables") or {}, options.get("secrets") or {}
+    for kind, names in (("env_variables", variables), ("secrets", secrets)):
+        for name in names:
+            if not _VARIABLE.fullmatch(name):
+                yield Problem(f"{kind}[{name}]", "is no name of an environment variable.")
+    for name, reference in secrets.items():
+        if str(reference).count("/") != 1:
+            yield Problem(f"secrets[{name}]", "must be of the form scope/key.")
+        if name in variables:
+            yield Problem(f"secrets[{name}]", "is among env_variables too.")

@@ -1,0 +1,163 @@
+"""Runs: `/api/2.2/jobs/runs/…`."""
+
+from dataclasses import dataclass
+
+from sgpu_decl.testing.workspace import run_shapes
+from sgpu_decl.testing.workspace.executing.records import (
+    SUBMIT_RUN,
+    Attempt,
+    Run,
+    Runs,
+    now_ms,
+)
+from sgpu_decl.testing.workspace.executing.runner import Runner
+from sgpu_decl.testing.workspace.job_settings import checked_token, run_settings
+from sgpu_decl.testing.workspace.paging import Paging
+from sgpu_decl.testing.workspace.permissions import given_at_birth
+from sgpu_decl.testing.workspace.routing import (
+    ApiError,
+    Request,
+    Response,
+    Route,
+    invalid,
+)
+
+__all__ = ["RunsApi", "credential", "page_url"]
+
+_MOST_LISTED = 25
+
+
+@dataclass(frozen=True, slots=True)
+class RunsApi:
+    """The handlers; what they start is the runner's."""
+
+    runner: Runner
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Its part of the API; version 2.1 has the same paths."""
+        handlers = (
+            ("POST", "submit", self.submit),
+            ("GET", "get", self.get),
+            ("GET", "get-output", self.get_output),
+            ("GET", "list", self.list),
+            ("POST", "cancel", self.cancel),
+            ("POST", "cancel-all", self.cancel_all),
+            ("POST", "delete", self.delete),
+        )
+        return tuple(
+            Route(method, f"/api/{version}/jobs/runs/{name}", handler)
+            for version in ("2.1", "2.2")
+            for method, name, handler in handlers
+        )
+
+    def submit(self, request: Request) -> Response:
+        """Run something once. The same token finds the same run, whatever else is asked."""
+        given = request.json
+        token = checked_token(given)
+        settings = run_settings(given, request.server.offers.accelerators)
+        tenant = request.tenant
+
+        def make(run_id: int) -> Run:
+            return Run(
+                run_id=run_id, kind=SUBMIT_RUN, job_id=tenant.next_id(), creator=tenant.user_name,
+                name=str(given.get("run_name") or "Untitled"), settings=settings, token=token,
+                parameters={}, number_in_job=run_id, started=now_ms(),
+            )  # fmt: skip
+
+        run, new = Runs(tenant).add(token, make)
+        if new:
+            if given.get("access_control_list"):
+                given_at_birth(tenant, "jobs", run.job_id, given["access_control_list"])
+            self.runner.launch(tenant, run, credential(request))
+        return Response(json={"run_id": run.run_id})
+
+    def get(self, request: Request) -> Response:
+        """A run, or an attempt of a task by its run id."""
+        run, attempt = self._found(request)
+        url = page_url(request, run)
+        if attempt is not None:
+            return Response(json=run_shapes.attempt_as_run(run, attempt, url))
+        start = int(request.query.get("page_token") or 0)
+        history = request.flag("include_history")
+        return Response(json=run_shapes.run_shape(run, url, history=history, start=start))
+
+    def get_output(self, request: Request) -> Response:
+        """What an attempt of a task gave, by its run id."""
+        run, attempt = self._found(request)
+        if attempt is None:
+            raise invalid(
+                "Retrieving the output of runs with multiple tasks is not supported. "
+                "Please retrieve the output of each individual task run instead."
+            )
+        return Response(json=run_shapes.output_of(run, attempt, page_url(request, run)))
+
+    def list(self, request: Request) -> Response:
+        """Runs, the newest first."""
+        query = request.query
+        active, ended = request.flag("active_only"), request.flag("completed_only")
+        if active and ended:
+            raise invalid("active_only and completed_only cannot both be true.")
+        found = [
+            run
+            for run in Runs(request.tenant).all()
+            if (not active or run.active)
+            and (not ended or not run.active)
+            and query.get("job_id") in (None, str(run.job_id))
+            and query.get("run_type") in (None, run.kind)
+            and run.started >= request.integer("start_time_from", 0)
+            and ("start_time_to" not in query or run.started <= request.integer("start_time_to"))
+        ]
+        paging = Paging.of(request, most=_MOST_LISTED)
+        expand = request.flag("expand_tasks")
+        shapes = [
+            run_shapes.run_shape(run, page_url(request, run), tasks=expand)
+            for run in paging.part(found)
+        ]
+        return Response(json=paging.answer("runs", shapes, len(found)))
+
+    def cancel(self, request: Request) -> Response:
+        """Stop a run; one that has ended stays as it is."""
+        run, _ = self._found(request)
+        self.runner.cancel(request.tenant, run.run_id)
+        return Response(json={})
+
+    def cancel_all(self, request: Request) -> Response:
+        """Stop all runs of a job, or with `all_queued_runs` those that have not begun."""
+        job = request.json.get("job_id")
+        queued = request.flag("all_queued_runs")
+        if job is None and not queued:
+            raise invalid("Missing required field: job_id")
+        for run in Runs(request.tenant).all():
+            waiting = not queued or run.life_cycle == "QUEUED"
+            if run.active and job in (None, run.job_id) and waiting:
+                self.runner.cancel(request.tenant, run.run_id)
+        return Response(json={})
+
+    def delete(self, request: Request) -> Response:
+        """Forget a run that has ended."""
+        run, _ = self._found(request)
+        if run.active:
+            message = f"Cannot delete run {run.run_id}: it is active. Cancel it first."
+            raise ApiError(400, "INVALID_STATE", message)
+        Runs(request.tenant).delete(run.run_id)
+        return Response(json={})
+
+    def _found(self, request: Request) -> tuple[Run, Attempt | None]:
+        run_id = request.integer("run_id")
+        runs = Runs(request.tenant)
+        owner = runs.owner(run_id)
+        if owner is not None:
+            return owner, owner.attempt(run_id)
+        return runs.need(run_id), None
+
+
+def page_url(request: Request, run: Run) -> str:
+    """Where a browser would find it."""
+    server = request.server
+    return f"{server.url}/?o={server.org_id}#job/{run.job_id}/run/{run.run_id}"
+
+
+def credential(request: Request) -> str:
+    """The token of whoever asks; what is run acts as they do."""
+    return (request.headers.get("Authorization") or "").removeprefix("Bearer ")
