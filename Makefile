@@ -39,7 +39,7 @@ help:
 	@touch $@
 
 .venv/.test: .venv/.demo
-	@echo 'Installing the tools of the tests into .venv: 100 MB.'
+	@echo 'Installing the tools of the tests into .venv: 150 MB.'
 	$(PIP) --quiet --editable '.[torch,mlflow,testing]'
 	@touch $@
 

@@ -139,7 +139,8 @@ class _Gathering:
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
         assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
-        self._folder = absolute(opened.file).parent
+        # What a call says of paths stands in the project's file.
+        self._folder = opened.root if called else absolute(opened.file).parent
         self._owner = opened.owner
         self._owners = Owners(opened.root)
 

@@ -29,7 +29,7 @@ class _Functions(Block):
     elsewhere: ClassVar[Mapping[str, str]] = DECIDED
 
 
-_MEANT = {"max_parallel": "How many calls of a function run at once; the others wait."}
+_MEANT = {"max_parallel": "How many calls run at once, of all functions; the others wait."}
 
 
 def _optional(name: str, info: FieldInfo) -> tuple[Any, Any]:

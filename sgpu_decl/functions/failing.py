@@ -116,9 +116,21 @@ def _own(session: "Session", ref: AttemptRef, rank: int) -> BaseException | None
         return None
     try:
         error = pickle.loads(raw)  # noqa: S301  from our own ranks, in a folder of ours
+        if isinstance(error, tuple):
+            error = _put_together(*error)
     except Exception:  # noqa: BLE001  a class that is not here, or whose `__init__` takes something else
         return None
     return error if isinstance(error, BaseException) else None
+
+
+def _put_together(
+    kind: type[BaseException], args: tuple[object, ...], state: Mapping[str, object]
+) -> BaseException:
+    """An exception whose class takes other arguments than it hands on, from its parts."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 def _again(

@@ -11,13 +11,15 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.apply_text import state_line, waiting_line
 from sgpu_decl.views.logs_text import clean
+from sgpu_decl.views.phase_text import phase_line
 from sgpu_decl.views.plan_words import packages_amount
 from sgpu_decl.views.status_text import ending, tracked_line
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
+    from sgpu_decl.backends.base import LogLine
 
-__all__ = ["follow", "say", "stop", "tell_plan"]
+__all__ = ["Phases", "follow", "say", "stop", "tell_plan"]
 
 MOST_LINES = 2_000  # that a notebook keeps of one call; the log has them all
 _SAID = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
@@ -26,6 +28,18 @@ _SAID = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
 def say(text: str) -> None:
     """A line of ours, beside what the ranks print."""
     print(f"sgpu: {text}", file=sys.stderr, flush=True)  # noqa: T201  it is what a caller sees
+
+
+class Phases:
+    """A `Progress` that says each phase once, when it begins."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        if phase != self._phase:
+            self._phase = phase
+            say(phase_line(phase, done, total, seconds=0))
 
 
 def tell_plan(plan: Plan) -> None:
@@ -57,7 +71,7 @@ def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
             if isinstance(item, AttemptStatus):
                 telling.standing(item)
             elif item is not None:
-                telling.line(item.text)
+                telling.line(item)
     except KeyboardInterrupt:
         stop(session, ref)
         raise
@@ -77,8 +91,8 @@ def stop(session: "Session", ref: AttemptRef) -> None:
 
 
 class _Telling:
-    """Ranks on stdout, everything else on stderr. A notebook is not flooded: it keeps every
-    output cell in the page."""
+    """What ranks print goes where it would here, everything else to stderr. A notebook is not
+    flooded: it keeps all output in the page."""
 
     def __init__(self, session: "Session") -> None:
         self._session = session
@@ -92,15 +106,16 @@ class _Telling:
         elif status.state in _SAID:
             say(state_line(status))
 
-    def line(self, text: str) -> None:
+    def line(self, line: "LogLine") -> None:
         if self._left is not None:
             self._left -= 1
             if self._left == 0:
                 say(f"rank 0 has printed {MOST_LINES:,} lines: more of them are in its log only")
             if self._left <= 0:
                 return
-        sys.stdout.write(clean(text) + "\n")
-        sys.stdout.flush()
+        stream = sys.stderr if line.stream == "stderr" else sys.stdout
+        stream.write(clean(line.text) + "\n")
+        stream.flush()
 
     def over(self, run: Mapping[str, Json]) -> None:
         if tracked := tracked_line(run):

@@ -9,7 +9,7 @@ from types import FrameType
 
 from sgpu_decl.errors import Locked, StalePlan
 from sgpu_decl.functions.call import DistributedFunctionCall, announce
-from sgpu_decl.functions.following import follow, stop, tell_plan
+from sgpu_decl.functions.following import Phases, follow, stop, tell_plan
 from sgpu_decl.functions.preparing import Prepared, prepare
 from sgpu_decl.functions.refusing import refuse_plan
 from sgpu_decl.functions.results import Results, collect_outputs_or_raise
@@ -47,7 +47,7 @@ def _launch(prepared: Prepared) -> AttemptRef:
         plan = prepared.plan()
         if (error := refuse_plan(prepared.name, plan)) is not None:
             raise error
-        session.equip(plan)
+        session.equip(plan, progress=Phases())
         try:
             with _interrupts_later() as interrupted:
                 applied = session.apply(plan, call=prepared.call)

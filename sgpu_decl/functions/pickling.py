@@ -1,5 +1,6 @@
 """Functions and arguments to bytes, by cloudpickle: large arrays beside the stream, uncopied."""
 
+import io
 import pickle
 import re
 from collections.abc import Callable
@@ -26,8 +27,9 @@ def pickled(value: object, what: str) -> Pickled:
     Raises:
         Unpicklable: something that it holds cannot be pickled; says what, and where it hangs.
     """
-    import cloudpickle
+    from sgpu_decl.functions.pickler import pickler_class
 
+    make = pickler_class()
     buffers: list[memoryview] = []
 
     def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
@@ -41,7 +43,9 @@ def pickled(value: object, what: str) -> Pickled:
         return False
 
     def dump(one: object, callback: Callable[[pickle.PickleBuffer], bool] | None = None) -> bytes:
-        return bytes(cloudpickle.dumps(one, protocol=5, buffer_callback=callback))
+        with io.BytesIO() as file:
+            make(file, protocol=5, buffer_callback=callback).dump(one)
+            return file.getvalue()
 
     try:
         stream = dump(value, keep_in_band)

@@ -31,7 +31,6 @@ def _error(name: str, lines: list[str], found: tuple[Diagnostic, ...]) -> Invali
         return InvalidInput(
             f"`{name}` cannot be called: {first.summary}{where}",
             hint=first.hint,
-            code=first.code,
             diagnostics=found,
         )
     listed = "\n".join(f"  {line}" for line in lines)

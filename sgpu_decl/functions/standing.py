@@ -14,6 +14,7 @@ from sgpu_decl.diagnostics.place import Place
 __all__ = ["Standing", "in_notebook", "local_paths", "standing_of"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
@@ -81,6 +82,10 @@ def _notebook() -> str:
 
 
 def _installed(path: Path) -> bool:
+    """Whether a file is no project's: packages lie elsewhere too (a user's own, a distribution's, a
+    parent of this virtual environment), always in a folder of that name."""
+    if _PACKAGES.intersection(path.parts):
+        return True
     return any(path.is_relative_to(folder) for folder in _own_folders())
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
+from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
 from sgpu_decl.views.plan_fields import Lines, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,

@@ -2,7 +2,7 @@
 
     make bench
     python tests/benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
-                                   [--only start,plans,applies,ranks,environments]
+                                   [--only start,plans,applies,ranks,calls,environments]
                                    [--without-terraform]
 
 Times are wall clock; memory is the peak of the one process. Start-up and plans are medians of
@@ -176,7 +176,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=_numbers, default=[1000, 10_000])
     parser.add_argument("--applies", type=_numbers, default=[250, 1000])
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--only", default="start,plans,applies,ranks,environments")
+    parser.add_argument("--only", default="start,plans,applies,ranks,calls,environments")
     parser.add_argument("--without-terraform", action="store_true")
     asked = parser.parse_args()
     terraform = None if asked.without_terraform else shutil.which("terraform")
@@ -199,6 +199,10 @@ def main() -> int:
             from ranks import ranks  # with what the agent's folders are made of
 
             rows.append(ranks(scratch))
+        if "calls" in parts:
+            from calls import calls
+
+            rows.append(calls(scratch, repeats=asked.repeats))
         if "environments" in parts:
             from environments import environments
 

@@ -160,5 +160,5 @@ def test_the_block_is_described() -> None:
     assert describe("project.functions.gpus").type == "whole number"
     assert not describe("project.functions.gpus").required
     assert describe("project.functions.grace").default == "30s"
-    assert "calls of a function" in describe("project.functions.max_parallel").description
+    assert "of all functions" in describe("project.functions.max_parallel").description
     assert all(child.description for child in describe("project.functions").children)

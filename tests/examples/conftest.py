@@ -23,18 +23,16 @@ class Example:
     source: Path
     folder: Path
 
+    @property
+    def environ(self) -> dict[str, str]:
+        homes = {name: str(self.folder.parent / name) for name in ("data", "cache", "state")}
+        return {f"XDG_{name.upper()}_HOME": folder for name, folder in homes.items()}
+
     def sgpu(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", "sgpu_decl", *words],
             cwd=self.folder,
-            env={
-                **os.environ,
-                "NO_COLOR": "1",
-                "COLUMNS": "100",
-                "XDG_DATA_HOME": str(self.folder.parent / "data"),
-                "XDG_CACHE_HOME": str(self.folder.parent / "cache"),
-                "XDG_STATE_HOME": str(self.folder.parent / "state"),
-            },
+            env={**os.environ, **self.environ, "NO_COLOR": "1", "COLUMNS": "100"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

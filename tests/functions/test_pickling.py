@@ -1,6 +1,10 @@
+import json
 import pickle
+import sys
 import threading
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +39,36 @@ def test_small_and_broken_up_arrays_go_with_the_stream() -> None:
     first, second = pickle.loads(found.stream)
     assert list(first) == list(range(10))
     assert second[-1] == 99_998
+
+
+class Switches(ModuleType):
+    """A module of a type of its own, as `torch.backends.cudnn` is: it guards its settings."""
+
+    fast = True
+
+
+def test_a_module_of_its_own_type_is_sent_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    switches = Switches("json.switches")
+    monkeypatch.setitem(sys.modules, "json.switches", switches)
+
+    def uses_it() -> object:
+        return switches
+
+    def has_an_attribute_of_its_name(panel: Any) -> object:
+        return json.dumps(panel.switches)
+
+    assert pickle.loads(pickled(uses_it, "it").stream)() is switches
+    sent = pickle.loads(pickled(has_an_attribute_of_its_name, "it").stream)
+    assert sent(SimpleNamespace(switches=[1])) == "[1]"
+
+
+def test_a_module_that_cannot_be_found_by_its_name_is_refused() -> None:
+    gone = Switches("gone")
+
+    def uses_it() -> object:
+        return gone
+
+    assert "`gone`" in _message(uses_it)
 
 
 def with_lock() -> None:

@@ -1,0 +1,122 @@
+"""Decorated functions beside bare Python processes that unpickle and run them.
+
+The caller is one process that goes on, as a notebook's kernel does: what it imports once is not
+part of a call. Rounds alternate; each side's time is what the caller waits.
+"""
+
+import os
+import pickle
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+from measuring import Row
+
+from sgpu_decl import distributed
+
+__all__ = ["calls"]
+
+RANKS = 2
+LARGE = 100_000_000  # bytes
+# As cheap as two processes can do it: no file is opened but the pickle.
+BARE = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))()"
+READ = "import sys; data = open(sys.argv[1], 'rb').read()"
+
+
+def calls(scratch: Path, repeats: int) -> Iterator[Row]:
+    folder = scratch / "calls"
+    folder.mkdir()
+    before = Path.cwd()
+    os.chdir(folder)
+    os.environ["SGPU_PROJECT"] = str(folder)
+    try:
+        yield _empty(folder, repeats)
+        yield _large(folder, max(3, repeats // 3))
+    finally:
+        os.chdir(before)
+        del os.environ["SGPU_PROJECT"]
+
+
+def _empty(folder: Path, repeats: int) -> Row:
+    @distributed(gpus=RANKS, gpu_type="CPU")
+    def empty() -> None: ...
+
+    path = folder / "empty.pkl"
+    path.write_bytes(cloudpickle.dumps(empty.func, protocol=pickle.HIGHEST_PROTOCOL))
+    ours, bare = _alternating(
+        lambda: empty.distributed(), lambda: _processes([sys.executable, "-c", BARE, path]), repeats
+    )
+    return _row(f"call of an empty function, {RANKS} ranks", ours, "bare processes", bare, 3)
+
+
+def _large(folder: Path, repeats: int) -> Row:
+    array = np.random.default_rng(0).integers(0, 255, LARGE, dtype=np.uint8)
+
+    @distributed(gpus=RANKS, gpu_type="CPU")
+    def touch() -> int:
+        return int(array.sum())
+
+    @distributed(gpus=RANKS, gpu_type="CPU")
+    def empty() -> None:
+        np.zeros(1)
+
+    path = folder / "array.bin"
+
+    def copy() -> None:
+        path.write_bytes(array.data)
+        _processes([sys.executable, "-c", READ, path])
+
+    def with_array() -> None:
+        touch.distributed()
+
+    ours, bare = _alternating(with_array, copy, repeats)
+    # What a call costs without the array is the row above's matter, on either side.
+    nothing, start = _alternating(
+        lambda: empty.distributed(),
+        lambda: _processes([sys.executable, "-c", "pass"]),
+        repeats,
+    )
+    return _row(
+        f"a captured array of {LARGE // 1_000_000} MB",
+        ours - nothing,
+        "write, read",
+        bare - start,
+        2,
+    )
+
+
+def _alternating(
+    first: Callable[[], object], second: Callable[[], object], repeats: int
+) -> tuple[float, float]:
+    """The medians of both, after a round that does not count."""
+    taken: tuple[list[float], list[float]] = ([], [])
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        for number in range(repeats + 1):
+            for times, step in zip(taken, (first, second), strict=True):
+                began = time.perf_counter()
+                step()
+                if number:
+                    times.append(time.perf_counter() - began)
+    return statistics.median(taken[0]), statistics.median(taken[1])
+
+
+def _processes(argv: list[object]) -> None:
+    started = [subprocess.Popen([str(word) for word in argv]) for _ in range(RANKS)]
+    for process in started:
+        process.wait()
+
+
+def _row(what: str, ours: float, name: str, bare: float, limit: float) -> Row:
+    return Row(
+        what=what,
+        took=f"{ours * 1000:.0f} ms",
+        against=f"{name}, {bare * 1000:.0f} ms",
+        ratio=ours / bare,
+        limit=limit,
+    )
