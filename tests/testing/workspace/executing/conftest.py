@@ -1,10 +1,10 @@
-"""A workspace that executes, and a user of it who speaks through the SDK alone."""
+"""A user of the workspace who speaks through the SDK alone."""
 
 import io
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,7 @@ from uuid import uuid4
 import pytest
 from databricks.sdk.service.workspace import ImportFormat
 
-from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
-
 _PATIENCE = 120.0  # for a machine under load; nothing here waits for a time to pass
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer]:
-    """One for all tests of a process: its MLflow server takes seconds to come up."""
-    settings = ExecutionSettings(capacity={"GPU_8xH100": 8}, grace=60)
-    with WorkspaceServer(tmp_path_factory.mktemp("executing"), execution=settings) as running:
-        yield running
 
 
 @pytest.fixture

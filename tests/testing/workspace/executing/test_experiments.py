@@ -98,15 +98,16 @@ def test_an_artifact_is_read_by_a_link_without_a_token(user: User) -> None:
 
 
 def test_artifacts_in_a_volume(user: User) -> None:
-    user.client.files.create_directory("/Volumes/main/default/v")
-    where = {"mlflow_artifact_location": "/Volumes/main/default/v/runs"}
+    where = {"mlflow_artifact_location": "/Volumes/main/default/files/runs"}
     run_id = user.submit("echo kept\n", ai=where)
     assert user.ended(run_id).state.result_state.value == "SUCCESS"
     tracked = user.output(run_id).ai_runtime_task_output.mlflow_run_id
     uri = user.client.experiments.get_run(run_id=tracked).run.info.artifact_uri
-    assert uri.startswith("dbfs:/Volumes/main/default/v/runs/")
+    assert uri.startswith("dbfs:/Volumes/main/default/files/runs/")
     chunk = f"{uri.removeprefix('dbfs:')}/logs/attempt_0/node_0/logs-0.chunk.txt"
     assert user.client.files.download(chunk).contents.read() == b"kept\n"
+    run_id = user.submit("true\n", ai={"mlflow_artifact_location": "/Volumes/a/b/c/d"})
+    assert "Volume 'a.b.c' does not exist" in user.ended(run_id).state.state_message
 
 
 def test_an_experiments_folder_has_to_be_there(user: User) -> None:

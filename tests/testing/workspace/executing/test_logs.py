@@ -39,6 +39,9 @@ def test_nodes_are_merged_in_the_order_of_time(tmp_path: Path, log: logs.Log) ->
     for number in range(6):
         log.add(number % 2, f"{number}\n".encode())
     log.close()
+    records = logs.read_page(tmp_path, tmp_path).records
+    assert [one.number for one in records] == list(range(6))
+    assert len({one.time_ns for one in records}) == 6
     assert everything(tmp_path, size=4) == list("012345")
     assert everything(tmp_path, size=4, ascending=False) == list("543210")
     assert everything(tmp_path, size=1, node=1) == list("135")

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ echo up; while :; do sleep 0.05; done
 
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
-def left(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, str, list[int]]]:
+def left(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, list[int]]:
     """A server's folder, a token, and the ids of a run that was running and one that waited."""
     token = f"dapi{os.urandom(16).hex()}"
     blocked = {signal.SIGTERM}
@@ -50,7 +49,7 @@ def left(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path,
         assert len(processes_with(str(tmp_path))) > 2
         server.send_signal(request.param)
         server.wait()
-    yield tmp_path, token, [running, waiting]
+    return tmp_path, token, [running, waiting]
 
 
 def test_nothing_goes_on_and_nothing_is_forgotten(left: tuple[Path, str, list[int]]) -> None:
