@@ -1,1 +1,1 @@
-"""Runs on Databricks serverless GPU compute."""
+"""Runs on Databricks serverless GPU compute, through the official SDK."""
