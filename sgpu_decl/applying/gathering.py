@@ -16,6 +16,7 @@ from sgpu_decl.applying.saving import holds_plan
 from sgpu_decl.backends.local.checking import check_machine
 from sgpu_decl.backends.local.interpreting import has_package, interpreter_of
 from sgpu_decl.config.code import Code
+from sgpu_decl.config.pools import choose_pool
 from sgpu_decl.config.reading import Loaded, LoadedRun, read
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
@@ -25,6 +26,7 @@ from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment
+from sgpu_decl.model.pool import PoolChoice
 from sgpu_decl.model.state import State
 from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.signatures import check_entrypoint
@@ -133,6 +135,7 @@ class _Gathering:
         self._snapshots: dict[Code, Snapshot | None] = {}
         self._facts: dict[tuple[str, str | None], CodeFacts] = {}
         self._interpreters: dict[str | None, Interpreter | None] = {}
+        self._pools: dict[str | None, PoolChoice | None] = {}
         self._looked: set[tuple[object, ...]] = set()
         self._examined: set[tuple[object, ...]] = set()
         self.cache = HashCache.open()
@@ -168,6 +171,7 @@ class _Gathering:
             code=code,
             environment=environment,
             interpreter=interpreter,
+            pool=self._pool(config),
             places=run.places,
             findings=self._dispute(run.address),
         )
@@ -177,6 +181,14 @@ class _Gathering:
         if resource is None or resource.gone or resource.owner == self._owner:
             return ()
         return self._owners.dispute(address, resource.owner, self._owner)
+
+    def _pool(self, config: RunConfig) -> PoolChoice | None:
+        if str(config.backend.kind) != "databricks":
+            return None
+        if config.pool not in self._pools:
+            self._pools[config.pool], findings = choose_pool(config.pool, os.environ)
+            self.findings.extend(findings)
+        return self._pools[config.pool]
 
     def _interpreter(self, config: RunConfig) -> Interpreter | None:
         """The Python of this machine that ranks use, or that a declared environment is made for."""
