@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from sgpu_decl.agent.locks import host_folder
+from sgpu_decl.agent.hostlocks import host_lock_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def place(spec: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
     elif not os.path.isabs(folder):
         placed["python"] = os.path.join(run_dir, folder, name)
         placed["env"] = {**_activated(os.path.join(run_dir, folder), run_dir), **spec["env"]}
-    placed["port_lock_dir"] = spec["port_lock_dir"] or host_folder("ports")
+    placed["port_lock_dir"] = spec["port_lock_dir"] or host_lock_folder("ports")
     return placed
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgpu_decl.agent.locks import host_folder
+from sgpu_decl.agent import hostlocks
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 
@@ -29,9 +29,5 @@ class Layout:
 
 
 def host_lock_folder(kind: str) -> Path:
-    """See `agent.locks.host_folder`.
-
-    Raises:
-        OSError: there is no such folder to be had.
-    """
-    return Path(host_folder(kind))
+    """The folder of locks that all runs of this host and user share. Raises OSError."""
+    return Path(hostlocks.host_lock_folder(kind))

@@ -1,6 +1,5 @@
 """One node of a run as the platform starts it: what ranks find there, and what is brought back."""
 
-import json
 from typing import Any
 
 TELL = """
