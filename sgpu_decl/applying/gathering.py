@@ -20,6 +20,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired, Interpreter
+from sgpu_decl.model.pool import PoolChoice
 from sgpu_decl.model.state import State
 from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.store import Store
@@ -90,6 +91,7 @@ class _Gathering:
         self._survey = survey
         self._surveys: dict[str, Survey | None] = {}
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
+        self._pools: dict[tuple[object, ...], PoolChoice | None] = {}
         self._looked: set[tuple[object, ...]] = set()
         # What a call says of paths stands in the project's file.
         self._folder = opened.root if called else absolute(opened.file).parent
@@ -126,6 +128,7 @@ class _Gathering:
             code=self.coding.facts(run, taken) if taken else None,
             environment=environment,
             interpreter=interpreter,
+            pool=self._pool(config),
             places=run.places,
             findings=self._dispute(run.address),
         )
@@ -135,6 +138,16 @@ class _Gathering:
         if resource is None or resource.gone or resource.owner == self._owner:
             return ()
         return self._owners.dispute(address, resource.owner, self._owner)
+
+    def _pool(self, config: RunConfig) -> PoolChoice | None:
+        backend = self._backend(config)
+        if backend is None:
+            return None
+        key = (config.backend, config.pool)
+        if key not in self._pools:
+            self._pools[key], findings = backend.pool(config)
+            self.findings.extend(findings)
+        return self._pools[key]
 
     def _backend(self, config: RunConfig) -> Survey | None:
         """What the backend of a run can be asked; `None` where planning will refuse it."""

@@ -15,6 +15,7 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.pool import PoolChoice
 from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = ["Backend", "Launching", "LogLine", "Survey"]
@@ -55,6 +56,14 @@ class Survey(Protocol):
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
         """The Python of this machine that ranks use, or that a declared environment is made from;
         `None` where there is none, or none of this machine is used."""
+
+    def pool(self, config: RunConfig) -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
+        """Where the GPUs of a run come from, and what is wrong with what says so; `None` where
+        there are no pools.
+
+        Raises:
+            BackendError: the backend cannot be asked.
+        """
 
     def check(
         self,

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from sgpu_decl.rendering.spec import Entry, Warm
 from sgpu_decl.staging.parsing import parse_source
 
-__all__ = ["KNOWN", "warm_start"]
+__all__ = ["KNOWN", "warm_call", "warm_start"]
 
 KNOWN: Mapping[str, str] = MappingProxyType(
     {
@@ -78,6 +78,25 @@ def warm_start(
             where = path.relative_to(code) if path.is_relative_to(code) else path
             return Warm(refused=f"`{where}` imports torch after {stop}")
     return None
+
+
+def warm_call(loads: frozenset[str], *, setting: str | tuple[str, ...], ranks: int) -> Warm | None:
+    """As `warm_start`, for a function in memory.
+
+    Args:
+        loads: the packages that are imported when it is loaded; one that no list here knows could
+            notice that torch was there before it.
+    """
+    if setting == "off":
+        return None
+    if isinstance(setting, tuple):
+        return Warm(imports=tuple((name, ()) for name in setting), required=True)
+    if ranks < 2 or "torch" not in loads:
+        return None
+    if loads - KNOWN.keys() - LATER - sys.stdlib_module_names:
+        return None
+    others = sorted(loads & KNOWN.keys() - {"torch"})
+    return Warm(imports=tuple((name, ()) for name in ("torch", *others)))
 
 
 def _files(entry: Entry, code: Path) -> list[Path]:

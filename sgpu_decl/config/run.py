@@ -44,6 +44,12 @@ def _scalar(value: object) -> object:
 Cell = Annotated[StrictBool | StrictInt | StrictFloat | str, BeforeValidator(_scalar)]
 
 
+def _pool(name: str) -> str:
+    if not name.strip():
+        raise problem("empty_value", "{path} is empty", "name a pool, or remove it")
+    return name
+
+
 def _positive(value: Duration) -> Duration:
     if value.seconds <= 0:
         raise problem("bad_duration", "{path} must be longer than nothing", "leave it out for none")
@@ -53,6 +59,7 @@ def _positive(value: Duration) -> Duration:
 Matrix = Annotated[
     dict[AxisName, Annotated[tuple[Cell, ...], Field(min_length=1)]], Field(min_length=1)
 ]
+Pool = Annotated[str, AfterValidator(_pool)]
 Limit = Annotated[Duration, AfterValidator(_positive)]
 
 
@@ -117,7 +124,11 @@ class RunConfig(Block):
     lifecycle: Lifecycle = Field(
         Lifecycle.model_construct(), description="What plans may do to the run."
     )
-    pool: str | None = Field(None, description="The pool of machines, where the backend has them.")
+    pool: Pool | None = Field(
+        None,
+        description="Where GPUs come from, where the backend has pools: the id of a pool, "
+        "`reserved` (a reserved pool if one is accessible) or `on_demand`.",
+    )
     priority: str | None = Field(None, description="The priority, as the backend names them.")
     permissions: tuple[Permission, ...] = Field(
         (), description="Who may see or manage the run, where the backend has users."

@@ -3,6 +3,8 @@
 import types
 from collections.abc import Callable, Iterator, Mapping
 
+from sgpu_decl.functions.capturing import captured
+
 __all__ = ["culprit"]
 
 _DEPTH = 12
@@ -56,7 +58,7 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
         yield "its object", value.__self__
         yield "its function", value.__func__
     elif isinstance(value, types.FunctionType):
-        yield from _of_function(value)
+        yield from captured(value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield f"[{key!r}]", item
@@ -72,33 +74,6 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
         if isinstance(state, dict) and not isinstance(value, types.ModuleType):
             for name, item in state.items():
                 yield f".{name}", item
-
-
-def _of_function(function: types.FunctionType) -> Iterator[tuple[str, object]]:
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield f"the captured variable `{name}`", cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-    for name in _names(function.__code__):
-        if name in function.__globals__:
-            yield f"the global variable `{name}`", function.__globals__[name]
-    for at, default in enumerate(function.__defaults__ or ()):
-        names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        name = names[len(names) - len(function.__defaults__ or ()) + at]
-        yield f"the default of `{name}`", default
-    for name, default in (function.__kwdefaults__ or {}).items():
-        yield f"the default of `{name}`", default
-    wrapped = getattr(function, "__wrapped__", None)
-    if wrapped is not None:
-        yield "what it wraps", wrapped
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
 
 
 def _joined(path: list[str]) -> str:

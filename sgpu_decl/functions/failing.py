@@ -1,6 +1,8 @@
 """How a call failed, as an exception: the rank's own if it can be had, else one that tells it."""
 
+import linecache
 import pickle
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
@@ -11,7 +13,9 @@ from sgpu_decl.model.jsonable import Json
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
 
-__all__ = ["RankFailed", "raise_failure"]
+__all__ = ["RankFailed", "raise_failure", "with_lines"]
+
+_FRAME = re.compile(r'  File "(.+)", line (\d+), in .*')
 
 
 class RankFailed(RunFailed):
@@ -105,8 +109,23 @@ def _told(ref: AttemptRef, run: Mapping[str, Json], cause: Mapping[str, Json]) -
         rank=rank if isinstance(rank, int) else None,
         failed=failed,
         failure=str(cause["class"]) if cause.get("class") else None,
-        traceback=str(trace) if trace else None,
+        traceback=with_lines(str(trace)) if trace else None,
     )
+
+
+def with_lines(trace: str) -> str:
+    """A rank's traceback with the lines of source that only the caller has: those of a notebook's
+    cells."""
+    lines = trace.split("\n")
+    whole = []
+    for at, line in enumerate(lines):
+        whole.append(line)
+        match = _FRAME.fullmatch(line)
+        below = lines[at + 1] if at + 1 < len(lines) else ""
+        if match is not None and not below.startswith("    "):
+            source = linecache.getline(match[1], int(match[2])).strip()
+            whole += [f"    {source}"] if source else []
+    return "\n".join(whole)
 
 
 def _own(session: "Session", ref: AttemptRef, rank: int) -> BaseException | None:

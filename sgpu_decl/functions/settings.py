@@ -79,7 +79,7 @@ def told(before: Settings, values: Mapping[str, object]) -> Settings:
     changed: dict[str, Any] = {}
     spelled = dict(before.spelled)
     if "num_gpus" in values:
-        warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=4)
+        warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=3)
     count = _one_of(values, _COUNTS)
     if count is not None:
         spelled["gpus"], changed["gpus"] = count, _count(count, values[count])
@@ -120,7 +120,7 @@ def _count(name: str, value: object) -> int:
         raise InvalidInput(
             f"`{name}` must be a whole number of 1 or more, not `{value!r}`",
             hint="it is the number of ranks, one on each GPU",
-            code="wrong_count",
+            code="wrong_parameter",
         )
     return value
 
@@ -150,7 +150,7 @@ def _timeout(value: object) -> float | None:
         raise InvalidInput(
             f"`timeout` must be a number of seconds, not `{value!r}`",
             hint="write `timeout=3600`, `timeout='6h'`, or `timeout=None` for no limit",
-            code="wrong_timeout",
+            code="wrong_parameter",
         )
     return seconds
 
@@ -161,7 +161,7 @@ def _flag(name: str, value: object) -> bool:
     raise InvalidInput(
         f"`{name}` must be True or False, not `{value!r}`",
         hint=f"write `{name}=True`",
-        code="wrong_flag",
+        code="wrong_parameter",
     )
 
 
@@ -171,5 +171,5 @@ def _text(name: str, value: object) -> str:
     raise InvalidInput(
         f"`{name}` must be text, not `{value!r}`",
         hint="name one of the project's `targets`",
-        code="wrong_text",
+        code="wrong_parameter",
     )

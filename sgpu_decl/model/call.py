@@ -34,6 +34,8 @@ class Call:
         fill: what each rank fills in.
         group: whether ranks bring up torch's process group before the call.
         attended: whether the caller waits: ranks are then stopped when its process has ended.
+        loads: the top-level packages that are imported when the function is loaded, before any of
+            the caller's code is executed.
         tags: MLflow tags that are of this call alone.
     """
 
@@ -47,4 +49,5 @@ class Call:
     fill: tuple[Filled, ...] = ()
     group: bool = False
     attended: bool = False
+    loads: frozenset[str] = frozenset()
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
+from sgpu_decl.model.pool import PoolChoice
 
 __all__ = ["NO_PLACES", "CodeFacts", "Desired", "Interpreter"]
 
@@ -45,7 +46,7 @@ class Desired:
     only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field
     path to where the user wrote it. `owner` is the file that declares it, relative to the project.
     `environment` is the declared one; `interpreter` is set where Python runs the user's code and
-    none is declared.
+    none is declared. `pool` is set where the backend has pools: what was chosen for the run.
     """
 
     address: Address
@@ -59,6 +60,7 @@ class Desired:
     code: CodeFacts | None = None
     environment: DesiredEnvironment | None = None
     interpreter: Interpreter | None = None
+    pool: PoolChoice | None = None
     places: Mapping[str, Place] = field(
         default_factory=lambda: NO_PLACES, compare=False, hash=False
     )

@@ -22,6 +22,7 @@ from sgpu_decl.planning.equipping import environment_change, interpreter_checks
 from sgpu_decl.planning.estimating import Spending
 from sgpu_decl.planning.introducing import NewFields
 from sgpu_decl.planning.linting import check_of, lint
+from sgpu_decl.planning.pooling import pool_checks
 from sgpu_decl.planning.removing import destroyed, removed
 from sgpu_decl.planning.standing import NOWHERE, Standing, standings
 
@@ -116,6 +117,7 @@ def plan(
         checks += interpreter_checks(
             [(item, known.get(item.address, NOWHERE).current) for item in launched], state
         )
+        checks += pool_checks(launched)
         environments = {it.environment.address: it.environment for it in chosen if it.environment}
         for environment in environments.values():
             resource = state.resources.get(environment.address)

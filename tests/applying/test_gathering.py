@@ -13,9 +13,9 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.plan import Plan
 
 
-def plan(folder: Path, file: str) -> "subprocess.CompletedProcess[str]":
+def plan(folder: Path, *said: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "sgpu_decl", "plan", file],
+        [sys.executable, "-m", "sgpu_decl", "plan", *said],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -173,3 +173,18 @@ def test_more_ranks_than_one_machine_starts_are_refused(
     for allowed in (run.format(4096), run.format(4097) + "launch: {per: node}\n"):
         (folder / "run.yaml").write_text(allowed)
         assert open_file().plan(PlanOptions()).checks == ()
+
+
+def test_the_pool_of_a_databricks_run_is_asked_of_the_environment(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (written / "run.yaml").open("a") as file:
+        file.write("targets: {there: {backend: databricks}}\n")
+    monkeypatch.setenv("DATABRICKS_USE_POOL", "false")
+    assert "[pool]" not in plan(written, "run.yaml").stdout
+    there = plan(written, "run.yaml", "-t", "there").stdout
+    assert "info[pool]: GPUs come on demand, as `DATABRICKS_USE_POOL` asks" in there
+    monkeypatch.setenv("DATABRICKS_USE_POOL", "maybe")
+    refused = plan(written, "run.yaml", "-t", "there")
+    there = refused.stdout + refused.stderr
+    assert "`DATABRICKS_USE_POOL` must be true or false, not `maybe`" in there

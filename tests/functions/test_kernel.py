@@ -29,6 +29,11 @@ def wait(path):
     threading.Event().wait()
 
 @distributed(gpus=1, gpu_type="CPU")
+def fail():
+    rank = runtime.get_global_rank()
+    raise ValueError(f"of rank {rank}")
+
+@distributed(gpus=1, gpu_type="CPU")
 def flood():
     print("\\n".join(map(str, range(5_000))))
 """
@@ -111,6 +116,14 @@ def test_an_interrupt_of_the_kernel_stops_the_ranks(kernel: Kernel) -> None:
     assert "sgpu: wait#1 cancelled" in err
     out, _, _ = kernel.execute("print(train.distributed(1))")
     assert out.endswith("[0, 1]\n")
+
+
+def test_the_traceback_of_a_rank_has_the_lines_of_its_cell(kernel: Kernel) -> None:
+    out, _, _ = kernel.execute(
+        "try: fail.distributed()\nexcept ValueError as error: print(error.__cause__)"
+    )
+    assert "rank 0 of `fail#1` failed: ValueError: of rank 0" in out
+    assert 'raise ValueError(f"of rank {rank}")' in out
 
 
 def test_a_notebook_is_not_flooded(kernel: Kernel) -> None:

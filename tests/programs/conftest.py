@@ -18,7 +18,7 @@ name: program
 gpus: 2
 type: CPU
 grace: 1s
-timeout: 2m
+timeout: 4m
 mlflow: {enabled: false}
 """
 

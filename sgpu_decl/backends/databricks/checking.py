@@ -1,15 +1,18 @@
 """Whether a run can work on Databricks, said at plan time."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.interpreting import interpreter_of
 from sgpu_decl.config.env import Env
+from sgpu_decl.config.pools import choose_pool
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.pool import PoolChoice
 from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = ["DatabricksSurvey"]
@@ -27,6 +30,9 @@ class DatabricksSurvey:
         if env.snapshot or env.lock or env.requirements:
             return interpreter_of(env.python, folder)
         return None
+
+    def pool(self, config: RunConfig) -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
+        return choose_pool(config.pool, os.environ)
 
     def check(
         self,

@@ -20,6 +20,7 @@ from sgpu_decl.backends.local.checking import LocalSurvey
 from sgpu_decl.backends.local.devices import visible_devices
 from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
+from sgpu_decl.backends.returning import read_returned
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.environments.progress import Progress, Quiet
 from sgpu_decl.errors import BackendError, SgpuError
@@ -142,15 +143,7 @@ class LocalBackend:
             reading.request_cancel(folder)
 
     def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
-        ranks = self._layout.attempt(ref) / "ranks"
-        found: list[dict[str, Json]] = []
-        for rank in sorted(int(name) for name in _names(ranks) if name.isdigit()):
-            try:
-                value = json.loads((ranks / str(rank) / "output.json").read_bytes())
-            except (OSError, ValueError):
-                continue
-            found.append({"rank": rank, "value": value})
-        return found
+        return read_returned(self._layout.attempt(ref) / "ranks")
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         restart = reading.read_attempt(self._layout.attempt(ref))["restart"] or 0

@@ -12,6 +12,7 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.pool import PoolChoice
 from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = ["LocalSurvey", "check_machine"]
@@ -26,6 +27,12 @@ class LocalSurvey:
 
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
         return interpreter_of(env.python, folder)
+
+    def pool(
+        self,
+        config: RunConfig,  # noqa: ARG002  the protocol's
+    ) -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
+        return None, ()
 
     def check(
         self,

@@ -10,7 +10,7 @@ from sgpu_decl.backends.calling import call_entry
 from sgpu_decl.backends.layout import Layout
 from sgpu_decl.backends.local.layout import host_lock_folder
 from sgpu_decl.backends.specifying import entry_of, retry_of
-from sgpu_decl.backends.warming import warm_start
+from sgpu_decl.backends.warming import warm_call, warm_start
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, Tracker
@@ -43,11 +43,11 @@ def specify(
     call = launching.call
     if call is not None:
         entry, code = call_entry(call), call.folder
+        warm = warm_call(call.loads, setting=config.launch.warm, ranks=config.gpus)
     else:
-        entry, code = (
-            entry_of(config, root=(project / launching.owner).parent / (config.code.root or ".")),
-            folder / "code",
-        )
+        root = (project / launching.owner).parent / (config.code.root or ".")
+        entry, code = entry_of(config, root=root), folder / "code"
+        warm = warm_start(entry, code, setting=config.launch.warm, ranks=config.gpus)
     return LaunchSpec(
         token=launching.token,
         lineage=launching.lineage,
@@ -82,7 +82,7 @@ def specify(
         master_port=config.launch.master_port,
         port_lock_dir=str(host_lock_folder("ports")),
         tracker=tracker,
-        warm=warm_start(entry, folder / "code", setting=config.launch.warm, ranks=config.gpus),
+        warm=warm,
         tether=_tether() if call is not None and call.attended else None,
     )
 

@@ -1,0 +1,63 @@
+"""How a plan shows where GPUs come from: pictures as golden files."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from sgpu_decl.config.pools import choose_pool
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.state import State
+from sgpu_decl.planning.capabilities import Capabilities
+from sgpu_decl.planning.planner import Request, plan
+from sgpu_decl.planning.writing import plan_to_json
+from sgpu_decl.views import plan_markdown, plan_text
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+SHELL = {"DATABRICKS_USE_RESERVED_GPU_POOL": "false", "DATABRICKS_REMOTE_GPU_POOL_ID": "p-1"}
+
+
+def wanted(name: str, pool: str | None, environ: dict[str, str], line: int) -> Desired:
+    choice, found = choose_pool(pool, environ)
+    assert found == ()
+    spec = {"gpus": 8, "type": "H100", "command": "x", **({"pool": pool} if pool else {})}
+    return Desired(
+        address=Address.run(name),
+        backend="databricks",
+        owner="sgpu.yml",
+        spec=canonical(spec),
+        until="success",
+        on_active="error",
+        pool=choice,
+        places={"pool": Place("sgpu.yml", line, 11)} if pool else {},
+    )
+
+
+def a_plan() -> Plan:
+    return plan(
+        desired=(
+            wanted("default", None, {}, 1),
+            wanted("named", "reserved-h100", SHELL, 7),
+            wanted("on_demand", None, SHELL, 1),
+            wanted("shell", None, {"REMOTE_GPU_POOL_ID": "p-2"}, 1),
+        ),
+        state=State(lineage="l", serial=1, resources={}, active=()),
+        observed={},
+        request=Request(project="/p"),
+        owner="sgpu.yml",
+        now=NOW,
+        tool_version="0.1.0",
+        config_digest="sha256:0",
+        capabilities={"databricks": Capabilities(fields=frozenset({"pool"}))},
+    )
+
+
+def test_pools_are_as_drawn(golden: Callable[[str, str], None]) -> None:
+    made = a_plan()
+    assert made.applyable
+    golden("plan_pools.txt", plan_text.render(made, now=NOW))
+    golden("plan_pools.md", plan_markdown.render(made, now=NOW))
+    golden("plan_pools.json", json.dumps(plan_to_json(made)["checks"], indent=2) + "\n")
