@@ -36,6 +36,7 @@ class Connection:
     def __init__(self, account: Account) -> None:
         self._account = account
         self._made: Future[tuple[WorkspaceClient, str]] = Future()
+        self._asking = threading.Event()  # the SDK is imported, and the host is being asked
         self._lock = threading.Lock()
         self._login: Login | None = None
 
@@ -97,6 +98,7 @@ class Connection:
     def _get(self) -> "tuple[WorkspaceClient, str]":
         host = self.host
         assert self._login is not None  # noqa: S101  set by start
+        self._asking.wait()
         patience = _AT_A_BROWSER if self._login.interactive else PATIENCE
         try:
             return self._made.result(patience)
@@ -112,15 +114,18 @@ class Connection:
 
     def _make(self, login: Login) -> None:
         try:
+            _import_sdk()
+            self._asking.set()
             self._made.set_result(_connected(login))
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
             self._made.set_exception(error)
+        finally:
+            self._asking.set()
 
 
 def _connected(login: Login) -> "tuple[WorkspaceClient, str]":
     from sgpu_decl.backends.databricks.complaints import explained
 
-    _require_sdk()
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.config import Config
 
@@ -147,14 +152,15 @@ def _connected(login: Login) -> "tuple[WorkspaceClient, str]":
     return WorkspaceClient(config=config), str(user)
 
 
-def _require_sdk() -> None:
-    """Raises SgpuError where it is not installed. It is not imported for it."""
+def _import_sdk() -> None:
+    """Raises SgpuError where it is not installed."""
     if find_spec("databricks") is None or find_spec("databricks.sdk") is None:
         raise SgpuError(
             "runs on Databricks need the package `databricks-sdk`, which is not installed",
             hint="install it with `pip install 'sgpu[databricks]'`",
             code="sdk_missing",
         )
+    import databricks.sdk  # noqa: F401
 
 
 def _first_sentence(error: ValueError) -> str:
