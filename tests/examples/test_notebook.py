@@ -70,9 +70,9 @@ def test_the_notebook_trains_in_a_kernel(
         notebook,
         kernel_name="python3",
         resources={"metadata": {"path": str(it.folder)}},
-        startup_timeout=300,
-        timeout=300,
-        iopub_timeout=300,  # by default it goes on after 4 s, without the outputs
+        startup_timeout=900,
+        timeout=900,
+        iopub_timeout=900,  # by default it goes on after 4 s, without the outputs
         raise_on_iopub_timeout=True,
     ).execute()
 
@@ -106,7 +106,7 @@ def test_the_script_trains_as_the_notebook_does(example: Copied) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
