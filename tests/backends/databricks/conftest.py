@@ -15,15 +15,18 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.hostlocks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.processes import carriers, tell
+from sgpu_decl.agent.processes import carriers, descendants, tell
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.databricks.node import agent_zip, node_files
-from sgpu_decl.backends.local.layout import host_lock_folder
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.testing.workspace.executing.node_environment import Position, node_environment
+from tests.agent.environments.conftest import make_environment
+
+__all__ = ["make_environment"]
 
 
 @dataclass
@@ -39,9 +42,9 @@ class Hosted:
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
     logs: list[Path] = field(default_factory=list)
 
-    def start(self, *, cwd: Path | None = None, **variables: str) -> "Hosted":
-        """Start all nodes, as an attempt of the platform."""
-        port, self._lock = claim_port(str(host_lock_folder("ports")), os.getpid())
+    def start(self, *, but: Mapping[int, Mapping[str, str]] = {}, **variables: str) -> "Hosted":
+        """Start all nodes, as an attempt of the platform. `but` are variables of single nodes."""
+        port, self._lock = claim_port(host_lock_folder("ports"), os.getpid())
         self.started, self.logs = [], []
         for number in range(self.nodes):
             position = Position(
@@ -54,12 +57,12 @@ class Hosted:
             own.mkdir(exist_ok=True)
             environment = {
                 "PATH": path, "HOME": str(own), "TMPDIR": str(own), **node_environment(position),
-                **self.variables, **variables,
+                **self.variables, **variables, **but.get(number, {}),
             }  # fmt: skip
             with log.open("wb") as file:
                 node = subprocess.Popen(
                     ["bash", "-euo", "pipefail", str(self.launch / "command.sh")],
-                    env=environment, cwd=cwd or own, stdout=file, stderr=subprocess.STDOUT,
+                    env=environment, cwd=own, stdout=file, stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )  # fmt: skip
             self.started.append(node)
@@ -74,6 +77,18 @@ class Hosted:
         left = [path for own in self.home.glob("node-?") for path in own.iterdir()]
         assert left == []
         return codes
+
+    def lose(self, node: int) -> None:
+        """Let a node vanish with all that runs on it."""
+        top = self.started[node].pid
+        os.kill(top, signal.SIGSTOP)
+        whole = descendants(top)
+        for pid in whole:
+            os.kill(pid, signal.SIGSTOP)
+        for pid in (*whole, top):
+            os.kill(pid, signal.SIGKILL)
+        self.started[node].wait()
+        shutil.rmtree(self.home / f"node-{node}")
 
     def run(self, **variables: str) -> list[int]:
         return self.start(**variables).wait()
@@ -118,9 +133,10 @@ def make_hosted(tmp_path: Path) -> Iterator[Callable[..., Hosted]]:
         staging = tmp_path / "staging"
         launch = staging / "runs" / "lineage" / f"run-{len(made) + 1}" / f"1-{token[-8:]}"
         launch.mkdir(parents=True)
-        given = {"name": "test", "gpus": 2, "type": "A10", "grace": "400ms", **config}
-        if "command" not in given and call is None:
-            given.setdefault("entrypoint", "main.py:main")
+        given: dict[str, Any] = {
+            "name": "test", "gpus": 2, "type": "A10", "grace": "400ms",
+            "entrypoint": "main.py:main", **config,
+        }  # fmt: skip
         read = RunConfig.model_validate(given)
         launching = Launching(
             ref=AttemptRef(Address.run("test"), 1), token=token, lineage="lineage", spec="",
