@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.processes import carriers
 from sgpu_decl.backends.databricks.node import manifest_name
 from sgpu_decl.environments.progress import Quiet
 from sgpu_decl.environments.stored.packing import FolderPlace, make_index, send
@@ -304,6 +305,13 @@ def main():
     assert hosted.read("outcome.json")["class"] == "supervisor_lost"
 
 
+def test_ranks_end_with_the_program_that_looks_after_them(make_hosted: Any) -> None:
+    hosted = make_hosted(BLOCK).start()
+    hosted.until(lambda: hosted.lines(0) and hosted.lines(1))
+    hosted.started[0].kill()
+    hosted.until(lambda: carriers(hosted.token) == [])
+
+
 # ── what is shown, kept and hidden ───────────────────────────────────────────────────────────────
 
 
@@ -330,6 +338,23 @@ def main():
     assert all(line.startswith(b"[rank ") for line in shown[:-1])
 
 
+def test_ranks_wait_for_nobody_who_reads_their_lines(make_hosted: Any) -> None:
+    source = """
+def main():
+    for number in range(30_000):
+        print(number)
+"""
+    hosted = make_hosted(source, config={"gpus": 1})
+    environment = {**os.environ, **hosted.variables, "TMPDIR": str(hosted.home)}
+    with subprocess.Popen(
+        ["bash", hosted.launch / "command.sh"], env=environment, stdout=subprocess.PIPE
+    ) as node:
+        hosted.until(lambda: list(hosted.home.glob("sgpu-node-*/outcome.json")))
+        shown, _ = node.communicate()
+    assert node.returncode == 0
+    assert shown.splitlines() == [b"[rank 0] %d" % number for number in range(30_000)]
+
+
 def test_secrets_are_nowhere(make_hosted: Any) -> None:
     source = """
 import json, os
@@ -342,7 +367,7 @@ def main():
     os._exit(3)
 """
     secrets = {"env": {"secrets": {"HF_TOKEN": "scope/key"}}}
-    hosted = make_hosted(source, config=secrets)
+    hosted = make_hosted(source, config={"gpus": 1, **secrets})
     named = [{"name": "HF_TOKEN", "secret_scope": "scope", "secret_key": "key"}]
     assert json.loads((hosted.launch / "secret_env_vars.json").read_bytes()) == named
     assert hosted.run(HF_TOKEN="hf_very_secret") == [3]
