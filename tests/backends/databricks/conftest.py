@@ -1,0 +1,78 @@
+"""A workspace that executes, and projects whose runs go there, through the real SDK."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from sgpu_decl.api import Location, Session
+from sgpu_decl.backends.databricks import connecting
+from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
+
+pytest.importorskip("databricks.sdk")
+
+RUN = """\
+name: hello
+gpus: 2
+type: A10
+entrypoint: train.py:main
+args: {n: 3}
+grace: 500ms
+env: {base: gpu-6}
+backend: databricks
+"""
+CODE = """\
+import os, sys
+def main(n):
+    print("hello from", os.environ["RANK"])
+    print("and more", file=sys.stderr)
+    return {"rank": int(os.environ["RANK"]), "n": n}
+"""
+
+Open = Callable[..., Session]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer]:
+    """One for all tests of a process: its MLflow server takes seconds to come up."""
+    settings = ExecutionSettings(grace=1.0)
+    with WorkspaceServer(tmp_path_factory.mktemp("workspace"), execution=settings) as running:
+        yield running
+
+
+@pytest.fixture
+def token(server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A user of the workspace; the environment says so to the SDK."""
+    made = f"dapi{uuid4().hex}"
+    for name in ("CLIENT_ID", "CLIENT_SECRET", "CONFIG_PROFILE", "AUTH_TYPE"):
+        monkeypatch.delenv(f"DATABRICKS_{name}", raising=False)
+    monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(tmp_path / "databrickscfg"))
+    monkeypatch.setenv("DATABRICKS_HOST", server.url)
+    monkeypatch.setenv("DATABRICKS_TOKEN", made)
+    return made
+
+
+@pytest.fixture
+def tenant(server: WorkspaceServer, token: str) -> Path:
+    """What the user's part of the workspace is on disk."""
+    return server.tenants.of_token(token).folder
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> Path:
+    """A project with one run, `hello`; caches and the code store lie beside it."""
+    for name in ("DATA", "CACHE", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    monkeypatch.setattr(connecting, "RETRIES", 20)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "run.yaml").write_text(RUN)
+    (folder / "train.py").write_text(CODE)
+    return folder
+
+
+@pytest.fixture
+def session(project: Path) -> Callable[[], Session]:
+    """Opens the project anew, as another call of the command line does."""
+    return lambda: Session.open(Location(file=project / "run.yaml", project=project))
