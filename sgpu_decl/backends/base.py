@@ -24,8 +24,9 @@ __all__ = ["Backend", "Launching", "LogLine", "Survey"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launching:
     """One launch, decided by the planner. `token` makes it idempotent; `wait_for` names older
-    attempts of the same run that must have ended before its ranks start. `call` is the function
-    that ranks run where the spec names none that they could load."""
+    attempts of the same run that must have ended before its ranks start. `pool` is the id of the
+    pool that its GPUs come from, if from one. `call` is the function that ranks run where the spec
+    names none that they could load."""
 
     ref: AttemptRef
     token: str
@@ -34,6 +35,7 @@ class Launching:
     owner: str
     code_digest: str | None
     environment_digest: str | None = None
+    pool: str | None = None
     wait_for: tuple[int, ...] = ()
     call: Call | None = None
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.base import Launching, LogLine, Survey
 from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.databricks.checking import DatabricksSurvey
+from sgpu_decl.backends.databricks.following import OFTEN
 from sgpu_decl.backends.databricks.handle import Handle
 from sgpu_decl.backends.databricks.launches import Launches
+from sgpu_decl.backends.databricks.offers import policy_of
 from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
 from sgpu_decl.backends.databricks.workspace import Workspaces
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.registry import Surroundings
 
 __all__ = ["DatabricksBackend"]
+
+ENDING = 600.0  # seconds that a replaced attempt may take to stop
 
 
 class DatabricksBackend:
@@ -70,6 +75,7 @@ class DatabricksBackend:
             bring_environment,
             bring_launch,
         )
+        from sgpu_decl.backends.databricks.submitting import Staged, payload
 
         if self.staged(launching.ref, launching.token):
             return
@@ -100,21 +106,6 @@ class DatabricksBackend:
                 hint=f"see that there is room in `{tempfile.gettempdir()}`",
                 code="launch_failed",
             ) from error
-        self._launches.keep(launching.ref, replace(handle, staged=True))
-
-    def in_line(self, launching: Launching) -> bool:  # noqa: ARG002  the protocol's
-        return False  # the platform has the line, and its own order
-
-    def launch(self, launching: Launching) -> None:
-        from sgpu_decl.backends.databricks.submitting import Staged, payload
-
-        handle = self._launches.of(launching.ref)
-        if handle is None or handle.token != launching.token:
-            raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
-        if handle.run_id is not None:
-            return
-        config = config_of(launching.ref, launching.spec)
-        workspace = self._launches.workspace(handle)
         digest = launching.code_digest
         body = payload(
             launching,
@@ -122,12 +113,24 @@ class DatabricksBackend:
             Staged(
                 folder=handle.folder,
                 code=workspace.places.code(digest) if digest is not None else None,
-                policy=config.budget,
+                policy=policy_of(workspace.connection, config.budget) if config.budget else None,
                 dependencies=tuple(config.env.dependencies or ()),
             ),
         )
-        answer = workspace.connection.tell(
-            f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", body
+        self._launches.keep(launching.ref, replace(handle, staged=True, body=body))
+
+    def in_line(self, launching: Launching) -> bool:  # noqa: ARG002  the protocol's
+        return False  # the platform has the line, and its own order
+
+    def launch(self, launching: Launching) -> None:
+        handle = self._launches.of(launching.ref)
+        if handle is None or handle.token != launching.token:
+            raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
+        if handle.run_id is not None:
+            return
+        self._end([AttemptRef(launching.ref.address, number) for number in launching.wait_for])
+        answer = self._launches.workspace(handle).connection.tell(
+            f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", handle.body
         )
         self._launches.submitted(launching.ref, handle, int(str(answer["run_id"])))
 
@@ -242,6 +245,22 @@ class DatabricksBackend:
         shutil.rmtree(self._launches.folder(ref), ignore_errors=True)
         self._launches.forget(ref)
         return size
+
+    def _end(self, refs: Sequence[AttemptRef]) -> None:
+        """Stop earlier attempts of a run and wait until they are over: the platform would start the
+        new ranks beside them."""
+        for ref in refs:
+            self.cancel(ref)
+        deadline = time.monotonic() + ENDING
+        pending = list(refs)
+        while pending := [ref for ref in pending if self._active(ref)]:
+            if time.monotonic() > deadline:
+                raise BackendError(
+                    f"`{pending[0]}` was asked to stop, and goes on",
+                    hint="look at it in the workspace, and apply again when it has ended",
+                    code="launch_failed",
+                )
+            time.sleep(OFTEN / 2)
 
     def _described(self, ref: AttemptRef) -> Described | None:
         handle = self._launches.of(ref)

@@ -101,12 +101,7 @@ class Launches:
             staged=True,
         )
         found = self._marked(ref, found)
-        if found.run_id is None:
-            from sgpu_decl.backends.databricks.staging import LAST
-
-            there = workspace.files.size(f"{found.folder}/{LAST}") is not None
-            return found if there else None
-        return found
+        return found if found.run_id is not None else None
 
     def _marked(self, ref: AttemptRef, handle: Handle) -> Handle:
         """With the run that the marker names, if there is one."""
