@@ -26,6 +26,8 @@ __all__ = ["DatabricksSurvey"]
 class DatabricksSurvey:
     """See `backends.base.Survey`."""
 
+    elsewhere = True
+
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
         self._unasked: set[str] = set()
