@@ -22,6 +22,7 @@ def launching_of(plan: Plan, change: Change, call: Call | None = None) -> Launch
         owner=launch.owner,
         code_digest=launch.code_digest,
         environment_digest=launch.environment_digest,
+        pool=launch.pool,
         wait_for=tuple(ref.number for ref in change.waits_for),
         call=call,
     )

@@ -125,7 +125,8 @@ class Launch:
     """All that apply needs to carry a change out: never decided again.
 
     `wait_for` names the attempts of the same run that must end first (`on_active: queue`),
-    `stop` those that are cancelled first (replace) or at all (destroy).
+    `stop` those that are cancelled first (replace) or at all (destroy). `pool` is the id of the
+    pool that its GPUs come from, where they come from one.
     """
 
     spec: str
@@ -135,6 +136,7 @@ class Launch:
     code_digest: str | None = None
     environment_digest: str | None = None
     packages_digest: str | None = None
+    pool: str | None = None
     stop: tuple[int, ...] = ()
     wait_for: tuple[int, ...] = ()
 

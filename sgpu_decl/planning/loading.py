@@ -352,6 +352,7 @@ def _launch(reader: _Reader) -> Launch:
         code_digest=reader.text_or_none("code_digest"),
         environment_digest=reader.text_or_none("environment_digest"),
         packages_digest=reader.text_or_none("packages_digest"),
+        pool=reader.text_or_none("pool"),
         stop=reader.counts("stop"),
         wait_for=reader.counts("wait_for"),
     )

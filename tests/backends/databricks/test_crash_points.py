@@ -1,4 +1,4 @@
-"""`kill -9` at any durable step of an apply to a workspace converges, with exactly one run there."""
+"""`kill -9` at any durable step of an apply to a workspace converges, with one run there."""
 
 import signal
 import subprocess

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.api import PlanOptions, Session
+from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.plan import Action, Reason
@@ -148,6 +148,7 @@ def test_what_was_uploaded_is_not_uploaded_again(
     asked = server.recording.all(key)
     uploads = [it.path for it in asked if "import-file" in it.path]
     assert not [path for path in uploads if "objects" in path]
+    print("\n".join(f"{it.method} {it.path} {it.query}" for it in asked))
     assert len(asked) <= 12, [f"{it.method} {it.path}" for it in asked]
 
 
@@ -221,3 +222,35 @@ def test_an_expired_token_says_what_to_do(
 
 def _lines(opened: Session, ref: AttemptRef) -> list[object]:
     return [it for it in opened.runs.logs(ref, ranks=None, follow=False) if it is not None]
+
+
+def test_destroying_frees_what_no_other_attempt_needs(
+    session: Opened, project: Path, tenant: Path
+) -> None:
+    ended(session())
+    (project / "other.yaml").write_text((project / "run.yaml").read_text().replace("hello", "two"))
+    other = Session.open(Location(file=project / "other.yaml", project=project))
+    ended(other)
+    (staging,) = tenant.glob("Workspace/Users/*/.sgpu")
+    assert len(list(staging.glob("objects/code/*"))) == 1
+
+    opened = session()
+    opened.apply(opened.plan(PlanOptions(destroy=True)))
+
+    assert not (list(staging.glob("runs/*/hello/*/spec.json")))
+    assert list(staging.glob("runs/*/hello/*/back/0/node_0/outcome.json"))
+    assert len(list(staging.glob("objects/code/*"))) == 1, "the other run needs it"
+    other = Session.open(Location(file=project / "other.yaml", project=project))
+    other.apply(other.plan(PlanOptions(destroy=True)))
+    assert not list(staging.glob("objects/*/*"))
+    assert len(session().runs.results(opened.runs.find("hello")[0])) == 2
+
+
+def test_gc_leaves_nothing_of_an_attempt_in_the_workspace(session: Opened, tenant: Path) -> None:
+    ended(session())
+    (staging,) = tenant.glob("Workspace/Users/*/.sgpu")
+
+    session().gc(keep_last=0, older_than=None, dry_run=False)
+
+    assert not list(staging.glob("runs/*/hello/*"))
+    assert not list(staging.glob("objects/*/*"))
