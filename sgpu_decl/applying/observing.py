@@ -152,4 +152,5 @@ def _again(state: State, intent: Intent, attempt: Attempt) -> Launching:
         owner=intent.owner,
         code_digest=attempt.code_digest,
         environment_digest=attempt.environment_digest,
+        pool=attempt.pool,
     )

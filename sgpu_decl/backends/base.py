@@ -9,6 +9,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.pool import Pool
 
 __all__ = ["Backend", "Launching", "LogLine"]
 
@@ -17,7 +18,8 @@ __all__ = ["Backend", "Launching", "LogLine"]
 class Launching:
     """One launch, decided by the planner. `token` makes it idempotent; `wait_for` names older
     attempts of the same run that must have ended before its ranks start. `call` is the function
-    that ranks run where the spec names none that they could load."""
+    that ranks run where the spec names none that they could load. `pool` is set where the backend
+    has pools: what was chosen when the launch was planned."""
 
     ref: AttemptRef
     token: str
@@ -26,6 +28,7 @@ class Launching:
     owner: str
     code_digest: str | None
     environment_digest: str | None = None
+    pool: Pool | None = None
     wait_for: tuple[int, ...] = ()
     call: Call | None = None
 

@@ -11,6 +11,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.pool import Pool
 
 __all__ = [
     "FORMAT_VERSION",
@@ -125,7 +126,8 @@ class Launch:
     """All that apply needs to carry a change out: never decided again.
 
     `wait_for` names the attempts of the same run that must end first (`on_active: queue`),
-    `stop` those that are cancelled first (replace) or at all (destroy).
+    `stop` those that are cancelled first (replace) or at all (destroy). `pool` is set where the
+    backend has pools.
     """
 
     spec: str
@@ -135,6 +137,7 @@ class Launch:
     code_digest: str | None = None
     environment_digest: str | None = None
     packages_digest: str | None = None
+    pool: Pool | None = None
     stop: tuple[int, ...] = ()
     wait_for: tuple[int, ...] = ()
 

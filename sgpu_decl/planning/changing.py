@@ -233,6 +233,7 @@ def _launched(
         code_digest=wanted.code_digest,
         environment_digest=wanted.environment_digest,
         packages_digest=wanted.packages.digest if wanted.packages else None,
+        pool=wanted.pool.taken if wanted.pool else None,
         stop=tuple(attempt.ref.number for attempt in start.stop),
         wait_for=tuple(attempt.ref.number for attempt in start.wait_for),
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.pool import Pool
 from sgpu_decl.model.state import Attempt, Intent
 from sgpu_decl.storing.times import from_text, to_text
 
@@ -30,6 +31,7 @@ ATTEMPT_COLUMNS = (
     "code_digest",
     "environment_digest",
     "packages_digest",
+    "pool",
     "created_at",
     "started_at",
     "ended_at",
@@ -52,6 +54,7 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
         attempt.code_digest,
         attempt.environment_digest,
         attempt.packages_digest,
+        None if attempt.pool is None else str(attempt.pool),
         to_text(attempt.created_at),
         to_text(attempt.started_at),
         to_text(attempt.ended_at),
@@ -74,6 +77,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         code_digest,
         environment_digest,
         packages_digest,
+        pool,
         created_at,
         started_at,
         ended_at,
@@ -93,6 +97,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         code_digest=_maybe(code_digest),
         environment_digest=_maybe(environment_digest),
         packages_digest=_maybe(packages_digest),
+        pool=None if pool is None else Pool.parse(_text(pool)),
         created_at=from_text(_text(created_at)),
         started_at=from_text(_maybe(started_at)),
         ended_at=from_text(_maybe(ended_at)),

@@ -8,8 +8,9 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.pool import PoolChoice, PoolKind
+from sgpu_decl.model.pool import Pool, PoolChoice, PoolKind
 from sgpu_decl.planning.capabilities import Capabilities
+from sgpu_decl.planning.writing import saved_from_json, saved_text, saved_to_json
 
 NAMED, RESERVED, ON_DEMAND = PoolKind
 VARIABLE = "DATABRICKS_USE_POOL"
@@ -22,6 +23,31 @@ def wanting(world: Any, choice: PoolChoice, name: str = "train", **other: Any) -
 
 def checks(world: Any) -> Any:
     return world.plan(capabilities=DATABRICKS).checks
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        (PoolChoice(kind=RESERVED, decided_by=VARIABLE), "reserved"),
+        (PoolChoice(kind=RESERVED, pool="r:1"), "reserved:r:1"),
+        (PoolChoice(kind=NAMED, pool="p-1", unused=("A",)), "named:p-1"),
+        (PoolChoice(kind=ON_DEMAND, denied=True), "on_demand"),
+    ],
+)
+def test_what_was_chosen_travels_with_the_launch(world: Any, choice: PoolChoice, text: str) -> None:
+    plan = wanting(world, choice).plan(capabilities=DATABRICKS)
+    (change,) = plan.changes
+    assert change.launch.pool == choice.taken == Pool.parse(text)
+    back, _ = saved_from_json(saved_text(plan))
+    assert back == plan
+    (launch,) = (it["launch"] for it in saved_to_json(plan)["changes"])
+    assert launch["pool"] == text
+
+
+@pytest.mark.parametrize("text", ["", "reserved:", "cloud", "named: x".upper()])
+def test_a_pool_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"PoolKind|not where"):
+        Pool.parse(text)
 
 
 @pytest.mark.parametrize(
