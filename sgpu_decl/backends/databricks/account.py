@@ -108,9 +108,7 @@ def _only_profile(
     """The profile that nobody named: that of the host, else the default one."""
     if host is None:
         return "DEFAULT" if profiles.get("DEFAULT") else None
-    fitting = [
-        name for name, it in profiles.items() if normal_host(it.get("host", "")) == host
-    ]
+    fitting = [name for name, it in profiles.items() if normal_host(it.get("host", "")) == host]
     if len(fitting) == 1 or "DEFAULT" in fitting:
         return "DEFAULT" if "DEFAULT" in fitting else fitting[0]
     if fitting:

@@ -155,5 +155,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 300 else f"{line[:299]}…"
-
-

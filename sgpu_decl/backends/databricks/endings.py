@@ -86,9 +86,11 @@ def ending_of(run: Mapping[str, Any]) -> Ending:
     """How a run has ended."""
     state = run.get("state") or {}
     newest = _newest(run) or run
-    details = (newest.get("status") or {}).get("termination_details") or (
-        run.get("status") or {}
-    ).get("termination_details") or {}
+    details = (
+        (newest.get("status") or {}).get("termination_details")
+        or (run.get("status") or {}).get("termination_details")
+        or {}
+    )
     result = str(state.get("result_state") or "FAILED")
     message = str((newest.get("state") or {}).get("state_message") or "") or str(
         state.get("state_message") or ""
