@@ -99,6 +99,10 @@ def state_schema() -> Schema:
         backend=_TEXT,
         owner=_described(_TEXT, "The file that declares it, relative to the project."),
         gone=_described(_FLAG, "Destroyed or forgotten; its history stays."),
+        remote={
+            "type": ["object", "null"],
+            "description": "Where a job is kept: its id, workspace, and what marks it there.",
+        },
         spec={"type": "object", "description": "The config last applied, without defaults."},
         attempts=_list(attempt),
     )

@@ -80,7 +80,8 @@ class Effect(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
     """`path` is dotted and relative to the resource (`args.n`). A side that is not there is `None`,
-    as one that holds `null`: `added` and `removed` tell them apart."""
+    as one that holds `null`: `added` and `removed` tell them apart. `drifted` says that nobody
+    changed it but in the workspace."""
 
     path: str
     before: Json
@@ -89,6 +90,7 @@ class FieldChange:
     origin: Place | None = None
     added: bool = False
     removed: bool = False
+    drifted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,8 @@ class Resource:
     and meta fields may be newer than those of `last`), `owner` the file that declares it, relative
     to the project.
     `gone` after destroy, forget or a move to another address. `numbered` is the highest attempt
-    number that was ever given here: no number is given twice, since tokens are made of it."""
+    number that was ever given here: no number is given twice, since tokens are made of it.
+    `remote` says where a backend keeps it, in the backend's own words."""
 
     address: Address
     backend: str
@@ -63,11 +64,15 @@ class Resource:
     last: Attempt | None
     gone: bool = False
     numbered: int = 0
+    remote: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """A side effect that was decided and may or may not have happened. `token` finds it again."""
+    """A side effect that was decided and may or may not have happened. `token` finds it again.
+
+    `attempt_record` is what is remembered of a launch that happened, `resource_record` of a job
+    that was made; the other is None."""
 
     token: str
     address: Address
@@ -77,6 +82,7 @@ class Intent:
     plan_id: str
     attempt_record: Attempt | None
     created_at: datetime
+    resource_record: Resource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,7 @@ def _resource(resource: Resource, history: list[Attempt]) -> dict[str, Json]:
         "backend": resource.backend,
         "owner": resource.owner,
         "gone": resource.gone,
+        "remote": None if resource.remote is None else json.loads(resource.remote),
         "spec": json.loads(resource.spec),
         "attempts": [attempt_to_json(attempt) for attempt in history],
     }

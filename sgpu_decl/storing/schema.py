@@ -22,7 +22,8 @@ DDL = (
         spec TEXT NOT NULL,
         last INTEGER,
         numbered INTEGER NOT NULL,
-        gone INTEGER NOT NULL
+        gone INTEGER NOT NULL,
+        remote TEXT
     ) WITHOUT ROWID""",
     """CREATE TABLE attempts (
         address TEXT NOT NULL,
@@ -54,7 +55,8 @@ DDL = (
         attempt INTEGER NOT NULL,
         plan_id TEXT NOT NULL,
         attempt_record TEXT,
-        created_at TEXT NOT NULL
+        created_at TEXT NOT NULL,
+        resource_record TEXT
     ) WITHOUT ROWID""",
     """CREATE TABLE package_lists (
         digest TEXT PRIMARY KEY,

@@ -27,6 +27,7 @@ def test_everything_recorded_is_in_it_as_json(filled, launch):
             "backend": "local",
             "owner": "run.yaml",
             "gone": False,
+            "remote": None,
             "spec": {"gpus": 2},
             "attempts": [
                 {
