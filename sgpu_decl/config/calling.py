@@ -32,7 +32,7 @@ from sgpu_decl.text.merging import in_full, merge, set_value
 from sgpu_decl.text.resolving import is_null, resolve
 from sgpu_decl.text.shape import Shape
 
-__all__ = ["declare_call"]
+__all__ = ["declare_call", "respelt"]
 
 # Literals in messages: a field (`gpus`), or a field and its value (`gpus: 8`).
 _FIELD = re.compile(r"`([a-z_]+(?:\.[A-Za-z0-9_]+)*)(?:: ([^`]*))?`")
@@ -97,7 +97,7 @@ def declare_call(
         node = _laid(node, layer)
     assert isinstance(node, nodes.Mapping)  # noqa: S101 - layers that are none were left out
     declared, wrong = read_run(node, None, place, replace(about.around, references=False))
-    wrong = tuple(_respelt(one, place, spelled or {}) for one in beyond(wrong, found))
+    wrong = tuple(respelt(one, place, spelled or {}) for one in beyond(wrong, found))
     if has_errors(found):  # what the call lacks may stand in what cannot be read
         wrong = tuple(one for one in wrong if one.code != "missing_key")
     ordered = told((*found, *wrong))
@@ -208,7 +208,7 @@ def _nothing(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Scalar) and node.plain and is_null(node.text)
 
 
-def _respelt(found: Diagnostic, place: Place, spelled: Names[str, str]) -> Diagnostic:
+def respelt(found: Diagnostic, place: Place, spelled: Names[str, str]) -> Diagnostic:
     """A finding about the decorator in the names of its parameters: `gpus: 8` is `num_gpus=8`."""
     if found.place != place:
         return found

@@ -16,6 +16,7 @@ DECIDED = {
     "entrypoint": "it is the decorated function",
     "command": "it is the decorated function",
     "args": "they are the arguments of the call",
+    "code": "a function travels with what it uses",
     "matrix": "each call is one run: call the function for each combination",
     "ray": "the decorator decides it: `@ray_launch` makes a call a Ray program",
     "until": "each call launches, whatever became of the last one",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sgpu_decl.api import Validated
 from sgpu_decl.applying.opening import Opened
+from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.refusing import refuse
 from sgpu_decl.functions.settings import DEFAULT_TIMEOUT, Settings
 from sgpu_decl.functions.standing import Standing
@@ -34,11 +35,17 @@ class Declaration:
         Raises:
             InvalidInput: the decorator, or the project file, holds errors.
         """
-        from sgpu_decl.applying.gathering import git_facts, read_bytes
+        from sgpu_decl.applying.reading import git_facts, read_bytes
         from sgpu_decl.config.calling import declare_call
 
         file = opened.root / PROJECT_FILE
         project = (read_bytes(file), os.path.relpath(file)) if file.is_file() else None
+        if project is None and self.target is not None:
+            raise InvalidInput(
+                f"`{self.standing.name}` cannot be called: there is no target `{self.target}`",
+                hint=f"declare it under `targets` in `{file}`, or leave the target out",
+                code="unknown_target",
+            )
         loaded, findings = declare_call(
             self._given(),
             name=self.standing.name,

@@ -45,7 +45,10 @@ def _launch(prepared: Prepared) -> AttemptRef:
     deadline = time.monotonic() + PATIENCE
     while True:
         plan = prepared.plan()
-        if (error := refuse_plan(prepared.name, plan)) is not None:
+        error = refuse_plan(
+            plan, name=prepared.name, place=prepared.place, spelled=prepared.spelled
+        )
+        if error is not None:
             raise error
         session.equip(plan, progress=Phases())
         try:

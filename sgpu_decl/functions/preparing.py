@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu_decl.api import Location, Session
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.arguments import shown_arguments
 from sgpu_decl.functions.binding import Bound, bind
@@ -25,9 +26,12 @@ __all__ = ["Prepared", "prepare"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A call that can be planned and launched."""
+    """A call that can be planned and launched. `place` and `spelled` are those of its decorator:
+    where it stands, and the parameters that it was given, by the field of a run."""
 
     name: str
+    place: Place
+    spelled: Mapping[str, str]
     session: Session
     call: Call
 
@@ -71,7 +75,13 @@ def prepare(
         file=standing.file, project=Path(project) if project else None, target=target
     )
     session = Session.for_call(location, declaration.read)
-    return Prepared(name=standing.name, session=session, call=call)
+    return Prepared(
+        name=standing.name,
+        place=standing.place,
+        spelled=settings.spelled,
+        session=session,
+        call=call,
+    )
 
 
 def refuse_inside_of_a_rank(function: Callable[..., object]) -> None:

@@ -1,12 +1,17 @@
 """What stands in the way of a call, as one exception: everything that is wrong, once."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
+from sgpu_decl.config.calling import respelt
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.model.plan import Check, Plan
 
 __all__ = ["refuse", "refuse_plan"]
+
+_OPTION = re.compile(r" \(`--set [^`]*`\)")  # of a command line that is not there
 
 
 def refuse(name: str, findings: Sequence[Diagnostic]) -> InvalidInput:
@@ -15,13 +20,17 @@ def refuse(name: str, findings: Sequence[Diagnostic]) -> InvalidInput:
     return _error(name, [_words(it.summary, it.place, it.hint) for it in wrong], wrong)
 
 
-def refuse_plan(name: str, plan: Plan) -> InvalidInput | None:
-    """The error that a plan's checks are, or None where it can be applied."""
-    wrong = [it for it in plan.checks if it.severity is Severity.ERROR]
-    if not wrong:
-        return None
-    lines = [_words(it.summary, it.place, it.hint) for it in wrong]
-    return _error(name, lines, tuple(_diagnostic(it) for it in wrong))
+def refuse_plan(
+    plan: Plan, *, name: str, place: Place, spelled: Mapping[str, str]
+) -> InvalidInput | None:
+    """The error that a plan's checks are, or None where it can be applied.
+
+    Args:
+        place: where the decorator stands: what is about it is told in its own words.
+        spelled: the decorator's parameters, by the field that each gives.
+    """
+    found = [_diagnostic(it) for it in plan.checks if it.severity is Severity.ERROR]
+    return refuse(name, [respelt(it, place, spelled) for it in found]) if found else None
 
 
 def _error(name: str, lines: list[str], found: tuple[Diagnostic, ...]) -> InvalidInput:
@@ -50,5 +59,5 @@ def _diagnostic(check: Check) -> Diagnostic:
         severity=check.severity,
         summary=check.summary,
         place=check.place,
-        hint=check.hint,
+        hint=_OPTION.sub("", check.hint) if check.hint else None,
     )

@@ -33,7 +33,6 @@ functions:
   pool: p
   tags: {team: a}
   launch: {warm: off}
-  code: {exclude: [data]}
 targets:
   prod: {functions: {gpus: 8, type: H100, timeout: ~, env: {variables: {A: 1}}}}
 """

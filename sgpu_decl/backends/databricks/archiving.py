@@ -16,15 +16,15 @@ TOP = "code"
 _LEVEL = 6
 
 
-def write_archive(store: Store, digest: str | None, file: Path) -> None:
-    """Write the code with that digest, or none, to a file. The same code gives the same bytes of
+def write_archive(store: Store, digest: str, file: Path) -> None:
+    """Write the code with that digest to a file. The same code gives the same bytes of
     tar, whoever packs it and when.
 
     Raises:
         SgpuError: the code is not in the store, or a file of it is damaged.
     """
-    snapshot = store.manifest(digest) if digest is not None else None
-    if digest is not None and snapshot is None:
+    snapshot = store.manifest(digest)
+    if snapshot is None:
         raise SgpuError(
             f"the code {digest[:19]} is not in the store",
             hint="plan again on this machine",
@@ -37,8 +37,6 @@ def write_archive(store: Store, digest: str | None, file: Path) -> None:
         tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive,
     ):
         archive.addfile(_member(TOP, tarfile.DIRTYPE, 0o755))
-        if snapshot is None:
-            return
         tree = Path(scratch, TOP)
         store.materialize(snapshot.digest, tree)
         made = {""}

@@ -83,7 +83,7 @@ def explained(doing: str, host: str) -> Iterator[None]:
         BackendError: anything else that the SDK raises.
     """
     import requests
-    from databricks.sdk.errors import DatabricksError
+    from databricks.sdk.errors.base import DatabricksError
 
     try:
         yield
@@ -93,7 +93,8 @@ def explained(doing: str, host: str) -> Iterator[None]:
 
 def _translated(error: BaseException, doing: str, host: str) -> BackendError:
     import requests
-    from databricks.sdk.errors import BadRequest, DatabricksError, NotFound, ResourceConflict
+    from databricks.sdk.errors.base import DatabricksError
+    from databricks.sdk.errors.platform import BadRequest, NotFound, ResourceConflict
 
     if isinstance(error, TimeoutError) and error.__cause__ is not None:
         error = error.__cause__  # the SDK has tried again for as long as it may

@@ -8,11 +8,10 @@ silent. So both are done by a thread, and whoever needs the client waits for it 
 import logging
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl import __version__
 from sgpu_decl.backends.databricks.account import Account, Login, login_of
@@ -37,6 +36,7 @@ class Connection:
     def __init__(self, account: Account) -> None:
         self._account = account
         self._made: Future[tuple[WorkspaceClient, str]] = Future()
+        self._asking = threading.Event()  # the SDK is imported, and the host is being asked
         self._lock = threading.Lock()
         self._login: Login | None = None
 
@@ -81,27 +81,28 @@ class Connection:
 
         return explained(doing, self.host)
 
-    def ask(self, doing: str, path: str, **query: "Json") -> "dict[str, Json]":
+    def ask(self, doing: str, path: str, /, **query: "Json") -> "dict[str, Any]":
         """A GET request; `doing` is for messages."""
         return self._do(doing, "GET", path, query=query)
 
-    def tell(self, doing: str, path: str, body: "dict[str, Json]") -> "dict[str, Json]":
+    def tell(self, doing: str, path: str, body: "dict[str, Json]") -> "dict[str, Any]":
         """A POST request."""
         return self._do(doing, "POST", path, body=body)
 
-    def _do(self, doing: str, method: str, path: str, **said: object) -> "dict[str, Json]":
+    def _do(self, doing: str, method: str, path: str, **said: Any) -> "dict[str, Any]":
         client = self.client
         with self.explained(doing):
-            answer = client.api_client.do(method, path, **said)  # type: ignore[arg-type]
+            answer = client.api_client.do(method, path, **said)
         return answer if isinstance(answer, dict) else {}
 
     def _get(self) -> "tuple[WorkspaceClient, str]":
         host = self.host
         assert self._login is not None  # noqa: S101  set by start
+        self._asking.wait()
         patience = _AT_A_BROWSER if self._login.interactive else PATIENCE
         try:
             return self._made.result(patience)
-        except NotYet:
+        except TimeoutError:
             error = BackendError(
                 f"`{host}` does not answer: nothing came in {patience:g} s",
                 hint="see that the name is right and that this network reaches it (VPN, proxy, "
@@ -113,15 +114,21 @@ class Connection:
 
     def _make(self, login: Login) -> None:
         try:
+            _import_sdk()
+            self._asking.set()
             self._made.set_result(_connected(login))
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
             self._made.set_exception(error)
+        finally:
+            self._asking.set()
 
 
 def _connected(login: Login) -> "tuple[WorkspaceClient, str]":
     from sgpu_decl.backends.databricks.complaints import explained
 
-    WorkspaceClient, Config = _sdk()  # noqa: N806  classes
+    from databricks.sdk import WorkspaceClient
+    from databricks.sdk.config import Config
+
     # What it fails to find out about a host is said by us, once.
     logging.getLogger("databricks.sdk").setLevel(logging.ERROR)
     doing = "connecting to the workspace"
@@ -145,17 +152,15 @@ def _connected(login: Login) -> "tuple[WorkspaceClient, str]":
     return WorkspaceClient(config=config), str(user)
 
 
-def _sdk() -> "tuple[Callable[..., WorkspaceClient], Callable[..., object]]":
-    try:
-        from databricks.sdk import WorkspaceClient
-        from databricks.sdk.config import Config
-    except ImportError:
+def _import_sdk() -> None:
+    """Raises SgpuError where it is not installed."""
+    if find_spec("databricks") is None or find_spec("databricks.sdk") is None:
         raise SgpuError(
             "runs on Databricks need the package `databricks-sdk`, which is not installed",
             hint="install it with `pip install 'sgpu[databricks]'`",
             code="sdk_missing",
-        ) from None
-    return WorkspaceClient, Config
+        )
+    import databricks.sdk  # noqa: F401
 
 
 def _first_sentence(error: ValueError) -> str:

@@ -102,7 +102,7 @@ class WorkspaceFiles:
                 query={"path": path, "format": "AUTO", "direct_download": "true"},
                 raw=True,
             )
-            with answer["contents"] as stream:  # type: ignore[call-overload,index]  # raw
+            with answer["contents"] as stream:
                 return bytes(stream.read())
 
     def list(self, folder: str) -> tuple[Found, ...]:

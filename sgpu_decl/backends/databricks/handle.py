@@ -27,6 +27,7 @@ class Handle:
     token: str
     lineage: str
     account: Account
+    staging: str | None
     host: str
     folder: str
     staged: bool = False

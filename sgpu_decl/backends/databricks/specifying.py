@@ -9,7 +9,7 @@ from pathlib import Path
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.calling import call_entry
 from sgpu_decl.backends.specifying import entry_of, retry_of
-from sgpu_decl.backends.warming import warm_start
+from sgpu_decl.backends.warming import warm_call, warm_start
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec
 
@@ -36,9 +36,11 @@ def specify(
     call = launching.call
     # The caller's folders are not on any node.
     entry = call_entry(replace(call, path=())) if call else entry_of(config, root=root)
+    ranks = config.gpus // nodes
     warm = None
-    if code is not None:
-        ranks = config.gpus // nodes
+    if call is not None:
+        warm = warm_call(call.loads, setting=config.launch.warm, ranks=ranks)
+    elif code is not None:
         warm = warm_start(entry, code, setting=config.launch.warm, ranks=ranks)
     return LaunchSpec(
         token=launching.token,

@@ -28,11 +28,11 @@ _LEVELS = {"view": "CAN_VIEW", "run": "CAN_MANAGE_RUN", "manage": "CAN_MANAGE"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Where in the workspace the launch and its code lie, the id of the budget policy where the run
-    names one, and the requirement lines that the platform installs."""
+    """Where in the workspace the launch and its code lie (`None`: it has none), the id of the budget
+    policy where the run names one, and the requirement lines that the platform installs."""
 
     folder: str
-    code: str
+    code: str | None = None
     policy: str | None = None
     dependencies: tuple[str, ...] = ()
 
@@ -91,9 +91,10 @@ def _ai_runtime_task(launching: Launching, config: RunConfig, staged: Staged) ->
     task: dict[str, Json] = {
         "experiment": _name(experiment or launching.ref.address.name, 100),
         "mlflow_run": _name(named, 100),
-        "code_source_path": staged.code,
         "deployments": [{"command_path": f"{staged.folder}/command.sh", "compute": compute}],
     }
+    if staged.code is not None:
+        task["code_source_path"] = staged.code
     if directory:
         task["mlflow_experiment_directory"] = directory
     if config.priority is not None:
@@ -132,14 +133,14 @@ def _timeout(config: RunConfig) -> int:
 
 
 def _permission(given: Permission) -> dict[str, Json]:
-    who = {
+    who: dict[str, Json] = {
         "user_name": given.user,
         "group_name": given.group,
         "service_principal_name": given.service_principal,
     }
-    return {key: value for key, value in who.items() if value} | {
-        "permission_level": _LEVELS[given.level]
-    }
+    found: dict[str, Json] = {key: value for key, value in who.items() if value}
+    found["permission_level"] = _LEVELS[given.level]
+    return found
 
 
 def _name(text: str, longest: int) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.calling import call_entry
-from sgpu_decl.backends.local.layout import Layout, host_lock_folder
+from sgpu_decl.backends.layout import Layout
+from sgpu_decl.backends.local.layout import host_lock_folder
 from sgpu_decl.backends.specifying import entry_of, retry_of
 from sgpu_decl.backends.warming import warm_call, warm_start
 from sgpu_decl.config.run import RunConfig
