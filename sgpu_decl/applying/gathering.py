@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sgpu_decl.applying.coding import Coding
 from sgpu_decl.applying.equipping import Equipment
 from sgpu_decl.applying.furnishing import Furnishing
+from sgpu_decl.applying.jobs.desiring import DeclaredJobs
 from sgpu_decl.applying.opening import Opened, absolute
 from sgpu_decl.applying.owning import Owners
 from sgpu_decl.applying.placing import from_here
@@ -34,6 +35,7 @@ class Gathered:
     file; `snapshots` maps a code digest to the files behind it, for whoever pins them."""
 
     desired: tuple[Desired, ...] = ()
+    jobs: DeclaredJobs = field(default_factory=DeclaredJobs)
     findings: tuple[Diagnostic, ...] = ()
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     whole_project: bool = True
@@ -64,6 +66,7 @@ def gather(
     gathering.coding.save()
     return Gathered(
         desired=desired,
+        jobs=DeclaredJobs.of(loaded, opened.owner or ""),
         findings=in_order(
             (*gathering.findings, *gathering.coding.findings, *gathering.furnishing.findings)
         ),

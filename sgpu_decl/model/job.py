@@ -2,7 +2,8 @@
 
 A job's settings travel as a document: the platform's own settings as one JSON object, in which
 lists whose members have names are mappings by name. So every setting has a path, in whatever order
-a platform lists them. `permissions`, where they are said, map principals to levels.
+a platform lists them. `permissions`, where they are said, map
+kinds of principals to their names, and these to levels.
 """
 
 import json

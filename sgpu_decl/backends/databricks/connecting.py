@@ -124,10 +124,10 @@ class Connection:
 
 
 def _connected(login: Login) -> "tuple[WorkspaceClient, str]":
-    from sgpu_decl.backends.databricks.complaints import explained
-
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.config import Config
+
+    from sgpu_decl.backends.databricks.complaints import explained
 
     # What it fails to find out about a host is said by us, once.
     logging.getLogger("databricks.sdk").setLevel(logging.ERROR)

@@ -15,7 +15,7 @@ from sgpu_decl.planning.jobs.defaults import by_default
 from sgpu_decl.planning.jobs.policy import is_ours, reason_of
 from sgpu_decl.planning.linting import place_of
 
-__all__ = ["job_change"]
+__all__ = ["job_change", "without_defaults"]
 
 _SHOWN = 5
 
@@ -44,7 +44,7 @@ def job_change(
 def _kept(
     wanted: DesiredJob, resource: Resource, document: str
 ) -> tuple[Change, tuple[Check, ...]]:
-    live = _live(document, wanted.spec, resource.spec)
+    live = without_defaults(document, wanted.spec, resource.spec)
     spec = _with_ignored(wanted, live)
     changed = {it.path: it for it in compare(resource.spec, spec)}
     there = {it.path: it for it in compare(live, spec) if not is_ours(it.path)}
@@ -75,8 +75,9 @@ def _kept(
     return change, (_drift(wanted, drifted),) if drifted else ()
 
 
-def _live(document: str, *asked: str) -> str:
-    """What is seen, less what the workspace adds by itself where nobody asked for anything."""
+def without_defaults(document: str, *asked: str) -> str:
+    """Return what is seen, less what the workspace adds by itself where none of the specs that were
+    asked for says anything."""
     named = {path for spec in asked for path, _ in leaves(parse(spec))}
     kept = _kept_below(parse(document), "", named)
     # Who may see a job is left alone where the file says nothing of it.

@@ -54,7 +54,7 @@ def _create(connection: Connection, body: Mapping[str, Json]) -> str:
     client = connection.client
     from databricks.sdk.core import ApiClient
 
-    config = client.config.copy()
+    config = client.config.copy()  # type: ignore[no-untyped-call]  # the SDK
     config.retry_timeout_seconds = _ONE_TRY
     with connection.explained(_DOING):
         answer: Any = ApiClient(config).do("POST", "/api/2.2/jobs/create", body=dict(body))

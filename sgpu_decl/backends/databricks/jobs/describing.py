@@ -102,7 +102,7 @@ def describe(job: Job, name: str, mode: Mode, user: str) -> Described:
     if job.notebook is not None and job.notebook.base is not None:
         document["environments"] = {_ENVIRONMENT: {"spec": _environment(job.notebook)}}
     if job.permissions:
-        document[PERMISSIONS] = {_principal(it): _LEVELS[it.level] for it in job.permissions}
+        document[PERMISSIONS] = _permissions(job.permissions)
     origins = {path.replace("*", name, 1): field for path, field in _ORIGINS.items()}
     origins[f"environments.{_ENVIRONMENT}.spec.dependencies"] = "notebook.dependencies"
     return Described(title=title, document=document, origins=origins)
@@ -161,10 +161,15 @@ def _environment(notebook: Notebook) -> dict[str, Json]:
     return spec
 
 
-def _principal(given: Permission) -> str:
-    who = {
-        "user_name": given.user,
-        "group_name": given.group,
-        "service_principal_name": given.service_principal,
-    }
-    return next((f"{kind}:{name}" for kind, name in who.items() if name), "")
+def _permissions(given: tuple[Permission, ...]) -> dict[str, Json]:
+    levels: dict[str, dict[str, Json]] = {}
+    for it in given:
+        named = {
+            "user_name": it.user,
+            "group_name": it.group,
+            "service_principal_name": it.service_principal,
+        }
+        for kind, name in named.items():
+            if name is not None:
+                levels.setdefault(kind, {})[name] = _LEVELS[it.level]
+    return dict(levels)

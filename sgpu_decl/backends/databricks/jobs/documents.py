@@ -66,16 +66,16 @@ def acl_of(document: Mapping[str, Json]) -> list[Json] | None:
     if not isinstance(permissions, Mapping):
         return None
     listed: list[Json] = []
-    for principal, level in sorted(permissions.items()):
-        kind, _, name = principal.partition(":")
-        listed.append({kind: name, "permission_level": level})
+    for kind, levels in sorted(permissions.items()):
+        for name, level in sorted(levels.items()) if isinstance(levels, Mapping) else ():
+            listed.append({kind: name, "permission_level": level})
     return listed
 
 
 def permissions_of(answer: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str, Json]]:
     """What the API says of permissions: those that were given, and who owns the job. What comes
     from the workspace's own rules is neither."""
-    given: dict[str, Json] = {}
+    given: dict[str, dict[str, Json]] = {}
     owner: dict[str, Json] = {}
     for entry in answer.get("access_control_list") or ():
         kind = next((name for name in _PRINCIPALS if entry.get(name)), None)
@@ -84,5 +84,5 @@ def permissions_of(answer: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str
             if level == "IS_OWNER":
                 owner = {str(kind): entry[kind], "permission_level": level}
             else:
-                given[f"{kind}:{entry[kind]}"] = level
-    return given, owner
+                given.setdefault(str(kind), {})[entry[kind]] = level
+    return dict(given), owner
