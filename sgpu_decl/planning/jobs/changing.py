@@ -45,8 +45,9 @@ def _kept(
     wanted: DesiredJob, resource: Resource, document: str
 ) -> tuple[Change, tuple[Check, ...]]:
     live = without_defaults(document, wanted.spec, resource.spec)
-    spec = _with_ignored(wanted, live)
-    changed = {it.path: it for it in compare(resource.spec, spec)}
+    ignored = [path for path in wanted.ignore_changes if not is_ours(path)]
+    spec = _with_ignored(wanted, live, ignored)
+    changed = {it.path: it for it in compare(resource.spec, spec, ignored=ignored)}
     there = {it.path: it for it in compare(live, spec) if not is_ours(it.path)}
     drifted = sorted(there.keys() - changed.keys())
     fields = [
@@ -101,9 +102,8 @@ def _kept_below(value: Mapping[str, Json], parent: str, named: Collection[str]) 
     return kept
 
 
-def _with_ignored(wanted: DesiredJob, live: str) -> str:
+def _with_ignored(wanted: DesiredJob, live: str, ignored: Collection[str]) -> str:
     """What is wanted, with what is seen at the paths whose changes are not acted upon."""
-    ignored = [path for path in wanted.ignore_changes if not is_ours(path)]
     if not ignored:
         return wanted.spec
     return canonical(_taking(parse(wanted.spec), parse(live), "", ignored))

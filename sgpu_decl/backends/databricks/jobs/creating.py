@@ -1,7 +1,8 @@
 """Making a job once. The API has no token for that, so a job is looked for by its mark before it is
 made, and nothing is sent a second time unless it was not found."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sgpu_decl.backends.databricks.connecting import Connection
@@ -12,7 +13,7 @@ from sgpu_decl.model.jsonable import Json
 __all__ = ["create_once"]
 
 _TRIES = 6
-_ONE_TRY = 0.5  # seconds in which the SDK may try again: it rests for longer than that
+_LONGEST = 60.0  # seconds to wait for a busy workspace, whatever it asks for
 _DOING = "creating the job"
 
 
@@ -28,17 +29,21 @@ def create_once(
         OutcomeUnknown: the answer was lost, and the job is not to be seen yet.
         BackendError: it was not made.
     """
-    for attempt in range(_TRIES):
+    for attempt in range(1, _TRIES + 1):
         known = find()
         if known is not None:
             return known
         try:
             return _create(connection, body)
         except BackendError as error:
-            if error.code == "throttled" and attempt < _TRIES - 1:
-                continue
-            if error.code == "throttled" or not error.retryable:
+            busy = error.code == "throttled"
+            if not error.retryable or (busy and attempt == _TRIES):
                 raise
+            if busy:
+                asked = getattr(error.__cause__, "retry_after_secs", None)
+                rest = attempt if asked is None else min(asked, _LONGEST)
+                connection.client.config.clock.sleep(rest)
+                continue
             known = find()
             if known is not None:
                 return known
@@ -50,12 +55,31 @@ def create_once(
 
 
 def _create(connection: Connection, body: Mapping[str, Json]) -> str:
-    """Ask once. The SDK would send it again after an answer that was lost."""
-    client = connection.client
-    from databricks.sdk.core import ApiClient
-
-    config = client.config.copy()  # type: ignore[no-untyped-call]  # the SDK
-    config.retry_timeout_seconds = _ONE_TRY
     with connection.explained(_DOING):
-        answer: Any = ApiClient(config).do("POST", "/api/2.2/jobs/create", body=dict(body))
+        answer: Any = connection.client.api_client.do(
+            "POST",
+            "/api/2.2/jobs/create",
+            headers={"Content-Type": "application/json"},
+            data=_SentOnce(json.dumps(body).encode()),
+        )
     return str(answer["job_id"])
+
+
+class _SentOnce:
+    """A body that cannot be rewound: of such a request the SDK makes one try. It would send any
+    other again after an answer that was lost."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._content
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        end = len(self._content) if size < 0 else size
+        taken, self._content = self._content[:end], self._content[end:]
+        return taken
