@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from copy import copy
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError
@@ -16,9 +17,9 @@ def blamed(error: BackendError, change: Change) -> BackendError:
     field = _named(error.message, change.fields)
     if field is None or field.origin is None:
         return error
+    told = copy(error)
     found = Diagnostic(code=error.code, summary=error.message, place=field.origin, hint=error.hint)
-    told = BackendError(error.message, hint=error.hint, code=error.code, diagnostics=(found,))
-    told.retryable = error.retryable
+    told.diagnostics = (found,)
     return told
 
 

@@ -144,7 +144,7 @@ def _environment(notebook: Notebook) -> dict[str, Json]:
     base = base_named(notebook.base or "")
     if base is None:
         unknown = unknown_base(notebook.base or "", None)
-        raise BackendError(unknown.summary, hint=unknown.hint, code=unknown.code)
+        raise BackendError(unknown.summary, hint=unknown.hint, code="unknown_base")
     spec: dict[str, Json]
     if base.platform.base_environment is not None:
         spec = {"base_environment": base.platform.base_environment}
