@@ -76,15 +76,18 @@ class Session:
         opened: Opened,
         location: Location,
         declared: Callable[[Opened], Validated] | None = None,
+        path: tuple[str, ...] = (),
     ) -> None:
         self.notes = opened.notes
         self.target = opened.target
         self.state_dir = opened.state_dir
         self._site = Site(opened, location)
         self._declared = declared
+        self._path = path
         self._snapshots: Mapping[str, Snapshot] = {}
         self._recipes: Mapping[str, Captured | FromLock] = {}
         self._equipped: Plan | None = None
+        self._copies: object = None  # of files that are to be pinned, until they are
 
     @classmethod
     def open(cls, location: Location) -> "Session":
@@ -96,14 +99,20 @@ class Session:
         return cls(open_project(location, here=current_folder()), location)
 
     @classmethod
-    def for_call(cls, location: Location, declared: Callable[[Opened], Validated]) -> "Session":
+    def for_call(
+        cls,
+        location: Location,
+        declared: Callable[[Opened], Validated],
+        path: tuple[str, ...],
+    ) -> "Session":
         """Open the project of a called function, which stands in the Python file of `location`;
-        `declared` gives what that file would say if it were a run file.
+        `declared` gives what that file would say if it were a run file, `path` are the folders that
+        the user's own modules are imported from.
 
         Raises:
             NotFound: the project folder, or the current one, does not exist.
         """
-        return cls(open_project(location, here=current_folder()), location, declared)
+        return cls(open_project(location, here=current_folder()), location, declared, path)
 
     def check_target(self) -> None:
         """For calls that look at the state and read no file: planning finds it out by itself.
@@ -237,9 +246,10 @@ class Session:
             store=site.store,
             equipment=equipment,
             survey=site.survey,
-            called=self._declared is not None,
+            called=None if self._declared is None else self._path,
         )
         self._recipes = equipment.recipes
+        self._copies = found.copies
         return replace(found, findings=(*validated.findings, *found.findings))
 
     def save(self, plan: Plan, path: Path, *, progress: "Progress | None" = None) -> None:
@@ -259,8 +269,8 @@ class Session:
     # Applying
 
     def equip(self, plan: Plan, *, progress: "Progress | None" = None) -> "tuple[Diagnostic, ...]":
-        """Store and make ready the environments that a plan launches runs in. `apply` does it too,
-        where it was not done before.
+        """Store the code and the environments of what a plan launches, and have them where ranks
+        will look for them. `apply` does it too, where it was not done before.
 
         Returns:
             What was noticed while one was built.
@@ -269,10 +279,12 @@ class Session:
             StalePlan: what is here now is not what was planned.
             SgpuError: it cannot be stored or built.
         """
-        if plan is self._equipped or all(it.environment is None for it in plan.changes):
+        if plan is self._equipped or not any(it.launch for it in plan.changes):
             return ()
         from sgpu_decl.applying.equipping import equip
+        from sgpu_decl.applying.pinning import pin
 
+        pin(self._site, plan, self._snapshots)
         noticed = equip(self._site, plan, self._recipes, progress)
         self._equipped = plan
         return noticed
@@ -299,7 +311,7 @@ class Session:
         from sgpu_decl.applying.equipping import refer_environments
         from sgpu_decl.applying.executor import Applied, execute
         from sgpu_decl.applying.observing import refresh, settle_intents
-        from sgpu_decl.applying.pinning import pin, refer
+        from sgpu_decl.applying.pinning import refer
         from sgpu_decl.planning.writing import plan_id
 
         site = self._site
@@ -307,7 +319,6 @@ class Session:
         idle = all(change.action is Action.NO_OP for change in plan.changes)
         if idle and not self._loose_ends():
             return Applied()
-        pin(site, plan, self._snapshots)
         self.equip(plan)
         with site.states.lock("apply", lineage=plan.lineage) as writer:
             if writer.applied(identity):

@@ -1,7 +1,7 @@
 """The code of runs: what counts as it, its digest, and whether its entrypoint is there and takes
 the arguments. Runs that select the same files share one look."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sgpu_decl.applying.placing import from_here, locator, placed
@@ -11,6 +11,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.desired import CodeFacts
 from sgpu_decl.model.state import State
 from sgpu_decl.staging.hashing import HashCache
+from sgpu_decl.staging.modules import Copies, own_modules, snapshot_of
 from sgpu_decl.staging.signatures import check_entrypoint
 from sgpu_decl.staging.snapshot import Snapshot, changed, own_outputs, snapshot
 from sgpu_decl.staging.store import Store
@@ -33,6 +34,7 @@ class Coding:
         self._cache = HashCache.open()
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
+        self.copies: Copies | None = None
 
     def take(self, run: LoadedRun) -> Snapshot | None:
         """The code of a run as it is now; `None` where something is wrong with it."""
@@ -53,6 +55,14 @@ class Coding:
                 self.by_digest[taken.digest] = taken
                 self.findings.extend(_left_out(taken))
         return self._snapshots[code]
+
+    def take_modules(self, path: Sequence[str]) -> Snapshot:
+        """The modules that this process has imported from certain folders, as code: copies, which
+        are there as long as `copies` is."""
+        self.copies = Copies()
+        taken = snapshot_of(own_modules(path), self.copies.folder)
+        self.by_digest[taken.digest] = taken
+        return taken
 
     def root(self, code: Code) -> Path:
         """What the paths of the code start from."""

@@ -64,6 +64,7 @@ def collect(
             freed.append(attempt.ref)
             total += size if dry_run else backend(attempt.backend).free(attempt.ref)
         if not dry_run:
+            total += sum(backend(kind).tidy() for kind in {it.backend for it in chosen})
             gone = {it.ref for it in chosen}
             used = {it.code_digest for it in attempts if it.code_digest and it.ref not in gone}
             store.refer(site.state_dir / "state.db", used)
@@ -80,7 +81,9 @@ def collect(
 
 
 def unstage(site: Site, addresses: list[Address]) -> None:
-    """Delete the code copies of all ended attempts of these runs."""
-    for address in addresses:
-        for attempt in site.states.history(address):
-            site.backend(attempt.backend).unstage(attempt.ref)
+    """Delete the code copies of all ended attempts of these runs, and what only they shared."""
+    history = [it for address in addresses for it in site.states.history(address)]
+    for attempt in history:
+        site.backend(attempt.backend).unstage(attempt.ref)
+    for kind in {it.backend for it in history}:
+        site.backend(kind).tidy()

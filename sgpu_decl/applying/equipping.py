@@ -9,7 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sgpu_decl.applying.recording import launching_of
 from sgpu_decl.applying.site import Site
+from sgpu_decl.backends.base import Launching
 from sgpu_decl.config.env import Env
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
@@ -228,7 +230,8 @@ def equip(
     recipes: "Mapping[str, Captured | FromLock]",
     progress: Progress | None = None,
 ) -> Findings:
-    """Have every environment that the plan launches runs in where its ranks will look for it.
+    """Have what the plan's launches share where their ranks will look for it: every environment,
+    and what else the backends bring. The code is in the store already.
 
     What is neither in the store nor among `recipes` is made again, as the plan says how.
 
@@ -237,7 +240,7 @@ def equip(
 
     Raises:
         StalePlan: what is here now is not what was planned.
-        SgpuError: it cannot be stored or built.
+        SgpuError: it cannot be stored, built or brought there.
     """
     progress = progress or Quiet()
     found: list[Diagnostic] = []
@@ -246,7 +249,7 @@ def equip(
         for change in plan.changes
         if change.kind is Kind.ENVIRONMENT and change.launch
     }
-    for digest, kind in _launched(plan).items():
+    for digest in _launched(plan):
         if not site.environments.touch(digest):
             recipe = recipes.get(digest) or _again(site, planned.get(digest), progress)
             if recipe is None or _digest(recipe) != digest:
@@ -256,7 +259,12 @@ def equip(
                     code="environment_differs",
                 )
             found += _make(site.environments, recipe, progress)
-        site.backend(kind).equip(digest, progress)
+    by_backend: dict[str, list[Launching]] = {}
+    for change in plan.changes:
+        if change.launch is not None and change.launch.token is not None:
+            by_backend.setdefault(change.backend, []).append(launching_of(plan, change))
+    for kind, launchings in by_backend.items():
+        site.backend(kind).equip(launchings, progress)
     return tuple(found)
 
 
@@ -275,7 +283,7 @@ def keep(
         if recipe is not None and not isinstance(recipe, FromLock):
             site.environments.put(recipe, progress or Quiet())
     if launched:
-        site.environments.refer(owner, set(launched))
+        site.environments.refer(owner, launched)
 
 
 def refer_environments(site: Site) -> None:
@@ -296,10 +304,10 @@ def collect_environments(site: Site) -> int:
     return site.environments.collect()
 
 
-def _launched(plan: Plan) -> dict[str, str]:
-    """The digests of what runs are launched in, and their backends."""
+def _launched(plan: Plan) -> set[str]:
+    """The digests of what runs are launched in."""
     return {
-        change.launch.environment_digest: change.backend
+        change.launch.environment_digest
         for change in plan.changes
         if change.launch and change.launch.token and change.launch.environment_digest
     }

@@ -23,6 +23,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired, Interpreter
 from sgpu_decl.model.pool import PoolChoice
 from sgpu_decl.model.state import State
+from sgpu_decl.staging.modules import Copies
 from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.store import Store
 
@@ -32,7 +33,8 @@ __all__ = ["Gathered", "gather"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
     """What a file asks for. `whole_project` is false for a run file; `config_digest` is that of the
-    file; `snapshots` maps a code digest to the files behind it, for whoever pins them."""
+    file; `snapshots` maps a code digest to the files behind it, for whoever pins them: some lie in
+    `copies`, which go when nobody holds them any more."""
 
     desired: tuple[Desired, ...] = ()
     jobs: DeclaredJobs = field(default_factory=DeclaredJobs)
@@ -40,6 +42,7 @@ class Gathered:
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     whole_project: bool = True
     config_digest: str = ""
+    copies: Copies | None = None
 
 
 def gather(
@@ -50,14 +53,16 @@ def gather(
     store: Store,
     equipment: Equipment,
     survey: Callable[[str], Survey | None],
-    called: bool = False,
+    called: tuple[str, ...] | None = None,
 ) -> Gathered:
     """Turn every run of a file into what is desired, with the digests of its code and environment.
 
-    Cells of a matrix share one snapshot and one look at the entrypoint. The code of a run that is
-    `called` is a function in memory: there is none to look at.
+    Cells of a matrix share one snapshot and one look at the entrypoint.
 
     Args:
+        called: the run is a call of a function in memory, and these are the folders that the
+            modules of its user are imported from. They are its code where ranks run elsewhere; here
+            they are where they are.
         survey: gives what planning asks of a backend, by the name of its kind.
     """
     gathering = _Gathering(opened, state, store, equipment, survey, called=called)
@@ -71,6 +76,7 @@ def gather(
             (*gathering.findings, *gathering.coding.findings, *gathering.furnishing.findings)
         ),
         snapshots=gathering.coding.by_digest,
+        copies=gathering.coding.copies,
         whole_project=loaded.kind == "project",
         config_digest=loaded.config_digest,
     )
@@ -85,7 +91,7 @@ class _Gathering:
         equipment: Equipment,
         survey: Callable[[str], Survey | None],
         *,
-        called: bool,
+        called: tuple[str, ...] | None,
     ) -> None:
         assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
         self._called = called
@@ -97,7 +103,7 @@ class _Gathering:
         self._pools: dict[tuple[object, ...], PoolChoice | None] = {}
         self._looked: set[tuple[object, ...]] = set()
         # What a call says of paths stands in the project's file.
-        self._folder = opened.root if called else absolute(opened.file).parent
+        self._folder = opened.root if called is not None else absolute(opened.file).parent
         self._owner = opened.owner
         self._owners = Owners(opened.root)
         self.coding = Coding(self._folder, opened.shown, state, store)
@@ -106,7 +112,7 @@ class _Gathering:
 
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config
-        taken = None if self._called else self.coding.take(run)
+        taken = self._code(run)
         interpreter = self._interpreter(config)
         self._look(run, taken, interpreter)
         environment = None
@@ -135,6 +141,12 @@ class _Gathering:
             places=run.places,
             findings=self._dispute(run.address),
         )
+
+    def _code(self, run: LoadedRun) -> Snapshot | None:
+        if self._called is None:
+            return self.coding.take(run)
+        backend = self._backend(run.config)
+        return self.coding.take_modules(self._called) if backend and backend.elsewhere else None
 
     def _dispute(self, address: Address) -> tuple[Diagnostic, ...]:
         resource = self._state.resources.get(address)
@@ -180,13 +192,15 @@ class _Gathering:
         if key in self._looked:
             return
         self._looked.add(key)
-        if not self._called:
+        if self._called is None:
             self.coding.check_entrypoint(run, taken, _having(interpreter))
         backend = self._backend(config)
         if backend is None:
             return
-        self.findings.extend(backend.check(config, run.places, self._folder, called=self._called))
-        if taken is not None:
+        self.findings.extend(
+            backend.check(config, run.places, self._folder, called=self._called is not None)
+        )
+        if taken is not None and self._called is None:
             root = self.coding.root(config.code)
             said = backend.check_code(config, run.places, taken)
             self.findings.extend(from_here(root, it, self._shown) for it in said)

@@ -15,7 +15,7 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.pool import Pool, PoolChoice
+from sgpu_decl.model.pool import PoolChoice
 from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = ["Backend", "Launching", "LogLine", "Survey"]
@@ -24,9 +24,9 @@ __all__ = ["Backend", "Launching", "LogLine", "Survey"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launching:
     """One launch, decided by the planner. `token` makes it idempotent; `wait_for` names older
-    attempts of the same run that must have ended before its ranks start. `call` is the function
-    that ranks run where the spec names none that they could load. `pool` is set where the backend
-    has pools: what was chosen when the launch was planned."""
+    attempts of the same run that must have ended before its ranks start. `pool` is the id of the
+    pool that its GPUs come from, if from one. `call` is the function that ranks run where the spec
+    names none that they could load."""
 
     ref: AttemptRef
     token: str
@@ -35,7 +35,7 @@ class Launching:
     owner: str
     code_digest: str | None
     environment_digest: str | None = None
-    pool: Pool | None = None
+    pool: str | None = None
     wait_for: tuple[int, ...] = ()
     call: Call | None = None
 
@@ -54,6 +54,10 @@ class LogLine:
 class Survey(Protocol):
     """What a backend knows of a run before it is planned. Nothing is started or changed; folders
     are those that paths in the run's YAML start from."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether ranks run on other machines: what a called function imports has to be sent."""
 
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
         """The Python of this machine that ranks use, or that a declared environment is made from;
@@ -102,12 +106,9 @@ class Backend(Protocol):
             BackendError: a secret cannot be resolved, or the place is not usable.
         """
 
-    def equip(self, environment: str, progress: Progress) -> None:
-        """Have an environment of the local store where ranks will look for it; harmless when it
-        is there already.
-
-        Args:
-            environment: its digest.
+    def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
+        """Have what launches share, out of the local stores, where ranks will look for it: their
+        environments, and on other machines their code. Harmless when it is there already.
 
         Raises:
             SgpuError: it is damaged, or there is no room for it.
@@ -184,6 +185,10 @@ class Backend(Protocol):
         Raises:
             BackendError: that cannot be done while one of them is active.
         """
+
+    def tidy(self) -> int:
+        """Delete what launches shared and none needs any more, elsewhere than in the local stores;
+        returns the bytes."""
 
     def size(self, ref: AttemptRef) -> int:
         """Bytes that `free` would release."""

@@ -84,7 +84,7 @@ def state_schema() -> Schema:
         code_digest=_maybe(_TEXT),
         environment_digest=_described(_maybe(_TEXT), "Of a declared environment."),
         packages_digest=_described(_maybe(_TEXT), "Names a list of `package_lists`."),
-        pool=_described(_maybe(_TEXT), "Where its GPUs come from: `on_demand`, `named:ID`, …."),
+        pool=_described(_maybe(_TEXT), "The id of the pool that its GPUs come from, if any."),
         created_at=_TIME,
         started_at=_maybe(_TIME),
         ended_at=_maybe(_TIME),

@@ -16,7 +16,6 @@ from sgpu_decl.model.jsonable import Json
 __all__ = ["Declaration"]
 
 PROJECT_FILE = "sgpu.yml"
-MOST_CALLS = 5  # remote calls at once; others wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +80,7 @@ class Declaration:
     def _fallback(self) -> dict[str, Json]:
         fallback: dict[str, Json] = {"mlflow": self._mlflow()}
         if self.settings.remote:
-            return {**fallback, "backend": "databricks", "max_parallel": MOST_CALLS}
+            return {**fallback, "backend": "databricks"}
         return {**fallback, **_of_this_machine(), "timeout": f"{DEFAULT_TIMEOUT:g}s"}
 
     def _mlflow(self) -> dict[str, Json]:

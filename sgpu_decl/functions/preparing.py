@@ -74,7 +74,7 @@ def prepare(
     location = Location(
         file=standing.file, project=Path(project) if project else None, target=target
     )
-    session = Session.for_call(location, declaration.read)
+    session = Session.for_call(location, declaration.read, call.path)
     return Prepared(
         name=standing.name,
         place=standing.place,

@@ -11,7 +11,6 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.pool import Pool
 
 __all__ = [
     "FORMAT_VERSION",
@@ -128,8 +127,8 @@ class Launch:
     """All that apply needs to carry a change out: never decided again.
 
     `wait_for` names the attempts of the same run that must end first (`on_active: queue`),
-    `stop` those that are cancelled first (replace) or at all (destroy). `pool` is set where the
-    backend has pools.
+    `stop` those that are cancelled first (replace) or at all (destroy). `pool` is the id of the
+    pool that its GPUs come from, where they come from one.
     """
 
     spec: str
@@ -139,7 +138,7 @@ class Launch:
     code_digest: str | None = None
     environment_digest: str | None = None
     packages_digest: str | None = None
-    pool: Pool | None = None
+    pool: str | None = None
     stop: tuple[int, ...] = ()
     wait_for: tuple[int, ...] = ()
 

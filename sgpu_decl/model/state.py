@@ -7,7 +7,6 @@ from datetime import datetime
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.pool import Pool
 
 __all__ = ["Attempt", "Intent", "LockHolder", "Resource", "State"]
 
@@ -16,8 +15,8 @@ __all__ = ["Attempt", "Intent", "LockHolder", "Resource", "State"]
 class Attempt:
     """A line of history. `state` is what was known when it was last recorded: while it is active
     the truth is the backend's. `environment_digest` is that of a declared environment;
-    `packages_digest` names the list of what ranks found, declared or not. `pool` is where its GPUs
-    come from, on a backend that has pools."""
+    `packages_digest` names the list of what ranks found, declared or not. `pool` is the id of
+    the pool that its GPUs come from, where they come from one."""
 
     ref: AttemptRef
     token: str
@@ -29,7 +28,7 @@ class Attempt:
     created_at: datetime
     environment_digest: str | None = None
     packages_digest: str | None = None
-    pool: Pool | None = None
+    pool: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None

@@ -13,13 +13,15 @@ OPTIONAL_FIELDS = frozenset({"pool", "priority", "permissions", "budget", "image
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """`in_place`: launch fields that can change while an attempt is active. `fields`: those of
-    `OPTIONAL_FIELDS` that the backend has."""
+    `OPTIONAL_FIELDS` that the backend has. `queues`: whether an attempt can wait for an earlier
+    one of its run to end by itself."""
 
     in_place: frozenset[str] = frozenset()
     fields: frozenset[str] = frozenset()
+    queues: bool = True
 
 
 TODAY: Mapping[str, Capabilities] = MappingProxyType(
-    {"databricks": Capabilities(fields=OPTIONAL_FIELDS), "local": Capabilities()}
+    {"databricks": Capabilities(fields=OPTIONAL_FIELDS, queues=False), "local": Capabilities()}
 )
 """The backends that can be planned for; others are refused with a way out."""

@@ -46,6 +46,7 @@ class Options:
     retry_failed: bool = False
     on_active: str | None = None
     in_place: frozenset[str] = frozenset()
+    queues: bool = True
     package_lists: Mapping[str, PackageList] = field(default_factory=dict)
 
 
@@ -176,6 +177,8 @@ def _start(wanted: Desired, standing: Standing, options: Options) -> _Start:
     match options.on_active or wanted.on_active:
         case "replace":
             return _Start(action=Action.REPLACE, stop=standing.active)
+        case "queue" if not options.queues:
+            return _Start(refused=True)
         case "queue":
             return _Start(wait_for=standing.active)
         case "parallel":
@@ -187,6 +190,18 @@ def _start(wanted: Desired, standing: Standing, options: Options) -> _Start:
 def _start_checks(
     wanted: Desired, standing: Standing, start: _Start, options: Options
 ) -> Iterator[Check]:
+    if start.refused and (options.on_active or wanted.on_active) == "queue":
+        yield Check(
+            id="cannot_queue",
+            severity=Severity.ERROR,
+            address=wanted.address,
+            summary=f"the backend `{wanted.backend}` starts what it is given: no attempt can wait "
+            f"there for `{standing.active[-1].ref}` to end",
+            hint=f"wait for it with `sgpu wait '{standing.active[-1].ref}'` and apply then, or "
+            "choose `--on-active replace` or `parallel`",
+            place=place_of(wanted.places, "on_active"),
+        )
+        return
     if start.refused:
         refs = ", ".join(f"`{attempt.ref}`" for attempt in standing.active)
         one = len(standing.active) == 1
@@ -233,7 +248,7 @@ def _launched(
         code_digest=wanted.code_digest,
         environment_digest=wanted.environment_digest,
         packages_digest=wanted.packages.digest if wanted.packages else None,
-        pool=wanted.pool.taken if wanted.pool else None,
+        pool=wanted.pool.pool if wanted.pool else None,
         stop=tuple(attempt.ref.number for attempt in start.stop),
         wait_for=tuple(attempt.ref.number for attempt in start.wait_for),
     )

@@ -30,7 +30,6 @@ from sgpu_decl.model.plan import (
     Reason,
     Summary,
 )
-from sgpu_decl.model.pool import Pool
 
 __all__ = ["CHECKSUM", "saved_from_json"]
 
@@ -165,13 +164,6 @@ class _Reader:
 
     def addresses(self, key: str) -> tuple[Address, ...]:
         return tuple(self._address(text, key) for text in self.texts(key))
-
-    def pool_or_none(self, key: str) -> Pool | None:
-        text = self.text_or_none(key)
-        try:
-            return None if text is None else Pool.parse(text)
-        except ValueError:
-            self._refuse(key, "where GPUs come from, such as `on_demand`")
 
     def time(self, key: str) -> datetime:
         try:
@@ -362,7 +354,7 @@ def _launch(reader: _Reader) -> Launch:
         code_digest=reader.text_or_none("code_digest"),
         environment_digest=reader.text_or_none("environment_digest"),
         packages_digest=reader.text_or_none("packages_digest"),
-        pool=reader.pool_or_none("pool"),
+        pool=reader.text_or_none("pool"),
         stop=reader.counts("stop"),
         wait_for=reader.counts("wait_for"),
     )

@@ -209,6 +209,7 @@ def _options(
         retry_failed=request.retry_failed,
         on_active=request.on_active,
         in_place=capabilities.get(item.backend, _NONE).in_place,
+        queues=capabilities.get(item.backend, _NONE).queues,
         package_lists=state.package_lists,
     )
 

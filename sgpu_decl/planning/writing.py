@@ -185,7 +185,7 @@ def _launch(launch: Launch | None) -> Json:
         "code_digest": launch.code_digest,
         "environment_digest": launch.environment_digest,
         "packages_digest": launch.packages_digest,
-        "pool": None if launch.pool is None else str(launch.pool),
+        "pool": launch.pool,
         "stop": list(launch.stop),
         "wait_for": list(launch.wait_for),
     }

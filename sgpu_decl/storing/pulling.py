@@ -71,7 +71,7 @@ def attempt_to_json(attempt: Attempt) -> dict[str, Json]:
         "code_digest": attempt.code_digest,
         "environment_digest": attempt.environment_digest,
         "packages_digest": attempt.packages_digest,
-        "pool": None if attempt.pool is None else str(attempt.pool),
+        "pool": attempt.pool,
         "created_at": to_text(attempt.created_at),
         "started_at": to_text(attempt.started_at),
         "ended_at": to_text(attempt.ended_at),

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.pool import Pool
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.storing.times import from_text, to_text
 
@@ -54,7 +53,7 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
         attempt.code_digest,
         attempt.environment_digest,
         attempt.packages_digest,
-        None if attempt.pool is None else str(attempt.pool),
+        attempt.pool,
         to_text(attempt.created_at),
         to_text(attempt.started_at),
         to_text(attempt.ended_at),
@@ -97,7 +96,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         code_digest=_maybe(code_digest),
         environment_digest=_maybe(environment_digest),
         packages_digest=_maybe(packages_digest),
-        pool=None if pool is None else Pool.parse(_text(pool)),
+        pool=_maybe(pool),
         created_at=from_text(_text(created_at)),
         started_at=from_text(_maybe(started_at)),
         ended_at=from_text(_maybe(ended_at)),

@@ -13,7 +13,6 @@ from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.environment import Package, PackageList
-from sgpu_decl.model.pool import Pool, PoolKind
 from sgpu_decl.model.state import Attempt, Intent
 from sgpu_decl.storing.rows import attempt_of, attempt_row, intent_of, intent_row
 from sgpu_decl.storing.sqlite import SqliteStore
@@ -391,7 +390,7 @@ attempts = st.builds(
     spec=text,
     fingerprint=text,
     code_digest=st.none() | text,
-    pool=st.none() | st.sampled_from([Pool(PoolKind.RESERVED), Pool(PoolKind.NAMED, "a:b")]),
+    pool=st.none() | text,
     created_at=times,
     started_at=st.none() | times,
     ended_at=st.none() | times,

@@ -3,18 +3,22 @@
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Launching, LogLine, Survey
 from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.databricks.checking import DatabricksSurvey
+from sgpu_decl.backends.databricks.following import OFTEN
 from sgpu_decl.backends.databricks.handle import Handle
 from sgpu_decl.backends.databricks.launches import Launches
+from sgpu_decl.backends.databricks.offers import policy_of
+from sgpu_decl.backends.databricks.places import Uses
 from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
-from sgpu_decl.backends.databricks.workspace import Workspaces
+from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.layout import Layout
 from sgpu_decl.environments.progress import Progress, Quiet
 from sgpu_decl.errors import BackendError
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DatabricksBackend"]
 
+ENDING = 600.0  # seconds that a replaced attempt may take to stop
+
 
 class DatabricksBackend:
     """See `backends.base.Backend`. The SDK is imported when the first workspace is needed."""
@@ -37,6 +43,7 @@ class DatabricksBackend:
         self._store = surroundings.store
         self._environments = surroundings.environments
         self._workspaces = Workspaces()
+        self._freed: list[Workspace] = []  # where something may be shared by nobody any more
         self._launches = Launches(self._layout, self._workspaces, surroundings.recorded)
 
     @property
@@ -58,41 +65,33 @@ class DatabricksBackend:
             )
         workspace.connection.user  # noqa: B018  that there is a connection, before any effect
 
-    def equip(self, environment: str, progress: Progress) -> None:
-        """Nodes make the tree; what they make it of is sent with the launches that need it."""
+    def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
+        for launching in launchings:
+            if not self._whole(launching):
+                self._bring(launching, progress)
 
     def examine(self, environment: str) -> tuple[str, ...]:  # noqa: ARG002  the protocol's
         return ()  # each node had a tree of its own
 
     def stage(self, launching: Launching) -> None:
-        from sgpu_decl.backends.databricks.staging import (
-            bring_code,
-            bring_environment,
-            bring_launch,
-        )
+        from sgpu_decl.backends.databricks.staging import bring_launch
+        from sgpu_decl.backends.databricks.submitting import Staged, payload
 
-        if self.staged(launching.ref, launching.token):
+        if self._whole(launching):
             return
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         handle = self._launches.begin(launching, config)
-        if launching.code_digest is not None:
-            bring_code(workspace, self._store, launching.code_digest, Quiet())
-        environment = None
-        if launching.environment_digest is not None:
-            store = self._environments()
-            environment = store.built(launching.environment_digest) or launching.environment_digest
-            bring_environment(workspace, store, environment, Quiet())
-        root = (self._project / launching.owner).parent / (config.code.root or ".")
+        uses = self._bring(launching, Quiet())
         try:
             bring_launch(
                 workspace,
                 launching,
                 config,
                 handle.folder,
-                root=root,
+                root=(self._project / launching.owner).parent / (config.code.root or "."),
                 store=self._store,
-                environment=environment,
+                environment=uses.environment,
             )
         except OSError as error:
             raise BackendError(
@@ -100,34 +99,31 @@ class DatabricksBackend:
                 hint=f"see that there is room in `{tempfile.gettempdir()}`",
                 code="launch_failed",
             ) from error
-        self._launches.keep(launching.ref, replace(handle, staged=True))
-
-    def in_line(self, launching: Launching) -> bool:  # noqa: ARG002  the protocol's
-        return False  # the platform has the line, and its own order
-
-    def launch(self, launching: Launching) -> None:
-        from sgpu_decl.backends.databricks.submitting import Staged, payload
-
-        handle = self._launches.of(launching.ref)
-        if handle is None or handle.token != launching.token:
-            raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
-        if handle.run_id is not None:
-            return
-        config = config_of(launching.ref, launching.spec)
-        workspace = self._launches.workspace(handle)
-        digest = launching.code_digest
         body = payload(
             launching,
             config,
             Staged(
                 folder=handle.folder,
-                code=workspace.places.code(digest) if digest is not None else None,
-                policy=config.budget,
+                code=workspace.places.code(uses.code) if uses.code is not None else None,
+                policy=policy_of(workspace.connection, config.budget) if config.budget else None,
                 dependencies=tuple(config.env.dependencies or ()),
             ),
         )
-        answer = workspace.connection.tell(
-            f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", body
+        whole = replace(handle, staged=True, body=body, uses=asdict(uses))
+        self._launches.keep(launching.ref, whole)
+
+    def in_line(self, launching: Launching) -> bool:  # noqa: ARG002  the protocol's
+        return False  # the platform has the line, and its own order
+
+    def launch(self, launching: Launching) -> None:
+        handle = self._launches.here(launching.ref)
+        if handle is None or handle.token != launching.token:
+            raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
+        if handle.run_id is not None:
+            return
+        self._end([AttemptRef(launching.ref.address, number) for number in launching.wait_for])
+        answer = self._launches.workspace(handle).connection.tell(
+            f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", handle.body
         )
         self._launches.submitted(launching.ref, handle, int(str(answer["run_id"])))
 
@@ -214,11 +210,14 @@ class DatabricksBackend:
         return ()  # the agent hides them before they leave the node
 
     def unstage(self, ref: AttemptRef) -> None:
-        from sgpu_decl.backends.databricks.freeing import free_launch
+        from sgpu_decl.backends.databricks.freeing import unstage_launch
 
         handle = self._launches.of(ref)
-        if handle is not None and not self._active(ref):
-            free_launch(self._launches.workspace(handle), handle)
+        if handle is None or self._active(ref):
+            return
+        workspace = self._launches.workspace(handle)
+        unstage_launch(workspace, handle.folder)
+        self._freed.append(workspace)
 
     def sweep(self, ref: AttemptRef) -> None:
         """The platform takes its nodes back by itself."""
@@ -235,13 +234,66 @@ class DatabricksBackend:
         return total
 
     def free(self, ref: AttemptRef) -> int:
+        from sgpu_decl.backends.databricks.freeing import free_launch
+
         if self._active(ref):
             return 0
         size = self.size(ref)
-        self.unstage(ref)
+        handle = self._launches.of(ref)
+        if handle is not None:
+            workspace = self._launches.workspace(handle)
+            free_launch(workspace, handle.folder)
+            self._freed.append(workspace)
         shutil.rmtree(self._launches.folder(ref), ignore_errors=True)
         self._launches.forget(ref)
         return size
+
+    def tidy(self) -> int:
+        from sgpu_decl.backends.databricks.freeing import collect
+
+        freed, self._freed = self._freed, []
+        return sum(collect(it) for it in dict.fromkeys(freed))
+
+    def _whole(self, launching: Launching) -> bool:
+        """Whether this machine has staged a launch. Whether another has is asked of the workspace
+        where a crash left an intent: `staged`."""
+        handle = self._launches.here(launching.ref)
+        return handle is not None and handle.token == launching.token and handle.staged
+
+    def _bring(self, launching: Launching, progress: Progress) -> Uses:
+        """Have in the workspace what a launch shares with others."""
+        from sgpu_decl.backends.databricks.staging import (
+            bring_agent,
+            bring_code,
+            bring_environment,
+        )
+
+        config = config_of(launching.ref, launching.spec)
+        workspace = self._workspaces.of(config.backend)
+        code, environment = launching.code_digest, launching.environment_digest
+        if code is not None:
+            bring_code(workspace, self._store, code, progress)
+        if environment is not None:
+            store = self._environments()
+            environment = store.built(environment) or environment
+            bring_environment(workspace, store, environment, progress)
+        return Uses(agent=bring_agent(workspace), code=code, environment=environment)
+
+    def _end(self, refs: Sequence[AttemptRef]) -> None:
+        """Stop earlier attempts of a run and wait until they are over: the platform would start the
+        new ranks beside them."""
+        for ref in refs:
+            self.cancel(ref)
+        deadline = time.monotonic() + ENDING
+        pending = list(refs)
+        while pending := [ref for ref in pending if self._active(ref)]:
+            if time.monotonic() > deadline:
+                raise BackendError(
+                    f"`{pending[0]}` was asked to stop, and goes on",
+                    hint="look at it in the workspace, and apply again when it has ended",
+                    code="launch_failed",
+                )
+            time.sleep(OFTEN / 2)
 
     def _described(self, ref: AttemptRef) -> Described | None:
         handle = self._launches.of(ref)

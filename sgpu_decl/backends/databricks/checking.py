@@ -2,17 +2,22 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from sgpu_decl.backends.databricks.asking import ask_workspace
+from sgpu_decl.backends.databricks.code_rules import code_findings
+from sgpu_decl.backends.databricks.rules import config_findings
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.interpreting import interpreter_of
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.pools import choose_pool
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.desired import Interpreter
-from sgpu_decl.model.pool import PoolChoice
+from sgpu_decl.model.pool import PoolChoice, PoolKind
 from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = ["DatabricksSurvey"]
@@ -21,8 +26,11 @@ __all__ = ["DatabricksSurvey"]
 class DatabricksSurvey:
     """See `backends.base.Survey`."""
 
+    elsewhere = True
+
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
+        self._unasked: set[str] = set()
 
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
         """The platform has the Python that ranks use. What is captured or locked is made from one
@@ -32,7 +40,14 @@ class DatabricksSurvey:
         return None
 
     def pool(self, config: RunConfig) -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
-        return choose_pool(config.pool, os.environ)
+        choice, findings = choose_pool(config.pool, os.environ)
+        if choice is None or choice.kind is not PoolKind.RESERVED:
+            return choice, findings
+        try:
+            accessible = ask_workspace(self._workspaces.of(config.backend)).pools_of(config)
+        except SgpuError:
+            return choice, findings  # `check` says why
+        return choose_pool(config.pool, os.environ, accessible=accessible)
 
     def check(
         self,
@@ -42,10 +57,35 @@ class DatabricksSurvey:
         *,
         called: bool,
     ) -> Sequence[Diagnostic]:
-        self._workspaces.of(config.backend).connection.start()
-        return ()
+        workspace = self._workspaces.of(config.backend)
+        found = list(config_findings(config, places, folder, self.interpreter, called=called))
+        try:
+            workspace.connection.start()
+            asked = ask_workspace(workspace)
+            found += asked.accelerator(config, places)
+            if not has_errors(found):
+                found += asked.validated(config, places)
+        except SgpuError as error:
+            found += self._unreachable(error, places)
+        return found
 
     def check_code(
-        self, config: RunConfig, places: Mapping[str, Place], code: Snapshot
+        self,
+        config: RunConfig,
+        places: Mapping[str, Place],  # noqa: ARG002  the protocol's
+        code: Snapshot,
     ) -> Sequence[Diagnostic]:
-        return ()
+        return code_findings(config, code)
+
+    def _unreachable(self, error: SgpuError, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
+        """Once: a plan can be made without its workspace, and not be carried out."""
+        if error.message in self._unasked:
+            return ()
+        self._unasked.add(error.message)
+        found = Diagnostic(
+            code=error.code,
+            severity=Severity.WARNING,
+            summary=f"the workspace could not be asked, and `apply` would fail: {error.message}",
+            hint=error.hint,
+        )
+        return (replace(found, place=places.get("backend.kind") or places.get("backend")),)

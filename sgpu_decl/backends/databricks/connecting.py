@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from sgpu_decl.model.jsonable import Json
 
-__all__ = ["PATIENCE", "Connection"]
+__all__ = ["PATIENCE", "RETRIES", "Connection"]
 
 PATIENCE = 9.0  # seconds for a host to answer for the first time
 _AT_A_BROWSER = 600.0
 _HTTP = 60.0  # seconds without a byte
-_RETRIES = 60  # seconds in which the SDK tries again what it may
+RETRIES = 60  # seconds in which the SDK tries again what it may
 
 
 class Connection:
@@ -148,7 +148,7 @@ def _connected(login: Login) -> "tuple[WorkspaceClient, str]":
         user = WorkspaceClient(config=config).current_user.me().user_name
     # From here on it is known to answer, and may take its time.
     config.http_timeout_seconds = _HTTP
-    config.retry_timeout_seconds = _RETRIES
+    config.retry_timeout_seconds = RETRIES
     return WorkspaceClient(config=config), str(user)
 
 

@@ -24,11 +24,13 @@ MOST = 500 << 20  # bytes of a workspace file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Something in a folder; `size` in bytes, 0 of a folder."""
+    """Something in a folder; `size` in bytes, 0 of a folder; `modified` in seconds of the epoch, 0
+    where it is not known."""
 
     name: str
     folder: bool
     size: int = 0
+    modified: float = 0.0
 
 
 class RemoteFiles(Protocol):
@@ -168,7 +170,12 @@ class VolumeFiles:
         except Unknown:
             return ()
         return tuple(
-            Found(name=str(it.name), folder=bool(it.is_directory), size=it.file_size or 0)
+            Found(
+                name=str(it.name),
+                folder=bool(it.is_directory),
+                size=it.file_size or 0,
+                modified=(it.last_modified or 0) / 1000,
+            )
             for it in sorted(found, key=lambda it: str(it.name))
         )
 
@@ -218,6 +225,7 @@ def _found(raw: dict[str, Json]) -> Found:
         name=str(raw.get("path")).rpartition("/")[2],
         folder=raw.get("object_type") == "DIRECTORY",
         size=_number(raw.get("size")),
+        modified=_number(raw.get("modified_at")) / 1000,
     )
 
 

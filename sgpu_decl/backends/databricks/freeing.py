@@ -1,15 +1,129 @@
-"""Giving back what launches took in a workspace: their folders, and what no other launch needs."""
+"""Giving back what launches took in a workspace: what nodes were given, and what launches share and
+none needs any more."""
 
-from sgpu_decl.backends.databricks.handle import Handle
+import json
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from sgpu_decl.agent.environment.packs import Pack, index_name
+from sgpu_decl.backends.databricks.complaints import Unknown
+from sgpu_decl.backends.databricks.files import Found, RemoteFiles
+from sgpu_decl.backends.databricks.node import manifest_name
+from sgpu_decl.backends.databricks.places import BACK, MARKER, Uses
 from sgpu_decl.backends.databricks.workspace import Workspace
 
-__all__ = ["free_launch"]
+__all__ = ["collect", "free_launch", "unstage_launch"]
+
+_LOOKS = 8  # at once
+_YOUNG = 86_400.0  # seconds in which a launch that was not submitted may yet be
 
 
-def free_launch(workspace: Workspace, handle: Handle) -> None:
-    """Delete a launch folder; harmless where it is gone.
+def unstage_launch(workspace: Workspace, folder: str) -> None:
+    """Delete what a launch folder was filled with, and keep what nodes brought back to it; harmless
+    where it is gone.
 
     Raises:
         BackendError: the workspace does not let us.
     """
-    workspace.files.delete(handle.folder)
+    there = workspace.files.list(folder)
+    if any(it.name == BACK for it in there):
+        names = [it.name for it in there if it.name not in (BACK, MARKER)]
+        # The marker goes last: until then the launch counts as one that needs its objects.
+        for name in (*names, *(it.name for it in there if it.name == MARKER)):
+            workspace.files.delete(f"{folder}/{name}")
+    else:
+        workspace.files.delete(folder)
+
+
+def free_launch(workspace: Workspace, folder: str) -> None:
+    """Delete a launch folder with all that is in it. Raises BackendError."""
+    workspace.files.delete(folder)
+
+
+def collect(workspace: Workspace) -> int:
+    """Delete the shared objects that no launch folder needs; returns the bytes that were freed.
+    While somebody is staging a launch, nothing is deleted.
+
+    Raises:
+        BackendError: the workspace does not answer, or does not let us.
+    """
+    files, places = workspace.files, workspace.places
+    kept: list[Uses] = []
+    for launch in _launches(files, f"{places.root}/runs"):
+        if launch.uses is None:
+            return 0
+        kept.append(launch.uses)
+    environments = {it.environment for it in kept if it.environment is not None}
+    packs = {name for it in environments for name in _packs(files, places.packs, it)}
+    needed = {
+        f"{places.root}/objects/code": {places.code(it.code) for it in kept if it.code},
+        f"{places.root}/objects/agent": {places.agent(it.agent) for it in kept},
+        places.packs: {f"{places.packs}/{name}" for name in packs},
+    }
+    freed = 0
+    for folder, wanted in needed.items():
+        for it in files.list(folder):
+            path = f"{folder}/{it.name}"
+            if path not in wanted and not it.folder:
+                files.delete(path)
+                freed += it.size
+    workspace.forget()
+    return freed
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """`uses` is None while it is being staged."""
+
+    folder: str
+    uses: Uses | None
+
+
+def _launches(files: RemoteFiles, root: str) -> Iterator[_Launch]:
+    """All launch folders that count: three levels below the root."""
+    folders = [root]
+    with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
+        for _ in range(3):
+            listed = pool.map(files.list, folders)
+            folders = [
+                f"{folder}/{it.name}"
+                for folder, found in zip(folders, listed, strict=True)
+                for it in found
+                if it.folder
+            ]
+        for folder, found in zip(folders, pool.map(files.list, folders), strict=True):
+            names = {it.name for it in found}
+            if MARKER in names:
+                yield _Launch(folder, _uses(files.get(f"{folder}/{MARKER}")))
+            elif _fresh(found):
+                yield _Launch(folder, None)
+
+
+def _fresh(found: Iterable[Found]) -> bool:
+    """Whether something was put there lately, beside what nodes brought back."""
+    moments = [it.modified for it in found if not it.folder]
+    return bool(moments) and time.time() - max(moments) < _YOUNG
+
+
+def _uses(raw: bytes) -> Uses | None:
+    try:
+        uses: dict[str, Any] = json.loads(raw)["uses"]
+        return Uses(**uses)
+    except (ValueError, KeyError, TypeError):
+        return None  # of another version: it may need anything
+
+
+def _packs(files: RemoteFiles, folder: str, environment: str) -> Iterator[str]:
+    """The files that make an environment."""
+    name = index_name(environment)
+    yield name
+    yield manifest_name(environment)
+    try:
+        index: dict[str, Any] = json.loads(files.get(f"{folder}/{name}"))
+    except (Unknown, ValueError):
+        return
+    for contents in index["packs"]:
+        yield Pack(tuple((str(key), int(size)) for key, size in contents)).name

@@ -20,7 +20,9 @@ _FORMAT = 1
 class Handle:
     """One launch: the workspace and its folder there, which run it became, and how that ended.
 
-    `staged` says that all it takes is in the folder; `ended` is the `status` object of an attempt
+    `staged` says that all it takes is in the folder; `body` is what the platform is told to run,
+    `uses` which shared objects it needs (`places.Uses`);
+    `ended` is the `status` object of an attempt
     that will not change any more; `submitted` is in seconds of the epoch.
     """
 
@@ -31,6 +33,8 @@ class Handle:
     host: str
     folder: str
     staged: bool = False
+    body: dict[str, Json] = field(default_factory=dict)
+    uses: dict[str, Json] = field(default_factory=dict)
     run_id: int | None = None
     submitted: float = 0.0
     ended: dict[str, Json] = field(default_factory=dict)

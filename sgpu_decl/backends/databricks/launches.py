@@ -40,12 +40,16 @@ class Launches:
 
     def of(self, ref: AttemptRef) -> Handle | None:
         """What is known of an attempt's launch; `None` where none was begun."""
-        handle = self._seen.get(ref) or read_handle(self.folder(ref)) or self._begun(ref)
+        handle = self.here(ref) or self._begun(ref)
         if handle is not None and handle.run_id is None and handle.staged:
             handle = self._marked(ref, handle)
         if handle is not None:
             self._seen[ref] = handle
         return handle
+
+    def here(self, ref: AttemptRef) -> Handle | None:
+        """What this machine itself remembers of an attempt's launch."""
+        return self._seen.get(ref) or read_handle(self.folder(ref))
 
     def begin(self, launching: Launching, config: RunConfig) -> Handle:
         """Remember that a launch is being staged."""
@@ -69,7 +73,12 @@ class Launches:
     def submitted(self, ref: AttemptRef, handle: Handle, run_id: int) -> Handle:
         """Note in the workspace, and here, which run a launch became."""
         moment = time.time()
-        marker: dict[str, Json] = {"run_id": run_id, "token": handle.token, "submitted": moment}
+        marker: dict[str, Json] = {
+            "run_id": run_id,
+            "token": handle.token,
+            "submitted": moment,
+            "uses": handle.uses,
+        }
         workspace = self.workspace(handle)
         workspace.files.put(f"{handle.folder}/{MARKER}", canonical(marker).encode())
         known = handle.with_run(run_id, moment)
@@ -101,12 +110,7 @@ class Launches:
             staged=True,
         )
         found = self._marked(ref, found)
-        if found.run_id is None:
-            from sgpu_decl.backends.databricks.staging import LAST
-
-            there = workspace.files.size(f"{found.folder}/{LAST}") is not None
-            return found if there else None
-        return found
+        return found if found.run_id is not None else None
 
     def _marked(self, ref: AttemptRef, handle: Handle) -> Handle:
         """With the run that the marker names, if there is one."""

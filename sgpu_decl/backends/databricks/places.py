@@ -4,10 +4,23 @@ from dataclasses import dataclass
 
 from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["MARKER", "Staging", "home_of"]
+__all__ = ["BACK", "MARKER", "Staging", "Uses", "home_of"]
+
+BACK = "back"
+"""What nodes bring back to a launch folder lies below it."""
 
 MARKER = "submitted.json"
 """Which run a launch folder became: written once it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """Which shared objects a launch needs: digests of its code, of the agent, of the manifest of
+    its environment. The marker says it."""
+
+    agent: str
+    code: str | None = None
+    environment: str | None = None
 
 
 def home_of(user: str) -> str:

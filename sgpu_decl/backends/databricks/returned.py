@@ -9,12 +9,12 @@ from typing import Any
 
 from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.files import RemoteFiles
+from sgpu_decl.backends.databricks.places import BACK
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["Returned"]
 
 _DOWNLOADS = 8  # at once
-_BACK = "back"
 
 
 class Returned:
@@ -22,8 +22,8 @@ class Returned:
 
     def __init__(self, files: RemoteFiles, remote: str, local: Path) -> None:
         self._files = files
-        self._remote = f"{remote}/{_BACK}"
-        self._local = local / _BACK
+        self._remote = f"{remote}/{BACK}"
+        self._local = local / BACK
 
     def attempts(self) -> tuple[int, ...]:
         """Those attempts of the platform that reached a node and brought something back."""

@@ -21,7 +21,7 @@ from sgpu_decl.staging.store import Store
 if TYPE_CHECKING:
     from sgpu_decl.environments.stored.store import EnvironmentStore
 
-__all__ = ["LAST", "bring_code", "bring_environment", "bring_launch"]
+__all__ = ["LAST", "bring_agent", "bring_code", "bring_environment", "bring_launch"]
 
 LAST = "spec.json"
 """A launch folder that has it is whole."""
@@ -51,6 +51,20 @@ def bring_code(workspace: Workspace, store: Store, digest: str, progress: Progre
 
     workspace.once(path, bring)
     return path
+
+
+def bring_agent(workspace: Workspace) -> str:
+    """Have the node agent in the workspace; return its digest. Raises BackendError."""
+    digest, content = agent_zip()
+    path = workspace.places.agent(digest)
+
+    def bring() -> None:
+        if workspace.files.size(path) != len(content):
+            _make_folder_of(workspace, path)
+            workspace.files.put(path, content)
+
+    workspace.once(path, bring)
+    return digest
 
 
 def bring_environment(
@@ -128,7 +142,7 @@ def bring_launch(
         )
         last = files.pop(LAST)
         remote = workspace.files
-        _at_once([_bringing_agent(workspace), lambda: remote.make_folder(folder)])
+        remote.make_folder(folder)
         _at_once([_putting(remote, f"{folder}/{name}", it) for name, it in files.items()])
         remote.put(f"{folder}/{LAST}", last)
 
@@ -151,17 +165,6 @@ class _Packs:
 
     def get(self, name: str, file: Path) -> None:
         file.write_bytes(self._files.get(f"{self._folder}/{name}"))
-
-
-def _bringing_agent(workspace: Workspace) -> Callable[[], None]:
-    def bring() -> None:
-        digest, content = agent_zip()
-        path = workspace.places.agent(digest)
-        if workspace.files.size(path) != len(content):
-            _make_folder_of(workspace, path)
-            workspace.files.put(path, content)
-
-    return lambda: workspace.once("agent", bring)
 
 
 def _make_folder_of(workspace: Workspace, path: str) -> None:

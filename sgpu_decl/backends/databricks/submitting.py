@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sgpu_decl.backends.base import Launching
@@ -13,7 +14,16 @@ from sgpu_decl.environments.known.bases import base_named
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["DEFAULT_BASE", "LONGEST", "Staged", "payload"]
+__all__ = [
+    "DEFAULT_BASE",
+    "LONGEST",
+    "Staged",
+    "environment_of",
+    "payload",
+    "retries_of",
+    "task_of",
+    "timeout_of",
+]
 
 LONGEST = 7 * 24 * 3600
 """Seconds that the platform lets a run last at most."""
@@ -22,14 +32,16 @@ DEFAULT_BASE = "gpu-4"
 """The base environment where the YAML names none: the newest whose packages are known."""
 
 ENDING = 600  # seconds beyond the run's own limit, in which the agent ends it and brings back all
+_LONGEST_NAME = 100
+_ENVIRONMENT = "default"
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _LEVELS = {"view": "CAN_VIEW", "run": "CAN_MANAGE_RUN", "manage": "CAN_MANAGE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Where in the workspace the launch and its code lie (`None`: it has none), the id of the budget
-    policy where the run names one, and the requirement lines that the platform installs."""
+    """Where in the workspace the launch and its code lie (`None`: it has none), the id of the
+    budget policy where the run names one, and the requirement lines that the platform installs."""
 
     folder: str
     code: str | None = None
@@ -45,23 +57,23 @@ def payload(launching: Launching, config: RunConfig, staged: Staged) -> dict[str
     """
     ref = launching.ref
     task: dict[str, Json] = {
-        "task_key": _name(ref.address.name, 100),
+        "task_key": _name(ref.address.name),
         "run_if": "ALL_SUCCESS",
-        "ai_runtime_task": _ai_runtime_task(launching, config, staged),
-        # The node agent knows which failures are worth a restart, and does that by itself. What
-        # only the platform can do is to bring new nodes.
-        "max_retries": config.retry.max if "infra" in config.retry.on else 0,
+        "ai_runtime_task": task_of(
+            config, staged, run_name=f"{ref.address.folder}-{ref.number}", pool=launching.pool
+        ),
+        "max_retries": retries_of(config),
     }
     asked: dict[str, Json] = {
         "run_name": str(ref),
         "idempotency_token": launching.token,
+        "timeout_seconds": timeout_of(config),
         "tasks": [task],
     }
     if config.image is None:
-        task["environment_key"] = "default"
-        spec = _environment(config.env, staged)
-        asked["environments"] = [{"environment_key": "default", "spec": spec}]
-    asked["timeout_seconds"] = _timeout(config)
+        task["environment_key"] = _ENVIRONMENT
+        spec = environment_of(config.env, staged.dependencies)
+        asked["environments"] = [{"environment_key": _ENVIRONMENT, "spec": spec}]
     if config.permissions:
         asked["access_control_list"] = [_permission(it) for it in config.permissions]
     if staged.policy is not None:
@@ -72,7 +84,18 @@ def payload(launching: Launching, config: RunConfig, staged: Staged) -> dict[str
     return asked
 
 
-def _ai_runtime_task(launching: Launching, config: RunConfig, staged: Staged) -> dict[str, Json]:
+def task_of(
+    config: RunConfig, staged: Staged, *, run_name: str, pool: str | None
+) -> dict[str, Json]:
+    """Return the `ai_runtime_task`.
+
+    Args:
+        run_name: what its MLflow run is called where the config does not say.
+        pool: the id of the pool that GPUs come from, if from one.
+
+    Raises:
+        BackendError: the platform has no such machines.
+    """
     machines = machines_of(config)
     if machines is None:
         raise BackendError(
@@ -84,13 +107,12 @@ def _ai_runtime_task(launching: Launching, config: RunConfig, staged: Staged) ->
         "accelerator_type": machines.accelerator,
         "accelerator_count": machines.gpus,
     }
-    if config.pool is not None:
-        compute["provisioned_capacity_id"] = config.pool
+    if pool is not None:
+        compute["provisioned_capacity_id"] = pool
     directory, _, experiment = (config.mlflow.experiment or "").rpartition("/")
-    named = config.mlflow.run_name or f"{launching.ref.address.folder}-{launching.ref.number}"
     task: dict[str, Json] = {
-        "experiment": _name(experiment or launching.ref.address.name, 100),
-        "mlflow_run": _name(named, 100),
+        "experiment": _name(experiment or config.name),
+        "mlflow_run": _name(config.mlflow.run_name or run_name),
         "deployments": [{"command_path": f"{staged.folder}/command.sh", "compute": compute}],
     }
     if staged.code is not None:
@@ -104,8 +126,19 @@ def _ai_runtime_task(launching: Launching, config: RunConfig, staged: Staged) ->
     return task
 
 
-def _environment(env: Env, staged: Staged) -> dict[str, Json]:
-    """A version or a base environment, never both: the platform refuses that."""
+def retries_of(config: RunConfig) -> int:
+    """How often the platform may bring new nodes. The node agent knows which failures are worth
+    that; ranks on nodes that are there yet it starts again by itself."""
+    return config.retry.max if "infra" in config.retry.on else 0
+
+
+def environment_of(env: Env, dependencies: Sequence[str]) -> dict[str, Json]:
+    """The `spec` of the environment: a version or a base environment, never both, which the
+    platform refuses.
+
+    Raises:
+        BackendError: tasks cannot choose that base.
+    """
     base = base_named(env.base or DEFAULT_BASE)
     platform = base.platform if base is not None else None
     spec: dict[str, Json]
@@ -119,14 +152,14 @@ def _environment(env: Env, staged: Staged) -> dict[str, Json]:
             hint="use `gpu-4`, or a later one",
             code="unknown_base",
         )
-    if staged.dependencies:
-        spec["dependencies"] = list(staged.dependencies)
+    if dependencies:
+        spec["dependencies"] = list(dependencies)
     return spec
 
 
-def _timeout(config: RunConfig) -> int:
-    """The platform counts from the moment of submitting, so it is the outer limit alone: the agent
-    stops the ranks when their own time is over."""
+def timeout_of(config: RunConfig) -> int:
+    """Seconds that the platform gives the run. It counts from the moment of submitting, so that is
+    the outer limit alone: the agent stops the ranks when their own time is over."""
     if config.timeout is None:
         return LONGEST
     return min(LONGEST, math.ceil(config.timeout.seconds) + ENDING)
@@ -143,5 +176,5 @@ def _permission(given: Permission) -> dict[str, Json]:
     return found
 
 
-def _name(text: str, longest: int) -> str:
-    return _NAME.sub("-", text).strip("-")[:longest] or "run"
+def _name(text: str) -> str:
+    return _NAME.sub("-", text).strip("-")[:_LONGEST_NAME] or "run"

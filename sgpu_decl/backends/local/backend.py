@@ -76,8 +76,9 @@ class LocalBackend:
                 code="code_missing",
             )
 
-    def equip(self, environment: str, progress: Progress) -> None:
-        self._trees[environment] = self._environments().hydrate(environment, progress)
+    def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
+        for environment in {it.environment_digest for it in launchings if it.environment_digest}:
+            self._trees[environment] = self._environments().hydrate(environment, progress)
 
     def examine(self, environment: str) -> tuple[str, ...]:
         # Others are kept from it by the modes of files and folders.
@@ -221,6 +222,9 @@ class LocalBackend:
                 f"`{old}` cannot be renamed to `{new}`: {error.strerror}", code="move_refused"
             ) from error
 
+    def tidy(self) -> int:
+        return 0  # all that is shared lies in the stores
+
     def size(self, ref: AttemptRef) -> int:
         total = 0
         for root, _, files in os.walk(self._layout.attempt(ref)):
@@ -311,7 +315,7 @@ class LocalBackend:
         a crash left a launch without it."""
         digest = launching.environment_digest
         if digest is not None and digest not in self._trees:
-            self.equip(digest, Quiet())
+            self.equip([launching], Quiet())
         return self._trees[digest] if digest is not None else None
 
     def _interpreter(self, launching: Launching, config: RunConfig) -> str:

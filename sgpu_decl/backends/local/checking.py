@@ -25,6 +25,8 @@ _MOST_RANKS = 4096
 class LocalSurvey:
     """See `backends.base.Survey`."""
 
+    elsewhere = False
+
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
         return interpreter_of(env.python, folder)
 

@@ -1,0 +1,51 @@
+"""What a workspace said a short while ago, kept between calls of the command line: it is not asked
+the same question again and again."""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.model.jsonable import Json, canonical
+
+__all__ = ["FRESH", "Memory"]
+
+FRESH = 600.0
+"""Seconds for which an answer counts."""
+
+
+class Memory:
+    """Answers of one workspace to one user. What cannot be read or written is asked again."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def answer(self, question: Json) -> Json:
+        """The answer to a question, `None` where it is not known or too old."""
+        path = self._path(question)
+        try:
+            fresh = 0 <= time.time() - path.stat().st_mtime < FRESH
+            answer: Json = json.loads(path.read_bytes()) if fresh else None
+        except (OSError, ValueError):
+            return None
+        return answer
+
+    def remember(self, question: Json, answer: Json) -> None:
+        """Keep an answer."""
+        path = self._path(question)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            temporary.write_text(json.dumps(answer), encoding="utf-8")
+            temporary.rename(path)
+        except OSError:
+            return
+
+    def _path(self, question: Json) -> Path:
+        import platformdirs
+
+        asked = canonical([self._connection.host, self._connection.user, question])
+        name = hashlib.sha256(asked.encode()).hexdigest()[:32]
+        return Path(platformdirs.user_cache_path("sgpu")) / "databricks" / f"{name}.json"

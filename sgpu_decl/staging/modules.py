@@ -1,0 +1,85 @@
+"""The user's own modules that a process has imported, as code that can be sent: a function that
+travels finds there what it imports."""
+
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from sgpu_decl.staging.hashing import digest_file
+from sgpu_decl.staging.snapshot import Entry, Snapshot
+
+__all__ = ["Copies", "own_modules", "snapshot_of"]
+
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+_OURS = frozenset({"__main__", "sgpu_decl"})
+
+
+def own_modules(
+    path: Sequence[str], modules: Mapping[str, ModuleType] | None = None
+) -> dict[str, Path]:
+    """Return the files of the modules that were imported from certain folders, by their place below
+    the folder. Of a package all Python files count: it may import more of itself later.
+
+    Args:
+        path: folders of `sys.path`; what is installed in one of them does not count.
+        modules: `sys.modules` unless given.
+    """
+    loaded = dict(sys.modules if modules is None else modules)
+    found: dict[str, Path] = {}
+    for top in sorted({name.partition(".")[0] for name in loaded} - _OURS):
+        module = loaded.get(top)
+        for folder in path:
+            for file in _files(module, Path(folder)):
+                found.setdefault(file.relative_to(folder).as_posix(), file)
+    return found
+
+
+class Copies:
+    """A folder of our own, which is there as long as this is."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="sgpu-modules-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+
+def snapshot_of(files: Mapping[str, Path], scratch: Path) -> Snapshot:
+    """Copy files to an empty folder, under the given relative paths, and return them as code.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    entries = []
+    for relative, file in sorted(files.items()):
+        copy = scratch / relative
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+        size = copy.stat().st_size
+        entries.append(Entry(path=relative, digest=digest_file(os.fspath(copy)), size=size))
+    return Snapshot.of(scratch, entries, ())
+
+
+def _files(module: ModuleType | None, folder: Path) -> Iterator[Path]:
+    """The Python files of a top-level module or package that lies right below a folder."""
+    own = getattr(module, "__file__", None)
+    if own is not None and not own.endswith("__init__.py"):
+        file = Path(own)
+        if file.suffix == ".py" and file.parent == folder and not _installed(file):
+            yield file
+        return
+    for place in getattr(module, "__path__", ()):  # more than one of a namespace
+        package = Path(place)
+        if package.parent == folder and not _installed(package):
+            yield from (it for it in sorted(package.rglob("*.py")) if it.is_file())
+
+
+def _installed(path: Path) -> bool:
+    if _PACKAGES.intersection(path.parts):
+        return True
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return any(path.is_relative_to(it) for name in names if (it := sysconfig.get_path(name)))

@@ -1,0 +1,81 @@
+"""`kill -9` at any durable step of an apply to a workspace converges, with one run there."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.api import Session
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.plan import Action
+from sgpu_decl.testing.workspace import WorkspaceServer
+from sgpu_decl.testing.workspace.executing.records import Runs
+
+# Runs the real command line, and dies right before or after the n-th call of a function.
+DRIVER = """\
+import importlib, os, signal, sys
+module, owner, name, when, nth = sys.argv[1].split(",")
+holder = importlib.import_module(module)
+if owner:
+    holder = getattr(holder, owner)
+real = getattr(holder, name)
+calls = 0
+def dying(*args, **kwargs):
+    global calls
+    calls += 1
+    if calls == int(nth) and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    value = real(*args, **kwargs)
+    if calls == int(nth) and when == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+setattr(holder, name, dying)
+from sgpu_decl.cli.main import main
+sys.exit(main(["apply", "-y", "--detach", "run.yaml"]))
+"""
+
+WRITER = "sgpu_decl.storing.writing,SqliteWriter"
+DATABRICKS = "sgpu_decl.backends.databricks"
+STEPS = [
+    f"{WRITER},begin,after,1",
+    f"{DATABRICKS}.launches,Launches,begin,after,1",
+    f"{DATABRICKS}.files,WorkspaceFiles,put,before,1",
+    f"{DATABRICKS}.files,WorkspaceFiles,put,after,2",
+    f"{DATABRICKS}.files,WorkspaceFiles,put,after,4",
+    f"{DATABRICKS}.staging,,bring_launch,after,1",
+    f"{DATABRICKS}.launches,Launches,submitted,before,1",
+    f"{DATABRICKS}.launches,,write_handle,before,3",
+    f"{DATABRICKS}.launches,Launches,submitted,after,1",
+    f"{WRITER},launched,before,1",
+    f"{WRITER},launched,after,1",
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_a_step_and_applied_again_there_is_one_run(
+    session: Callable[[], Session],
+    project: Path,
+    server: WorkspaceServer,
+    token: str,
+    step: str,
+) -> None:
+    died = subprocess.run(
+        [sys.executable, "-c", DRIVER, step], cwd=project, capture_output=True, check=False
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+    opened = session()
+    applied = opened.apply(opened.plan())
+
+    refs = (*applied.launched, *applied.adopted) or opened.runs.find("hello")
+    opened.runs.wait(refs, timeout=120)
+    opened.record_ended()
+    assert [(str(ref), opened.runs.status(ref).state) for ref in refs] == [
+        ("hello#1", AttemptState.SUCCEEDED)
+    ]
+    assert len(Runs(server.tenants.of_token(token)).all()) == 1
+    again = session().plan()
+    assert [change.action for change in again.changes] == [Action.NO_OP]

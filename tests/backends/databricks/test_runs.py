@@ -1,0 +1,256 @@
+"""Runs on a workspace from plan to destroy, through the real SDK."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.api import Location, PlanOptions, Session
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.plan import Action, Reason
+from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
+
+Opened = Callable[[], Session]
+PATIENCE = 120.0
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end, pause = time.monotonic() + PATIENCE, threading.Event()
+    while not happened():
+        assert time.monotonic() < end, "it never happened"
+        pause.wait(0.02)
+
+
+def launched(session: Session) -> AttemptRef:
+    (ref,) = session.apply(session.plan()).launched
+    return ref
+
+
+def ended(session: Session) -> AttemptRef:
+    ref = launched(session)
+    session.runs.wait([ref], timeout=PATIENCE)
+    session.record_ended()
+    return ref
+
+
+def submits(server: WorkspaceServer, token: str) -> list[int]:
+    key = server.tenants.of_token(token).key
+    asked = server.recording.all(key)
+    return [it.status for it in asked if it.path.endswith("/runs/submit")]
+
+
+def runs_of(server: WorkspaceServer, token: str) -> int:
+    """How many runs there are in the workspace."""
+    from sgpu_decl.testing.workspace.executing.records import Runs
+
+    return len(Runs(server.tenants.of_token(token)).all())
+
+
+def test_a_run_is_launched_and_what_it_did_comes_back(session: Opened) -> None:
+    opened = session()
+
+    ref = ended(opened)
+
+    (told,) = opened.runs.describe([ref])
+    assert (told["state"], told["exit_code"], told["backend"]) == ("succeeded", 0, "databricks")
+    assert [it["state"] for it in told["ranks"]] == ["succeeded", "succeeded"]
+    assert opened.runs.results(ref) == [
+        {"rank": 0, "value": {"rank": 0, "n": 3}},
+        {"rank": 1, "value": {"rank": 1, "n": 3}},
+    ]
+    lines = {(it.rank, it.stream, it.text) for it in _lines(opened, ref)}
+    assert lines >= {
+        (rank, stream, text)
+        for rank in (0, 1)
+        for stream, text in (("stdout", f"hello from {rank}"), ("stderr", "and more"))
+    }
+    (plan,) = session().plan().changes
+    assert (plan.action, plan.reason) == (Action.NO_OP, Reason.UP_TO_DATE)
+
+
+def test_lines_of_one_rank_can_be_followed(session: Opened) -> None:
+    opened = session()
+    ref = launched(opened)
+
+    followed = [it for it in opened.runs.logs(ref, ranks=(1,), follow=True) if it is not None]
+
+    assert [(it.rank, it.text) for it in followed] == [(1, "hello from 1"), (1, "and more")]
+
+
+def test_an_exception_of_the_users_is_told_apart_and_not_launched_again(
+    session: Opened, project: Path
+) -> None:
+    (project / "train.py").write_text("def main(n):\n    raise ValueError('no such thing')\n")
+    opened = session()
+
+    ref = ended(opened)
+
+    status = opened.runs.status(ref)
+    assert (status.state, status.failure) == (AttemptState.FAILED, FailureClass.EXCEPTION)
+    (told,) = opened.runs.describe([ref])
+    assert "no such thing" in told["first_cause"]["summary"]
+    assert "train.py" in told["first_cause"]["traceback"]
+    (change,) = session().plan().changes
+    assert change.reason is Reason.FAILED_NOT_RETRIED
+
+
+def test_a_node_that_is_lost_is_the_platforms_fault(
+    session: Opened, project: Path, server: WorkspaceServer, token: str
+) -> None:
+    (project / "train.py").write_text("import time\ndef main(n):\n    time.sleep(600)\n")
+    key = server.tenants.of_token(token).key
+    server.faults.add(
+        Fault(pattern="POST */runs/submit", effect=Effect.HOOK, hook="lose_node",
+              arguments={"node": 0, "after_lines": 0}), tenant=key,
+    )  # fmt: skip
+    opened = session()
+
+    ref = ended(opened)
+
+    status = opened.runs.status(ref)
+    assert status.state is AttemptState.FAILED
+    assert status.failure in (FailureClass.NODE_LOST, FailureClass.CAPACITY)
+    (change,) = session().plan().changes
+    assert change.reason is Reason.PREVIOUS_FAILED
+
+
+def test_a_cancelled_run_stays_cancelled(session: Opened, project: Path) -> None:
+    (project / "train.py").write_text(
+        "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
+    )
+    opened = session()
+    ref = launched(opened)
+    next(it for it in opened.runs.logs(ref, ranks=(0,), follow=True) if it is not None)
+
+    opened.runs.cancel(ref)
+
+    opened.runs.wait([ref], timeout=PATIENCE)
+    opened.record_ended()
+    assert opened.runs.status(ref).state is AttemptState.CANCELLED
+    (change,) = session().plan().changes
+    assert change.reason is Reason.CANCELLED_BY_USER
+
+
+def test_what_was_uploaded_is_not_uploaded_again(
+    session: Opened, server: WorkspaceServer, token: str
+) -> None:
+    ended(session())
+    key = server.tenants.of_token(token).key
+    server.recording.clear(key)
+
+    opened = session()
+    opened.apply(opened.plan(PlanOptions(rerun=("hello",))))
+
+    asked = server.recording.all(key)
+    uploads = [it.path for it in asked if "import-file" in it.path]
+    assert not [path for path in uploads if "objects" in path]
+    print("\n".join(f"{it.method} {it.path} {it.query}" for it in asked))
+    assert len(asked) <= 12, [f"{it.method} {it.path}" for it in asked]
+
+
+def test_an_answer_that_is_lost_after_the_submit_makes_no_second_run(
+    session: Opened, server: WorkspaceServer, token: str
+) -> None:
+    key = server.tenants.of_token(token).key
+    server.faults.add(Fault(pattern="POST */runs/submit", effect=Effect.LOSE_ANSWER), tenant=key)
+
+    opened = session()
+    ref = ended(opened)
+
+    assert opened.runs.status(ref).state is AttemptState.SUCCEEDED
+    assert submits(server, token) == [0, 200]
+    assert runs_of(server, token) == 1
+
+
+def test_a_run_that_somebody_deleted_is_lost_and_said_so(
+    session: Opened, server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sgpu_decl.backends.databricks import reading
+    from sgpu_decl.testing.workspace.executing.records import Runs
+
+    monkeypatch.setattr(reading, "SETTLING", 0.0)
+    opened = session()
+    ref = launched(opened)
+    handle = json.loads((opened.state_dir / "runs/hello/1/databricks.json").read_text())
+    server_runs = Runs(server.tenants.of_token(token))
+    until(lambda: not server_runs.need(handle["run_id"]).active)
+    server_runs.delete(handle["run_id"])
+
+    again = session()
+
+    assert again.runs.status(ref).state is AttemptState.LOST
+    (told,) = again.runs.describe([ref])
+    assert f"run {handle['run_id']} is no longer in" in told["first_cause"]["summary"]
+    (change,) = again.plan().changes
+    assert change.reason is Reason.PREVIOUS_LOST
+
+
+def test_what_this_machine_forgot_is_found_again_in_the_workspace(
+    session: Opened, server: WorkspaceServer, token: str
+) -> None:
+    opened = session()
+    ref = ended(opened)
+    (opened.state_dir / "runs/hello/1/databricks.json").unlink()
+
+    again = session()
+
+    assert again.runs.status(ref).state is AttemptState.SUCCEEDED
+    assert len(again.runs.results(ref)) == 2
+    assert runs_of(server, token) == 1
+
+
+def test_an_expired_token_says_what_to_do(
+    session: Opened, server: WorkspaceServer, token: str
+) -> None:
+    server.faults.add(
+        Fault(pattern="GET */scim/v2/Me", effect=Effect.STATUS, status_code=401, times=0,
+              body={"error_code": "UNAUTHENTICATED", "message": "Token is expired"}),
+        tenant=server.tenants.of_token(token).key,
+    )  # fmt: skip
+    opened = session()
+
+    with pytest.raises(BackendError) as caught:
+        launched(opened)
+
+    assert caught.value.code == "unauthenticated"
+    assert "databricks auth login --host" in str(caught.value.hint)
+
+
+def _lines(opened: Session, ref: AttemptRef) -> list[object]:
+    return [it for it in opened.runs.logs(ref, ranks=None, follow=False) if it is not None]
+
+
+def test_destroying_frees_what_no_other_attempt_needs(
+    session: Opened, project: Path, tenant: Path
+) -> None:
+    ended(session())
+    (project / "other.yaml").write_text((project / "run.yaml").read_text().replace("hello", "two"))
+    other = Session.open(Location(file=project / "other.yaml", project=project))
+    ended(other)
+    (staging,) = tenant.glob("Workspace/Users/*/.sgpu")
+    assert len(list(staging.glob("objects/code/*"))) == 1
+
+    opened = session()
+    opened.apply(opened.plan(PlanOptions(destroy=True)))
+
+    assert not (list(staging.glob("runs/*/hello/*/spec.json")))
+    assert list(staging.glob("runs/*/hello/*/back/0/node_0/outcome.json"))
+    assert len(list(staging.glob("objects/code/*"))) == 1, "the other run needs it"
+    other = Session.open(Location(file=project / "other.yaml", project=project))
+    other.apply(other.plan(PlanOptions(destroy=True)))
+    assert not list(staging.glob("objects/*/*"))
+    assert len(session().runs.results(opened.runs.find("hello")[0])) == 2
+
+
+def test_gc_leaves_nothing_of_an_attempt_in_the_workspace(session: Opened, tenant: Path) -> None:
+    ended(session())
+    (staging,) = tenant.glob("Workspace/Users/*/.sgpu")
+
+    session().gc(keep_last=0, older_than=None, dry_run=False)
+
+    assert not list(staging.glob("runs/*/hello/*"))
+    assert not list(staging.glob("objects/*/*"))
