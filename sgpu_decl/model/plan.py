@@ -161,6 +161,11 @@ class Change:
     launch: Launch | None = None
 
     @property
+    def launches(self) -> bool:
+        """Whether ranks start by it; the token of a job marks what is made."""
+        return self.kind is Kind.RUN and self.launch is not None and self.launch.token is not None
+
+    @property
     def waits_for(self) -> tuple[AttemptRef, ...]:
         """The older attempts that must end before the ranks of the new one start."""
         if self.launch is None or self.launch.token is None:

@@ -120,7 +120,7 @@ def plan(
         ]
         checks += [check_of(finding, None) for finding in findings]
         checks += lint(chosen, capabilities)
-        launched = [wanted[it.address] for it, _ in results if _launches(it)]
+        launched = [wanted[it.address] for it, _ in results if it.launches]
         checks += interpreter_checks(
             [(item, known.get(item.address, NOWHERE).current) for item in launched], state
         )
@@ -189,10 +189,6 @@ def _package_lists(
     lists = {it.digest: it for it in (item.packages for item in wanted.values()) if it}
     used = {it.launch.packages_digest for it in changes if it.launch}
     return tuple(lists[digest] for digest in sorted(lists.keys() & used))
-
-
-def _launches(change: Change) -> bool:
-    return change.kind is Kind.RUN and bool(change.launch and change.launch.token)
 
 
 def _options(

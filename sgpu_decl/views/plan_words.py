@@ -118,7 +118,7 @@ def summary_line(plan: Plan) -> str:
 
 def launches(plan: Plan) -> bool:
     """Whether something is launched, so that it may cost something."""
-    return any(it.kind is Kind.RUN and it.launch and it.launch.token for it in plan.changes)
+    return any(change.launches for change in plan.changes)
 
 
 def stops_active(change: Change) -> bool:
