@@ -75,6 +75,7 @@ class Session:
         location: Location,
         declared: Callable[[Opened], Validated] | None = None,
     ) -> None:
+        self.root = opened.root
         self.notes = opened.notes
         self.target = opened.target
         self.state_dir = opened.state_dir
