@@ -136,7 +136,7 @@ class Session:
         """
         if self._declared is not None:
             return self._declared(self._site.opened)
-        from sgpu_decl.applying.gathering import read_file
+        from sgpu_decl.applying.reading import read_file
 
         loaded, findings, source = read_file(self._site.opened, self._site.location)
         return Validated(loaded=loaded, findings=findings, source=source)
@@ -216,6 +216,7 @@ class Session:
             state=state,
             store=site.store,
             equipment=equipment,
+            survey=site.survey,
             called=self._declared is not None,
         )
         self._recipes = equipment.recipes

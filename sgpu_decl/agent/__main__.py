@@ -2,7 +2,8 @@
 
 `python -I -S __main__.py FOLDER` is the quickest; `python agent.zip FOLDER`, the folder itself and
 `-m sgpu_decl.agent` work as well. With options instead of a folder it is the agent of one node of
-several: see `foreground`. `hydrate` makes the tree of an environment: see `preparing`.
+several: see `foreground`. `node` is all that a platform has to start on a node: see `hosted`.
+`hydrate` makes the tree of an environment: see `preparing`.
 """
 
 import sys
@@ -20,6 +21,8 @@ if sys.argv[1:2] == ["hydrate"]:
     from sgpu_decl.agent.environment.preparing import main
 elif sys.argv[1:2] == ["hydrate-worker"]:
     from sgpu_decl.agent.environment.crew import main
+elif sys.argv[1:2] == ["node"]:
+    from sgpu_decl.agent.hosted.node import main
 elif sys.argv[1:2] and sys.argv[1].startswith("--"):
     from sgpu_decl.agent.foreground import main
 else:

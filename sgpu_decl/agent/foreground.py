@@ -6,6 +6,9 @@ The folder of `spec.json` is the run's folder on this node, with `_air.py` in it
 nodes other than the first lie in `nodes/K` below it. The port is that of agent 0's control
 connection: the ranks' own is chosen there, and told to all. Ranks inherit the environment that the
 agent was started with, secrets included. The exit code is the run's, on every node.
+
+Folders in the spec may be relative to that of the run, which no two nodes need to have in the same
+place. A node that lacks what its ranks need takes part all the same, and says so in its place.
 """
 
 from __future__ import annotations
@@ -13,15 +16,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from hashlib import sha256
 
 from sgpu_decl.agent import processes, records
 from sgpu_decl.agent.guardian import fork_supervisor, guard, supervise
 from sgpu_decl.agent.locks import create_held
 from sgpu_decl.agent.nodes import SILENCE, Node
+from sgpu_decl.agent.placing import place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 __all__ = ["main"]
@@ -32,19 +37,24 @@ _USAGE = 64
 def main(arguments: Sequence[str]) -> int:
     """Run this node's ranks to the end; return the run's exit code."""
     options = _parser().parse_args(arguments)
+    run_dir, name = os.path.split(os.path.abspath(options.spec))
+    spec = records.read_json(run_dir, name)
     node = Node(
         options.node_rank,
         options.nodes,
         options.master_addr,
         options.master_port,
-        options.silence,
+        silence=options.silence,
+        agreed=_agreed(spec or {}),
+        unprepared=options.unprepared,
+        restart=options.restart,
     )
-    run_dir, name = os.path.split(os.path.abspath(options.spec))
-    spec = records.read_json(run_dir, name)
     problem = _unusable(spec, node, options.spec)
     if spec is None or problem:
         sys.stderr.write(f"sgpu agent: {problem}\n")
         return _USAGE
+    secrets = {name: os.environ[name] for name in spec["secrets"] if name in os.environ}
+    spec = place(spec, run_dir)
     os.umask(0o077)
     folder = node.records(run_dir)
     os.makedirs(folder, exist_ok=True)
@@ -60,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     supervisor = fork_supervisor()
     if supervisor == 0:
         os.close(lock)
-        supervise({**spec, "run_dir": run_dir}, {}, told=told, answer=answer, node=node)
+        supervise(spec, secrets, told=told, answer=answer, node=node)
         return 0
     os.close(told)
     os.close(answer)
@@ -80,7 +90,20 @@ def _parser() -> argparse.ArgumentParser:
         "--silence", type=float, default=SILENCE, metavar="S",
         help="a node is lost when nothing was heard of it for so many seconds",
     )  # fmt: skip
+    parser.add_argument(
+        "--unprepared", nargs=2, metavar=("CLASS", "WHY"),
+        help="this node cannot start ranks: how that counts, and why",
+    )  # fmt: skip
+    parser.add_argument(
+        "--restart", type=int, default=0, metavar="I", help="how often ranks were started before"
+    )
     return parser
+
+
+def _agreed(spec: Mapping[str, Any]) -> str:
+    """Nodes may keep the run in different folders; all else must be the same."""
+    shared = {name: value for name, value in spec.items() if not name.endswith("_dir")}
+    return sha256(records.encode(shared)).hexdigest()
 
 
 def _unusable(spec: dict[str, Any] | None, node: Node, path: str) -> str | None:

@@ -88,6 +88,9 @@ class RankGroup:
         Tells `on_started` once all run, or `on_refused(error)`; some may then live all the same.
         """
         self.started = True
+        if self._node.unprepared is not None:
+            self.on_refused(LaunchError(*self._node.unprepared))
+            return
         self._restart = restart
         self._oom_kills = oom_kills()
         self._port, self._devices, self._inherited = port, devices, {**os.environ, **extra}

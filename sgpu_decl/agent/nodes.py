@@ -15,7 +15,6 @@ import os
 import time
 
 from sgpu_decl.agent.outcome import Outcome
-from sgpu_decl.agent.records import encode
 from sgpu_decl.agent.verdict import Ending
 
 TYPE_CHECKING = False
@@ -50,9 +49,16 @@ _PATIENCE = 600.0  # seconds until all nodes must have joined, where no startup_
 
 class Node:
     """Which of `count` nodes this is. The address and port are agent 0's; a node of which nothing
-    is heard for `silence` seconds is lost."""
+    is heard for `silence` seconds is lost.
 
-    __slots__ = ("address", "count", "number", "port", "silence")
+    `agreed` is a hash over what all nodes must have been told alike. `unprepared` says, where this
+    node lacks what its ranks need, of which class that failure is and in words what is missing.
+    Ranks are numbered as started for the `restart`th time.
+    """
+
+    __slots__ = (
+        "address", "agreed", "count", "number", "port", "restart", "silence", "unprepared",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -60,13 +66,20 @@ class Node:
         count: int = 1,
         address: str = "127.0.0.1",
         port: int = 0,
+        *,
         silence: float = SILENCE,
+        agreed: str = "",
+        unprepared: tuple[str, str] | None = None,
+        restart: int = 0,
     ) -> None:
         self.number = number
         self.count = count
         self.address = address
         self.port = port
         self.silence = silence
+        self.agreed = agreed
+        self.unprepared = unprepared
+        self.restart = restart
 
     def records(self, run_dir: str) -> str:
         """The folder of this node's own records; nodes may share the run's folder."""
@@ -344,15 +357,10 @@ def join_team(
     """Return the team of a node; what several nodes need is only loaded for them."""
     if node.count == 1:
         return Team(node, actions)
-    from hashlib import sha256
-
     from sgpu_decl.agent.control import Hub, Link
 
-    # Nodes may keep the run in different folders; all else must be the same.
-    shared = {name: value for name, value in spec.items() if not name.endswith("_dir")}
-    digest = sha256(encode(shared)).hexdigest()
     if node.number == 0:
-        hub = Hub(loop, node, token=spec["token"], spec=digest)
+        hub = Hub(loop, node, token=spec["token"], spec=node.agreed)
         return Leader(node, actions, loop=loop, hub=hub, report=report, spec=spec)
-    link = Link(loop, node, token=spec["token"], spec=digest)
+    link = Link(loop, node, token=spec["token"], spec=node.agreed)
     return Follower(node, actions, loop=loop, link=link, report=report, spec=spec)

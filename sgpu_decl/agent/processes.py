@@ -42,9 +42,9 @@ def become_subreaper() -> None:
         raise OSError(code, f"cannot adopt orphans: {os.strerror(code)}")
 
 
-def die_with_parent(parent: int) -> None:
-    """Ask for SIGKILL when the parent dies, and leave at once if it died before the asking."""
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Ask for a signal when the parent dies, and leave at once if it died before the asking."""
+    _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 

@@ -128,9 +128,10 @@ def rank_environment(
         SGPU_ATTEMPT=str(spec["attempt"]),
         SGPU_RUN_DIR=spec["run_dir"],
         SGPU_OUTPUT_DIR=spec["output_dir"],
-        SGPU_PROJECT_DIR=spec["project_dir"],
         SGPU_COOKIE=spec["token"],
     )
+    if spec["project_dir"]:  # there is none where ranks are not on the machine of apply
+        environment["SGPU_PROJECT_DIR"] = spec["project_dir"]
     return environment
 
 

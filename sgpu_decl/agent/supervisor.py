@@ -68,7 +68,7 @@ class Supervisor:
         self._timed_out = False
         self._abandoned = False
         self._signals = 0
-        self._restart = 0
+        self._restart = node.restart
         self._swept_all = False
         self._refusal: Outcome | None = None  # of a rank that could not be started
         self._lost_node: tuple[str, int] | None = None  # what is said of it, and when it was lost
@@ -76,6 +76,7 @@ class Supervisor:
         self._loop = Loop(self._on_signal)
         first_state = "queued" if Queue.waits(spec) else "starting"
         self._report = Report(self._folder, count, first_state, node.count)
+        self._report.update(restart=node.restart)
         self._queue = Queue(spec, node.count, self._loop, self._report)
         self._queue.on_turn = self._begin
         self._queue.on_refused = lambda why: self._conclude(failed("capacity", why))
@@ -347,6 +348,8 @@ class Supervisor:
         kind = "error" if blames_the_user(failure) else "infra"
         if self._restart >= retry["max"] or kind not in retry["on"]:
             return False
+        if failure == "staging_failed":
+            return False  # what a node lacks does not come by starting ranks again
         if self._signals or self._cancel_requested():
             self._conclude(CANCELLED)
             return True

@@ -129,7 +129,7 @@ class WarmParent:
         try:
             self.pid, told = spawn(
                 argv,
-                {**environment, "SGPU_WARM_FD": str(theirs.fileno())},
+                {**environment, "SGPU_WARM_FD": str(theirs.fileno()), "SGPU_WARM_DIR": folder},
                 cwd=self._spec["code_dir"],
                 logs=(os.path.join(folder, "stdout.log"), os.path.join(folder, "stderr.log")),
                 settle=self._loop.close,

@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.opening import Location, Opened
-from sgpu_decl.model.state import State
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.storing.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import Backend
+    from sgpu_decl.backends.base import Backend, Survey
     from sgpu_decl.environments.stored.store import EnvironmentStore
     from sgpu_decl.staging.store import Store
     from sgpu_decl.storing.store import StateWriter
@@ -50,17 +51,33 @@ class Site:
         Raises:
             BackendError: there is none of that name.
         """
-        from sgpu_decl.backends.registry import open_backend
+        from sgpu_decl.backends.registry import Surroundings, open_backend
 
         if kind not in self._backends:
-            self._backends[kind] = open_backend(
-                kind,
+            surroundings = Surroundings(
                 project=self.root,
                 state_dir=self.state_dir,
                 store=self.store,
                 environments=lambda: self.environments,
+                recorded=self._recorded,
             )
+            self._backends[kind] = open_backend(kind, surroundings)
         return self._backends[kind]
+
+    def survey(self, kind: str) -> "Survey | None":
+        """What planning asks of the backend of that name; `None` where there is none."""
+        from sgpu_decl.backends.registry import open_survey
+
+        return open_survey(kind, self.backend)
+
+    def _recorded(self, ref: AttemptRef) -> tuple[str, Attempt | None]:
+        """The lineage, and what is recorded of an attempt, its launch maybe not over."""
+        state = self.states.read()
+        if state is None:
+            return "", None
+        launching = (it.attempt_record for it in state.intents)
+        known = (*launching, *self.states.history(ref.address))
+        return state.lineage, next((it for it in known if it is not None and it.ref == ref), None)
 
     def state(self) -> State:
         """What is recorded; an empty state with a lineage of its own where nothing is."""

@@ -3,8 +3,8 @@
 from itertools import chain
 from pathlib import Path
 
-from sgpu_decl.applying.gathering import read_bytes
 from sgpu_decl.applying.opening import DEFAULT_FILES, Opened
+from sgpu_decl.applying.reading import read_bytes
 from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.errors import InvalidInput, SgpuError
 from sgpu_decl.text.limits import limits_for

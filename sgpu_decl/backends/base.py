@@ -2,15 +2,23 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from sgpu_decl.config.env import Env
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.progress import Progress
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.call import Call
+from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.pool import PoolChoice
+from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["Backend", "Launching", "LogLine"]
+__all__ = ["Backend", "Launching", "LogLine", "Survey"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +40,58 @@ class Launching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line of a rank, without its newline. `stream` is `stdout` or `stderr`."""
+    """One line of a rank, without its newline. `stream` is `stdout` or `stderr`. `rank` is `None`
+    for what a node says itself."""
 
     ref: AttemptRef
-    rank: int
+    rank: int | None
     stream: str
     text: str
 
 
+class Survey(Protocol):
+    """What a backend knows of a run before it is planned. Nothing is started or changed; folders
+    are those that paths in the run's YAML start from."""
+
+    def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
+        """The Python of this machine that ranks use, or that a declared environment is made from;
+        `None` where there is none, or none of this machine is used."""
+
+    def pool(self, config: RunConfig) -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
+        """Where the GPUs of a run come from, and what is wrong with what says so; `None` where
+        there are no pools.
+
+        Raises:
+            BackendError: the backend cannot be asked.
+        """
+
+    def check(
+        self,
+        config: RunConfig,
+        places: Mapping[str, Place],
+        folder: Path,
+        *,
+        called: bool,
+    ) -> Sequence[Diagnostic]:
+        """What stands in the way of running it there, each with its place. A run that is `called`
+        is a function of this process.
+
+        Raises:
+            BackendError: the backend cannot be asked.
+        """
+
+    def check_code(
+        self, config: RunConfig, places: Mapping[str, Place], code: Snapshot
+    ) -> Sequence[Diagnostic]:
+        """What of its code does not work there; nothing where that is not certain."""
+
+
 class Backend(Protocol):
     """Every call names attempts by reference; `launch` and `cancel` are one effect each."""
+
+    @property
+    def survey(self) -> Survey:
+        """What planning asks."""
 
     def check(self, launching: Launching) -> None:
         """Refuse a launch that cannot work, before any effect.

@@ -2,29 +2,37 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Backend
+from sgpu_decl.backends.base import Backend, Survey
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.staging.store import Store
 
 if TYPE_CHECKING:
     from sgpu_decl.environments.stored.store import EnvironmentStore
+    from sgpu_decl.model.state import Attempt
 
-__all__ = ["open_backend"]
+__all__ = ["Surroundings", "open_backend", "open_survey"]
 
 
-def open_backend(
-    kind: str,
-    *,
-    project: Path,
-    state_dir: Path,
-    store: Store,
-    environments: "Callable[[], EnvironmentStore]",
-) -> Backend:
-    """Return the backend called `kind` for one project and target; the store of environments is
-    opened where one is used.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What backends of one project and target are given. The store of environments is opened where
+    one is used; `recorded` gives the lineage of the state and what it says of an attempt, whose
+    launch may not be over."""
+
+    project: Path
+    state_dir: Path
+    store: Store
+    environments: "Callable[[], EnvironmentStore]"
+    recorded: "Callable[[AttemptRef], tuple[str, Attempt | None]]"
+
+
+def open_backend(kind: str, surroundings: Surroundings) -> Backend:
+    """Return the backend called `kind`.
 
     Raises:
         BackendError: there is none of that name.
@@ -33,10 +41,24 @@ def open_backend(
         from sgpu_decl.backends.local.backend import LocalBackend
 
         return LocalBackend(
-            project=project,
-            state_dir=state_dir,
-            store=store,
-            environments=environments,
+            project=surroundings.project,
+            state_dir=surroundings.state_dir,
+            store=surroundings.store,
+            environments=surroundings.environments,
             environ=os.environ,
         )
+    if kind == "databricks":
+        from sgpu_decl.backends.databricks.backend import DatabricksBackend
+
+        return DatabricksBackend(surroundings)
     raise BackendError(f"this version has no backend `{kind}`", hint="use `backend: local`")
+
+
+def open_survey(kind: str, backend: Callable[[str], Backend]) -> Survey | None:
+    """Return what planning asks of the backend called `kind`; `None` where there is none of that
+    name. That of the local one is had without the backend, most of which no plan needs."""
+    if kind == "local":
+        from sgpu_decl.backends.local.checking import LocalSurvey
+
+        return LocalSurvey()
+    return backend(kind).survey if kind == "databricks" else None

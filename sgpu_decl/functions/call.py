@@ -97,7 +97,9 @@ class DistributedFunctionCall(Generic[R]):
         ranks = None if rank is None else (rank,)
         lines = self._session.runs.logs(self._ref, ranks=ranks, follow=False)
         return "".join(
-            (f"[{line.rank}] " if rank is None else "") + clean(line.text) + "\n"
+            ("" if rank is not None or line.rank is None else f"[{line.rank}] ")
+            + clean(line.text)
+            + "\n"
             for line in lines
             if line is not None
         )

@@ -35,7 +35,7 @@ class Declaration:
         Raises:
             InvalidInput: the decorator, or the project file, holds errors.
         """
-        from sgpu_decl.applying.gathering import git_facts, read_bytes
+        from sgpu_decl.applying.reading import git_facts, read_bytes
         from sgpu_decl.config.calling import declare_call
 
         file = opened.root / PROJECT_FILE

@@ -19,5 +19,7 @@ class Capabilities:
     fields: frozenset[str] = frozenset()
 
 
-TODAY: Mapping[str, Capabilities] = MappingProxyType({"local": Capabilities()})
+TODAY: Mapping[str, Capabilities] = MappingProxyType(
+    {"databricks": Capabilities(fields=OPTIONAL_FIELDS), "local": Capabilities()}
+)
 """The backends that can be planned for; others are refused with a way out."""

@@ -5,15 +5,17 @@ from enum import StrEnum
 
 from sgpu_decl.agent.errorfile import COLLATERAL
 from sgpu_decl.rendering.pools import HARMLESS
-from sgpu_decl.resources import locate
+from sgpu_decl.rendering.templates import render
 
 __all__ = ["AirStyle", "render_air", "render_call", "render_warm"]
 
 
 class AirStyle(StrEnum):
-    """How the ranks come to be: spawned by the node agent on this machine."""
+    """How the ranks come to be: spawned by the node agent, on this machine or on nodes of a
+    platform."""
 
     LOCAL = "local"
+    NODES = "nodes"
 
 
 def render_air(spec_sha256: str, style: AirStyle | str = AirStyle.LOCAL) -> str:
@@ -26,7 +28,8 @@ def render_air(spec_sha256: str, style: AirStyle | str = AirStyle.LOCAL) -> str:
     """
     if len(spec_sha256) != 64 or not set(spec_sha256) <= set("0123456789abcdef"):
         raise ValueError(f"not a SHA-256 in hex: {spec_sha256!r}")
-    return _render(
+    return render(
+        "entrypoints",
         "_air.py.j2",
         spec_sha256=spec_sha256,
         style=AirStyle(style).value,
@@ -36,25 +39,14 @@ def render_air(spec_sha256: str, style: AirStyle | str = AirStyle.LOCAL) -> str:
 
 def render_call() -> str:
     """Return the Python source of `_call.py`; it is the same for every call."""
-    return _render("_call.py.j2")
+    return render("entrypoints", "_call.py.j2")
 
 
 def render_warm() -> str:
     """Return the Python source of `_warm.py`; it is the same for every run."""
-    return _render(
+    return render(
+        "entrypoints",
         "_warm.py.j2",
         threads=sorted(pool.thread for pool in HARMLESS if pool.thread is not None),
         libraries=sorted(pool.library for pool in HARMLESS if pool.library is not None),
     )
-
-
-def _render(template: str, **values: str | list[str]) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(locate("templates") / "entrypoints"),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  # Python source, and only values of ours go in
-    )
-    return environment.get_template(template).render(**values)

@@ -28,6 +28,6 @@ def clean(text: str) -> str:
     return "".join(pieces) + ("\x1b[0m" if left_on else "")
 
 
-def prefix(label: str, rank: int) -> str:
-    """What stands before a line where several ranks or runs are shown."""
-    return f"[{label} {rank}] "
+def prefix(label: str, rank: int | None) -> str:
+    """What stands before a line where several ranks or runs are shown; a node has no rank."""
+    return f"[{label}] " if rank is None else f"[{label} {rank}] "

@@ -24,7 +24,8 @@ def value(attempt: Any, rank: int = 0) -> Any:
     assert status["state"] == "succeeded", (status, attempt.log(rank, "stderr"))
     kept = json.loads(attempt.text(f"ranks/{rank}/output.json"))
     if isinstance(kept, dict) and "pickle" in kept:
-        return pickle.loads(Path(kept["pickle"]).read_bytes())
+        path = attempt.folder / "ranks" / str(rank) / kept["pickle"]
+        return pickle.loads(path.read_bytes())
     return kept
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.local.interpreting import has_package, interpreter_of
+from sgpu_decl.backends.interpreting import has_package, interpreter_of
 from sgpu_decl.model.desired import Interpreter
 
 OWN = platform.python_version()

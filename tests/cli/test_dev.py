@@ -67,3 +67,10 @@ def test_what_was_written_outlives_a_server_that_is_killed(sgpu: Any) -> None:
                 ask(f"{url}/api/2.0/secrets/scopes/create", token, {"scope": "kept"})
             process.kill()
             process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("given", ["GPU_9=1", "GPU_1xA10", "GPU_1xA10=x"])
+def test_gpus_are_said_by_type_and_number(sgpu: Any, given: str) -> None:
+    refused = sgpu("dev", "workspace", "--gpus", given)
+    assert refused.code == 64
+    assert f"`{given}` is not TYPE=N with a type of GPU_1xA10" in refused.err

@@ -73,6 +73,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "backend.kind": ("ray", "databricks"),
     "backend.address": ("auto", "ray://a:1"),
     "backend.profile": ("a", "b"),
+    "backend.host": ("https://a.example", "https://b.example"),
+    "backend.staging": ("/Workspace/Users/a/x", "/Volumes/a/b/c"),
 }
 EFFECTS = {
     FieldClass.DATA: (Action.CREATE, Effect.NEW_ATTEMPT),

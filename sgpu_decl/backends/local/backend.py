@@ -13,11 +13,14 @@ from sgpu_decl.agent import launching as agent
 from sgpu_decl.agent import reading
 from sgpu_decl.agent.redacting import Redactor
 from sgpu_decl.backends.base import Launching, LogLine
+from sgpu_decl.backends.configured import config_of
+from sgpu_decl.backends.interpreting import interpreter_of
+from sgpu_decl.backends.layout import Layout
+from sgpu_decl.backends.local.checking import LocalSurvey
 from sgpu_decl.backends.local.devices import visible_devices
-from sgpu_decl.backends.local.interpreting import interpreter_of
-from sgpu_decl.backends.local.layout import Layout
 from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
+from sgpu_decl.backends.returning import read_returned
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.environments.progress import Progress, Quiet
 from sgpu_decl.errors import BackendError, SgpuError
@@ -51,11 +54,15 @@ class LocalBackend:
         self._trees: dict[str, Path] = {}
         self._environ = environ
 
+    @property
+    def survey(self) -> LocalSurvey:
+        return LocalSurvey()
+
     def folder(self, ref: AttemptRef) -> Path:
         return self._layout.attempt(ref)
 
     def check(self, launching: Launching) -> None:
-        config = _config(launching)
+        config = config_of(launching.ref, launching.spec)
         resolve_secrets(config.env.secrets, self._environ)
         if launching.environment_digest is None:
             self._interpreter(launching, config)
@@ -83,16 +90,18 @@ class LocalBackend:
             forget_compiled(self._layout.attempt(launching.ref))
             return
         with self._nothing_left(launching) as folder:
-            self._stage(launching, _config(launching), folder)
+            self._stage(launching, config_of(launching.ref, launching.spec), folder)
 
     def in_line(self, launching: Launching) -> bool:
-        config = _config(launching)
+        config = config_of(launching.ref, launching.spec)
         return config.max_parallel is not None or config.type.name != "CPU"
 
     def launch(self, launching: Launching) -> None:
         with self._nothing_left(launching) as folder:
             if not _launched(folder):
-                secrets = resolve_secrets(_config(launching).env.secrets, self._environ)
+                secrets = resolve_secrets(
+                    config_of(launching.ref, launching.spec).env.secrets, self._environ
+                )
                 agent.launch(folder, secrets=secrets)
 
     def staged(self, ref: AttemptRef, token: str) -> bool:
@@ -134,15 +143,7 @@ class LocalBackend:
             reading.request_cancel(folder)
 
     def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
-        ranks = self._layout.attempt(ref) / "ranks"
-        found: list[dict[str, Json]] = []
-        for rank in sorted(int(name) for name in _names(ranks) if name.isdigit()):
-            try:
-                value = json.loads((ranks / str(rank) / "output.json").read_bytes())
-            except (OSError, ValueError):
-                continue
-            found.append({"rank": rank, "value": value})
-        return found
+        return read_returned(self._layout.attempt(ref) / "ranks")
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         restart = reading.read_attempt(self._layout.attempt(ref))["restart"] or 0
@@ -348,12 +349,6 @@ def _alive(folder: Path) -> bool:
     """Whether something runs for an attempt, or waits to."""
     state = AttemptState(reading.read_attempt(folder)["state"])
     return state.active and state is not AttemptState.STAGING
-
-
-def _config(launching: Launching) -> RunConfig:
-    return RunConfig.model_validate(
-        {"name": launching.ref.address.name, **json.loads(launching.spec)}
-    )
 
 
 def _status(ref: AttemptRef, seen: Mapping[str, Json]) -> AttemptStatus:

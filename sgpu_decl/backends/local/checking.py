@@ -1,20 +1,56 @@
 """Whether this machine can run what a run asks for, said at plan time."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sgpu_decl.backends.interpreting import interpreter_of
 from sgpu_decl.backends.local.devices import visible_devices
-from sgpu_decl.backends.local.interpreting import interpreter_of
 from sgpu_decl.backends.local.secrets import look
+from sgpu_decl.config.env import Env
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.pool import PoolChoice
+from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["check_machine"]
+__all__ = ["LocalSurvey", "check_machine"]
 
 # One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
 # has neither the cores nor the descriptors for them.
 _MOST_RANKS = 4096
+
+
+class LocalSurvey:
+    """See `backends.base.Survey`."""
+
+    def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
+        return interpreter_of(env.python, folder)
+
+    def pool(
+        self,
+        config: RunConfig,  # noqa: ARG002  the protocol's
+    ) -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
+        return None, ()
+
+    def check(
+        self,
+        config: RunConfig,
+        places: Mapping[str, Place],
+        folder: Path,
+        *,
+        called: bool,  # noqa: ARG002  the protocol's
+    ) -> Sequence[Diagnostic]:
+        return check_machine(config, places, folder, os.environ)
+
+    def check_code(
+        self,
+        config: RunConfig,  # noqa: ARG002  the protocol's
+        places: Mapping[str, Place],  # noqa: ARG002
+        code: Snapshot,  # noqa: ARG002
+    ) -> Sequence[Diagnostic]:
+        return ()  # what runs here is looked at by everybody
 
 
 def check_machine(

@@ -1,18 +1,19 @@
 """What the node agent and `_air.py` are told about an attempt."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.calling import call_entry
-from sgpu_decl.backends.local.layout import Layout, host_lock_folder
+from sgpu_decl.backends.layout import Layout
+from sgpu_decl.backends.local.layout import host_lock_folder
+from sgpu_decl.backends.specifying import entry_of, retry_of
 from sgpu_decl.backends.warming import warm_call, warm_start
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.jsonable import Json
-from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Retry, Tether, Tracker
+from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, Tracker
 
 __all__ = ["specify"]
 
@@ -45,7 +46,7 @@ def specify(
         warm = warm_call(call.loads, setting=config.launch.warm, ranks=config.gpus)
     else:
         root = (project / launching.owner).parent / (config.code.root or ".")
-        entry, code = _entry(config, root=root), folder / "code"
+        entry, code = entry_of(config, root=root), folder / "code"
         warm = warm_start(entry, code, setting=config.launch.warm, ranks=config.gpus)
     return LaunchSpec(
         token=launching.token,
@@ -67,11 +68,7 @@ def specify(
         grace=config.grace.seconds,
         startup_timeout=config.startup_timeout.seconds if config.startup_timeout else None,
         progress_timeout=config.progress_timeout.seconds if config.progress_timeout else None,
-        retry=Retry(
-            max=config.retry.max,
-            on=tuple(str(blame) for blame in config.retry.on),
-            backoff=config.retry.backoff.seconds,
-        ),
+        retry=retry_of(config),
         gpus=Gpus(
             lock_dir=str(host_lock_folder("gpus")),
             devices=tuple(devices),
@@ -115,26 +112,3 @@ def _parallel(launching: Launching, config: RunConfig, layout: Layout) -> Parall
         return None
     locks = layout.parallel_locks(launching.ref, called=launching.call is not None)
     return Parallel(lock_dir=str(locks), limit=config.max_parallel)
-
-
-def _entry(config: RunConfig, *, root: Path) -> Entry:
-    if isinstance(config.command, str):
-        return Entry(kind="shell", shell=config.command)
-    if config.command is not None:
-        return Entry(kind="command", command=tuple(config.command))
-    args: Mapping[str, Json] | tuple[Json, ...] | None
-    args = tuple(config.args) if isinstance(config.args, (list, tuple)) else config.args
-    target, _, function = (config.entrypoint or "").partition(":")
-    if not target.endswith(".py"):
-        return Entry(kind="module_function", module=target, function=function, args=args)
-    path = _locate(target, root)
-    if not function:
-        return Entry(kind="script", path=path, args=args)
-    return Entry(kind="file_function", path=path, function=function, args=args)
-
-
-def _locate(path: str, root: Path) -> str:
-    """Relative inside the snapshot, absolute outside of it."""
-    whole = (root / path).resolve()
-    base = root.resolve()
-    return str(whole.relative_to(base)) if whole.is_relative_to(base) else str(whole)

@@ -23,6 +23,7 @@ __all__ = ["ExperimentsApi"]
 
 _API = re.compile(r"/(?:ajax-)?api/(?:2|3)\.0/mlflow/(.+)")
 _NAME = re.compile(r"(\bname\s*(?:=|!=|LIKE|ILIKE)\s*)(['\"])", re.IGNORECASE)
+_MOST_FOUND = 1000
 _PASSED_ON = ("Content-Type", "Content-Length", "Range")
 
 
@@ -128,6 +129,7 @@ def _named_body(tenant: Tenant, endpoint: str, request: Request) -> bytes | None
         if isinstance(given.get(field), str):
             given[field] = kept_name(tenant, given[field])
     if endpoint == "experiments/search":
+        given.setdefault("max_results", _MOST_FOUND)  # where MLflow itself wants to be told
         own = f"name LIKE '{name_prefix(tenant)}%'"
         asked = given.get("filter")
         named = _NAME.sub(lambda found: found[0] + name_prefix(tenant), asked) if asked else ""

@@ -23,6 +23,7 @@ _TASK_DEFAULTS: Mapping[str, Any] = {
     "timeout_seconds": 0,
     "email_notifications": {},
 }
+_TIMED = ("schedule", "trigger", "continuous")
 _RUN_ALONE = ("idempotency_token", "run_name", "access_control_list")
 
 
@@ -76,7 +77,12 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def _with_tasks(settings: Mapping[str, Any]) -> JsonObject:
     tasks = [_task(task) for task in settings.get("tasks") or ()]
-    whole: JsonObject = json.loads(json.dumps({**settings, "tasks": tasks}))
+    timed = {
+        name: {"pause_status": "UNPAUSED", **settings[name]}
+        for name in _TIMED
+        if settings.get(name)
+    }
+    whole: JsonObject = json.loads(json.dumps({**settings, **timed, "tasks": tasks}))
     return whole if tasks else {key: value for key, value in whole.items() if key != "tasks"}
 
 

@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import sgpu_decl
+from sgpu_decl.testing.workspace.programs import package_home
 from sgpu_decl.testing.workspace.routing import ApiError
 
 __all__ = ["Forwarded", "MlflowServer"]
@@ -123,6 +123,6 @@ def _environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("MLFLOW_", "_MLFLOW_", "DATABRICKS_"))
     }
-    where = str(Path(sgpu_decl.__file__).parent.parent)
+    where = str(package_home())
     known = kept.get("PYTHONPATH")
     return {**kept, "PYTHONPATH": f"{where}{os.pathsep}{known}" if known else where}

@@ -1,5 +1,6 @@
 """Runs: `/api/2.2/jobs/runs/…`."""
 
+import shutil
 from dataclasses import dataclass
 
 from sgpu_decl.testing.workspace import run_shapes
@@ -8,6 +9,7 @@ from sgpu_decl.testing.workspace.executing.records import (
     Attempt,
     Run,
     Runs,
+    attempt_folder,
     now_ms,
 )
 from sgpu_decl.testing.workspace.executing.runner import Runner
@@ -141,6 +143,9 @@ class RunsApi:
             message = f"Cannot delete run {run.run_id}: it is active. Cancel it first."
             raise ApiError(400, "INVALID_STATE", message)
         Runs(request.tenant).delete(run.run_id)
+        for one in run.attempts:
+            folder = attempt_folder(request.tenant, one.run_id)
+            shutil.rmtree(folder, ignore_errors=True)  # one that never ran has none
         return Response(json={})
 
     def _found(self, request: Request) -> tuple[Run, Attempt | None]:

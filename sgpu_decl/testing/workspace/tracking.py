@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from sgpu_decl.testing.workspace.executing.places import workspace_path
 from sgpu_decl.testing.workspace.mlflow_server import MlflowServer
 from sgpu_decl.testing.workspace.routing import ApiError
 from sgpu_decl.testing.workspace.tenant import Tenant
+from sgpu_decl.testing.workspace.volumes import volume_file
 
 __all__ = ["Tracked", "Tracking", "kept_name", "name_prefix"]
 
@@ -46,6 +46,8 @@ class Tracking:
     ) -> Tracked:
         """Make a run in an experiment, named by its workspace path, which is made where it is
         missing. Raises ApiError."""
+        if artifact_location is not None:
+            self.on_disk(tenant, artifact_location)
         experiment_id = self._experiment(tenant, experiment, artifact_location)
         listed = [{"key": key, "value": value} for key, value in tags.items()]
         asked: dict[str, object] = {
@@ -76,14 +78,14 @@ class Tracking:
         if uri.startswith(_SERVED):
             return self.server.artifacts / uri.removeprefix(_SERVED).lstrip("/")
         if uri.startswith("dbfs:/Volumes/"):
-            return tenant.tree("Volumes") / workspace_path(uri).removeprefix("/Volumes/")
+            return volume_file(tenant, uri.removeprefix("dbfs:"))
         message = f"artifacts at '{uri}' are not kept by this workspace"
         raise ApiError(400, "INVALID_PARAMETER_VALUE", message)
 
     def _experiment(self, tenant: Tenant, path: str, artifact_location: str | None) -> str:
         name = kept_name(tenant, path)
         asked = {"name": name}
-        if artifact_location:
+        if artifact_location is not None:
             asked["artifact_location"] = artifact_location
         try:
             return str(self.server.ask("POST", "experiments/create", asked)["experiment_id"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace.executing.logs import read_page
-from sgpu_decl.testing.workspace.executing.records import Attempt, Runs
+from sgpu_decl.testing.workspace.executing.records import Attempt, Runs, attempt_folder
 from sgpu_decl.testing.workspace.routing import (
     ApiError,
     JsonObject,
@@ -54,7 +54,7 @@ def logs(request: Request) -> Response:
     until = request.query.get("to")
     token = request.query.get("page_token")
     page = read_page(
-        request.tenant.folder / "attempts" / str(attempt.run_id),
+        attempt_folder(request.tenant, attempt.run_id),
         Path(attempt.logs),
         node=request.integer("filter.node_index") if "filter.node_index" in request.query else None,
         since_ns=request.integer("from", 0) * _SECOND,
@@ -64,7 +64,12 @@ def logs(request: Request) -> Response:
         size=min(request.integer("page_size", _USUAL_LINES) or _USUAL_LINES, _MOST_LINES),
     )
     records: list[Json] = [
-        {"time_unix_nano": str(one.time_ns), "body": one.text, "node_index": one.node}
+        {
+            "record_id": f"{attempt.run_id}-{one.number}",
+            "time_unix_nano": one.time_ns,
+            "body": one.text,
+            "node_index": one.node,
+        }
         for one in page.records
     ]
     answer: JsonObject = {"log_records": records}

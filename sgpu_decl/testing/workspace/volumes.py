@@ -11,7 +11,7 @@ from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, Request, R
 from sgpu_decl.testing.workspace.tenant import Tenant
 from sgpu_decl.testing.workspace.trees import located, normal, removed
 
-__all__ = ["ROUTES", "volume_file"]
+__all__ = ["ROUTES", "volume_file", "volume_tree"]
 
 _FIRST = "main.default.files"
 
@@ -65,10 +65,16 @@ def delete(request: Request) -> Response:
     return Response(json={})
 
 
-def _folder(tenant: Tenant, name: str) -> Path:
+def volume_tree(tenant: Tenant) -> Path:
+    """The folder of all volumes; where there is none yet, the first one is made."""
     volumes = tenant.tree("Volumes")
     if not any(volumes.iterdir()):
         volumes.joinpath(*_FIRST.split(".")).mkdir(parents=True)
+    return volumes
+
+
+def _folder(tenant: Tenant, name: str) -> Path:
+    volumes = volume_tree(tenant)
     parts = name.split(".")
     if len(parts) != 3 or not all(parts):
         raise ApiError(400, "INVALID_PARAMETER_VALUE", f"'{name}' is not a valid volume name.")

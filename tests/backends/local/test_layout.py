@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.local import layout
+from sgpu_decl.agent import hostlocks
 from sgpu_decl.backends.local.layout import host_lock_folder
 
 
@@ -23,7 +23,7 @@ def test_locks_are_the_same_in_every_session(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_folder_that_is_not_ours_alone_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str
 ) -> None:
-    monkeypatch.setattr(layout, "_SHARED", tmp_path)
+    monkeypatch.setattr(hostlocks, "_SHARED", str(tmp_path))
     home = tmp_path / f"sgpu-{os.getuid()}"
     if made == "a link":
         (tmp_path / "elsewhere").mkdir(mode=0o700)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from sgpu_decl.testing.workspace import WorkspaceServer
+from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
 
 databricks = pytest.importorskip("databricks.sdk")
 
@@ -64,7 +64,10 @@ def call(
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer]:
-    with WorkspaceServer(tmp_path_factory.mktemp("workspace")) as running:
+    """Its MLflow server takes seconds to come up, so there is one for all. Nodes that are stopped
+    have all the time they need."""
+    settings = ExecutionSettings(capacity={"GPU_8xH100": 8}, grace=60)
+    with WorkspaceServer(tmp_path_factory.mktemp("workspace"), execution=settings) as running:
         yield running
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.agent.hostlocks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.backends.local.layout import host_lock_folder
 from sgpu_decl.testing.workspace.executing.capacity import Asked, Capacity
 from sgpu_decl.testing.workspace.executing.endings import Ending
 from sgpu_decl.testing.workspace.executing.gang import Gang, NodeDeath, Result
@@ -17,7 +17,7 @@ from sgpu_decl.testing.workspace.executing.logs import Log
 from sgpu_decl.testing.workspace.executing.node import NodeSpec
 from sgpu_decl.testing.workspace.executing.node_environment import Position
 from sgpu_decl.testing.workspace.executing.preparing import Preparation
-from sgpu_decl.testing.workspace.executing.records import Attempt, Runs, now_ms
+from sgpu_decl.testing.workspace.executing.records import Attempt, Runs, attempt_folder, now_ms
 from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.executing.sidecars import Unprepared
 from sgpu_decl.testing.workspace.executing.stopping import Stopping, Why
@@ -73,7 +73,7 @@ class Attempting:
         self._credential = credential
         self._stopping = stopping
         self._deaths = deaths
-        self._scratch = tenant.folder / "attempts" / str(attempt.run_id)
+        self._scratch = attempt_folder(tenant, attempt.run_id)
         self.gang: Gang | None = None
 
     def run(self) -> Attempt:
@@ -84,7 +84,8 @@ class Attempting:
         except Unprepared as error:
             result = Result(ending=Ending.UNPREPARED, message=str(error))
         except ApiError as error:
-            result = Result(ending=Ending.PLATFORM, message=error.message)
+            blame = Ending.PLATFORM if error.status >= 500 else Ending.UNPREPARED
+            result = Result(ending=blame, message=error.message)
         except OSError as error:
             result = Result(ending=Ending.PLATFORM, message=str(error))
         if self._stopping.asked is Why.SERVER_ENDS:
@@ -108,7 +109,7 @@ class Attempting:
         patience = self._site.settings.queue_timeout
         give_up = None if patience is None else time.monotonic() + patience
         until = min((at for at in (deadline, give_up) if at is not None), default=None)
-        self._note(lambda one: replace(one, status_message=_WAITING))
+        self._note(lambda one: replace(one, life_cycle="PENDING", status_message=_WAITING))
         with self._site.capacity.held(asked, self._stopping, until) as got:
             if self._stopping.asked is not None:
                 return Result(ending=Ending.CANCELLED, message="Run cancelled.")
@@ -155,7 +156,7 @@ class Attempting:
             given=self._given(tracked),
         )  # fmt: skip
         nodes = self._workload.nodes
-        port, lock = claim_port(str(host_lock_folder("ports")), self._attempt.run_id)
+        port, lock = claim_port(host_lock_folder("ports"), self._attempt.run_id)
         try:
             specs = [
                 preparation.node(
@@ -209,7 +210,7 @@ class Attempting:
 
     def _artifact_location(self) -> str | None:
         asked = self._workload.artifact_location
-        return f"dbfs:{asked}" if asked and asked.startswith("/Volumes/") else asked
+        return f"dbfs:{asked}" if asked and asked.startswith("/Volumes/") else asked or None
 
     def _given(self, tracked: Tracked) -> dict[str, str]:
         return {

@@ -1,6 +1,6 @@
 """A run while it runs: its tasks in the order of their dependencies, each with its attempts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from graphlib import TopologicalSorter
@@ -93,10 +93,11 @@ class Execution:
             attempt = self._attempted(task, attempt)
             if not self._again(task, attempt):
                 return attempt
-            pause = float(task.get("min_retry_interval_millis") or 0) / 1000
-            if pause and self.stopping.wait(pause):
-                return attempt
             attempt = self._runs.new_attempt(self._run.run_id, key, attempt.number + 1)
+            if pause := float(task.get("min_retry_interval_millis") or 0) / 1000:
+                waiting = replace(attempt, life_cycle="WAITING_FOR_RETRY")
+                self._runs.update(self._run.run_id, _adding(waiting))
+                self.stopping.wait(pause)
 
     def _attempted(self, task: Mapping[str, Any], attempt: Attempt) -> Attempt:
         attempting = Attempting(
@@ -123,7 +124,7 @@ class Execution:
 
     def _skipped(self, attempt: Attempt, ending: Ending) -> Attempt:
         ended = attempt.ended_as(ending)
-        self._runs.update(self._run.run_id, lambda run: run.with_attempt(ended))
+        self._runs.update(self._run.run_id, _adding(ended))
         return ended
 
     def _conclude(self, attempts: Sequence[Attempt]) -> None:
@@ -140,6 +141,10 @@ class Execution:
             told = f"Task {first.task_key} failed with message: {first.message}"
             message = told if failed else first.message
         self._runs.update(self._run.run_id, lambda run: run.ended_as(ending, life_cycle, message))
+
+
+def _adding(attempt: Attempt) -> Callable[[Run], Run]:
+    return lambda run: run.with_attempt(attempt)
 
 
 def _upstream(task: Mapping[str, Any]) -> list[str]:

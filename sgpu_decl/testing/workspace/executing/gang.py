@@ -109,6 +109,8 @@ class Gang:
         moments = [at for at in (deadline, self._kill_at) if at is not None]
         left = max(0.0, min(moments) - time.monotonic()) if moments else None
         for key, _ in selector.select(left):
+            if key.fd not in selector.get_map():
+                continue  # drained with the report of a lost node, just before
             kind, number = key.data
             if kind == "word":
                 self._listen()

@@ -84,9 +84,11 @@ def _start(spec: dict[str, object]) -> int:
     parent = os.getpid()
     child = os.fork()
     if child:
+        with suppress(OSError):
+            os.setpgid(child, child)  # whoever is first: a `stop` may come at once
         return child
     try:
-        os.setsid()
+        os.setpgid(0, 0)
         processes.die_with_parent(parent)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)

@@ -20,8 +20,9 @@ _INDEX = "lines.index"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One line."""
+    """One line; `number` counts the lines of its attempt."""
 
+    number: int
     time_ns: int
     node: int
     text: str
@@ -63,10 +64,14 @@ class Log:
         self._files.close()
 
     def _write(self, node: int, data: bytes, *, ended: bool) -> int:
-        self._last = now = max(self._last, time.time_ns())  # a clock set back would break the order
         log = self._nodes[node]
         places = log.write(data, ended=ended)
-        self._index.write(b"".join(_ENTRY.pack(now, node, *place) for place in places))
+        # Each line has a time of its own, and later lines later ones: whoever follows tells them
+        # apart by it, and a clock that is set back breaks no order.
+        first = max(self._last + 1, time.time_ns())
+        self._last = max(self._last, first + len(places) - 1)
+        entries = (_ENTRY.pack(first + n, node, *place) for n, place in enumerate(places))
+        self._index.write(b"".join(entries))
         return log.lines
 
 
@@ -153,7 +158,7 @@ def read_page(
             if len(found) == size:
                 return Page(records=tuple(found), next=position + (0 if ascending else 1))
             text = texts.text(of_node, chunk, offset, length)
-            found.append(Record(time_ns=time_ns, node=of_node, text=text))
+            found.append(Record(number=position, time_ns=time_ns, node=of_node, text=text))
     return Page(records=tuple(found), next=None)
 
 

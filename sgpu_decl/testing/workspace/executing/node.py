@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-import sgpu_decl
 from sgpu_decl.agent import processes
+from sgpu_decl.testing.workspace.programs import package_home
 
 __all__ = ["Node", "NodeSpec", "can_have_root"]
 
@@ -124,5 +124,4 @@ def can_have_root(scratch: Path) -> bool:
 
 def _own_environment() -> dict[str, str]:
     """What the keeper itself needs: to find this package."""
-    where = Path(sgpu_decl.__file__).parent.parent
-    return {**os.environ, "PYTHONPATH": str(where)}
+    return {**os.environ, "PYTHONPATH": str(package_home())}

@@ -23,6 +23,8 @@ from sgpu_decl.testing.workspace.executing.sidecars import (
 )
 from sgpu_decl.testing.workspace.executing.workload import Workload
 from sgpu_decl.testing.workspace.tenant import Tenant
+from sgpu_decl.testing.workspace.volumes import volume_tree
+from sgpu_decl.testing.workspace.workspace_objects import WorkspaceObjects
 
 __all__ = ["Preparation"]
 
@@ -51,7 +53,8 @@ class Preparation:
         local, root = own / "local", own / "root"
         for folder in (local / "home", root):
             folder.mkdir(parents=True)
-        trees = {name: self.tenant.tree(name) for name in ("Workspace", "Volumes")}
+        workspace = WorkspaceObjects(self.tenant).file("/")
+        trees = {"Workspace": workspace, "Volumes": volume_tree(self.tenant)}
         places = Places(trees=trees, local=local, rooted=self.rooted)
         environment = {
             **inherited(self.python, places.local_on_node("home")),

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
 from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
 from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["JOB_RUN", "SUBMIT_RUN", "Attempt", "Run", "Runs", "now_ms"]
+__all__ = ["JOB_RUN", "SUBMIT_RUN", "Attempt", "Run", "Runs", "attempt_folder", "now_ms"]
 
 JOB_RUN = "JOB_RUN"
 SUBMIT_RUN = "SUBMIT_RUN"
@@ -105,6 +106,11 @@ class Run:
         return replace(self, ending=ending, life_cycle=life_cycle, message=message, ended=now_ms())
 
 
+def attempt_folder(tenant: Tenant, run_id: int) -> Path:
+    """What is kept of an attempt beside its record, and its nodes' folders while it runs."""
+    return tenant.folder / "attempts" / str(run_id)
+
+
 class Runs:
     """The runs of a tenant."""
 
@@ -131,17 +137,20 @@ class Runs:
             if token:
                 self._tokens.put(token, {"run_id": run.run_id})
             for task in run.tasks:
-                self.new_attempt(run.run_id, str(task["task_key"]), 0)
+                life_cycle = "BLOCKED" if task.get("depends_on") else "PENDING"
+                self.new_attempt(run.run_id, str(task["task_key"]), 0, life_cycle)
             return self.need(run.run_id), True
 
-    def new_attempt(self, run_id: int, task_key: str, number: int) -> Attempt:
+    def new_attempt(
+        self, run_id: int, task_key: str, number: int, life_cycle: str = "PENDING"
+    ) -> Attempt:
         """Add an attempt to a run."""
         with self._tenant.transaction():
             own = self._tenant.next_id()
             earlier = [one for one in self.need(run_id).attempts if one.task_key == task_key]
             attempt = Attempt(
                 run_id=own, task_key=task_key, number=number, started=now_ms(),
-                original_run_id=earlier[0].run_id if earlier else own,
+                life_cycle=life_cycle, original_run_id=earlier[0].run_id if earlier else own,
             )  # fmt: skip
             self._owners.put(own, {"run_id": run_id})
             self.update(run_id, lambda run: run.with_attempt(attempt))

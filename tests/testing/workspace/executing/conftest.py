@@ -1,28 +1,19 @@
-"""A workspace that executes, and a user of it who speaks through the SDK alone."""
+"""A user of the workspace who speaks through the SDK alone."""
 
 import io
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from databricks.sdk.service.workspace import ImportFormat
 
-from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
-
 _PATIENCE = 120.0  # for a machine under load; nothing here waits for a time to pass
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer]:
-    """One for all tests of a process: its MLflow server takes seconds to come up."""
-    settings = ExecutionSettings(capacity={"GPU_8xH100": 8}, grace=0.3)
-    with WorkspaceServer(tmp_path_factory.mktemp("executing"), execution=settings) as running:
-        yield running
 
 
 @pytest.fixture
@@ -49,7 +40,7 @@ class User:
         return f"/Workspace/Users/{self.client.current_user.me().user_name}"
 
     def stage(self, folder: str = "launch", **files: str | bytes) -> str:
-        """Upload files, with `_` for `.` in their names; the folder that they are in."""
+        """Upload files, with `__` for `.` in their names; the folder that they are in."""
         where = f"{self.home}/{folder}"
         self.client.workspace.mkdirs(where)
         for name, content in files.items():
@@ -79,7 +70,7 @@ class User:
 
     def submit(self, text: str, *, of_run: dict[str, Any] | None = None, **of_task: Any) -> int:
         """Stage a command and submit it."""
-        task = self.task(self.stage(command__sh=text), **of_task)
+        task = self.task(self.stage(uuid4().hex, command__sh=text), **of_task)
         return self.post("runs/submit", self.payload(task, **(of_run or {})))["run_id"]
 
     def post(self, path: str, body: dict[str, Any]) -> Any:

@@ -1,0 +1,1 @@
+"""Runs on Databricks serverless GPU compute, through the official SDK."""

@@ -1,0 +1,68 @@
+"""The code of a run as the platform wants it: a gzipped tar with one folder at its top."""
+
+import gzip
+import tarfile
+import tempfile
+from pathlib import Path
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.staging.store import Store
+
+__all__ = ["TOP", "write_archive"]
+
+TOP = "code"
+"""The one folder at the top of an archive: the platform refuses any other number."""
+
+_LEVEL = 6
+
+
+def write_archive(store: Store, digest: str, file: Path) -> None:
+    """Write the code with that digest to a file. The same code gives the same bytes of
+    tar, whoever packs it and when.
+
+    Raises:
+        SgpuError: the code is not in the store, or a file of it is damaged.
+    """
+    snapshot = store.manifest(digest)
+    if snapshot is None:
+        raise SgpuError(
+            f"the code {digest[:19]} is not in the store",
+            hint="plan again on this machine",
+            code="code_missing",
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="sgpu-code-") as scratch,
+        file.open("wb") as raw,
+        gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed,
+        tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive,
+    ):
+        archive.addfile(_member(TOP, tarfile.DIRTYPE, 0o755))
+        tree = Path(scratch, TOP)
+        store.materialize(snapshot.digest, tree)
+        made = {""}
+        for entry in snapshot.entries:
+            for folder in _folders(entry.path):
+                if folder not in made:
+                    made.add(folder)
+                    archive.addfile(_member(f"{TOP}/{folder}", tarfile.DIRTYPE, 0o755))
+            name = f"{TOP}/{entry.path}"
+            if entry.target is not None:
+                link = _member(name, tarfile.SYMTYPE, 0o777)
+                link.linkname = entry.target
+                archive.addfile(link)
+                continue
+            member = _member(name, tarfile.REGTYPE, 0o755 if entry.executable else 0o644)
+            member.size = entry.size
+            with (tree / entry.path).open("rb") as content:
+                archive.addfile(member, content)
+
+
+def _member(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.mode = kind, mode
+    return member
+
+
+def _folders(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: end + 1]) for end in range(len(parts))]

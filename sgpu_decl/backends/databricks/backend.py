@@ -1,0 +1,295 @@
+"""The Databricks backend: launch folders in a workspace, and its Jobs API."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.base import Launching, LogLine, Survey
+from sgpu_decl.backends.configured import config_of
+from sgpu_decl.backends.databricks.checking import DatabricksSurvey
+from sgpu_decl.backends.databricks.handle import Handle
+from sgpu_decl.backends.databricks.launches import Launches
+from sgpu_decl.backends.databricks.reading import Described, describe, status_of
+from sgpu_decl.backends.databricks.returned import Returned
+from sgpu_decl.backends.databricks.workspace import Workspaces
+from sgpu_decl.backends.layout import Layout
+from sgpu_decl.environments.progress import Progress, Quiet
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
+from sgpu_decl.model.jsonable import Json
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.registry import Surroundings
+
+__all__ = ["DatabricksBackend"]
+
+
+class DatabricksBackend:
+    """See `backends.base.Backend`. The SDK is imported when the first workspace is needed."""
+
+    def __init__(self, surroundings: "Surroundings") -> None:
+        self._project = surroundings.project
+        self._layout = Layout(surroundings.state_dir)
+        self._store = surroundings.store
+        self._environments = surroundings.environments
+        self._workspaces = Workspaces()
+        self._launches = Launches(self._layout, self._workspaces, surroundings.recorded)
+
+    @property
+    def survey(self) -> Survey:
+        return DatabricksSurvey(self._workspaces)
+
+    def check(self, launching: Launching) -> None:
+        config = config_of(launching.ref, launching.spec)
+        workspace = self._workspaces.of(config.backend)
+        workspace.connection.start()
+        if (
+            launching.code_digest is not None
+            and self._store.manifest(launching.code_digest) is None
+        ):
+            raise BackendError(
+                f"the code of `{launching.ref}` ({launching.code_digest[:19]}) is not in the store",
+                hint="plan again on this machine",
+                code="code_missing",
+            )
+        workspace.connection.user  # noqa: B018  that there is a connection, before any effect
+
+    def equip(self, environment: str, progress: Progress) -> None:
+        """Nodes make the tree; what they make it of is sent with the launches that need it."""
+
+    def examine(self, environment: str) -> tuple[str, ...]:  # noqa: ARG002  the protocol's
+        return ()  # each node had a tree of its own
+
+    def stage(self, launching: Launching) -> None:
+        from sgpu_decl.backends.databricks.staging import (
+            bring_code,
+            bring_environment,
+            bring_launch,
+        )
+
+        if self.staged(launching.ref, launching.token):
+            return
+        config = config_of(launching.ref, launching.spec)
+        workspace = self._workspaces.of(config.backend)
+        handle = self._launches.begin(launching, config)
+        if launching.code_digest is not None:
+            bring_code(workspace, self._store, launching.code_digest, Quiet())
+        environment = None
+        if launching.environment_digest is not None:
+            store = self._environments()
+            environment = store.built(launching.environment_digest) or launching.environment_digest
+            bring_environment(workspace, store, environment, Quiet())
+        root = (self._project / launching.owner).parent / (config.code.root or ".")
+        try:
+            bring_launch(
+                workspace,
+                launching,
+                config,
+                handle.folder,
+                root=root,
+                store=self._store,
+                environment=environment,
+            )
+        except OSError as error:
+            raise BackendError(
+                f"`{launching.ref}` could not be staged: {error}",
+                hint=f"see that there is room in `{tempfile.gettempdir()}`",
+                code="launch_failed",
+            ) from error
+        self._launches.keep(launching.ref, replace(handle, staged=True))
+
+    def in_line(self, launching: Launching) -> bool:  # noqa: ARG002  the protocol's
+        return False  # the platform has the line, and its own order
+
+    def launch(self, launching: Launching) -> None:
+        from sgpu_decl.backends.databricks.submitting import Staged, payload
+
+        handle = self._launches.of(launching.ref)
+        if handle is None or handle.token != launching.token:
+            raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
+        if handle.run_id is not None:
+            return
+        config = config_of(launching.ref, launching.spec)
+        workspace = self._launches.workspace(handle)
+        digest = launching.code_digest
+        body = payload(
+            launching,
+            config,
+            Staged(
+                folder=handle.folder,
+                code=workspace.places.code(digest) if digest is not None else None,
+                policy=config.budget,
+                dependencies=tuple(config.env.dependencies or ()),
+            ),
+        )
+        answer = workspace.connection.tell(
+            f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", body
+        )
+        self._launches.submitted(launching.ref, handle, int(str(answer["run_id"])))
+
+    def staged(self, ref: AttemptRef, token: str) -> bool:
+        handle = self._launches.of(ref)
+        return handle is not None and handle.token == token and handle.staged
+
+    def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
+        found = {}
+        for ref in refs:
+            described = self._described(ref)
+            if described is not None:
+                found[ref] = status_of(ref, described)
+        return found
+
+    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
+        described = self._described(ref)
+        if described is None:
+            return None
+        own = ("class", "restart", "brought")
+        return {name: value for name, value in described.items() if name not in own}
+
+    def cancel(self, ref: AttemptRef) -> None:
+        handle = self._launches.of(ref)
+        if handle is None or handle.run_id is None or handle.ended:
+            return
+        from sgpu_decl.backends.databricks.complaints import Unknown
+
+        try:
+            self._launches.workspace(handle).connection.tell(
+                f"cancelling `{ref}`", "/api/2.2/jobs/runs/cancel", {"run_id": handle.run_id}
+            )
+        except Unknown:
+            return  # somebody deleted it
+
+    def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
+        found = self._brought(ref)
+        if found is None:
+            return []
+        handle, described = found
+        return self._returned(ref, handle).values(int(str(described["brought"])), _ranks(described))
+
+    def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
+        found = self._brought(ref)
+        if found is None:
+            return None
+        handle, described = found
+        node = dict(_ranks(described)).get(rank)
+        if node is None:
+            return None
+        attempt, restart = int(str(described["brought"])), int(str(described["restart"]))
+        return self._returned(ref, handle).error(attempt, rank, node, restart)
+
+    def logs(
+        self,
+        ref: AttemptRef,
+        *,
+        ranks: Sequence[int] | None,
+        follow: bool,
+        restart: int | None = None,
+    ) -> Iterator[LogLine | None]:
+        from sgpu_decl.backends.databricks.logs import read_lines
+
+        if restart is not None:
+            raise BackendError(
+                "what ranks write on Databricks does not say which restart it is of",
+                hint="leave `--restart` out",
+                code="no_restarts",
+            )
+        handle = self._launches.of(ref)
+        if handle is None or handle.run_id is None:
+            return iter(())
+        run_id, watched = handle.run_id, self._launches.workspace(handle).watched
+        return read_lines(
+            ref,
+            self._launches.workspace(handle).connection,
+            lambda: watched.run(run_id),
+            ranks=ranks,
+            follow=follow,
+            output=watched.output,
+        )
+
+    def unhidden(self, ref: AttemptRef) -> tuple[str, ...]:  # noqa: ARG002  the protocol's
+        return ()  # the agent hides them before they leave the node
+
+    def unstage(self, ref: AttemptRef) -> None:
+        from sgpu_decl.backends.databricks.freeing import free_launch
+
+        handle = self._launches.of(ref)
+        if handle is not None and not self._active(ref):
+            free_launch(self._launches.workspace(handle), handle)
+
+    def sweep(self, ref: AttemptRef) -> None:
+        """The platform takes its nodes back by itself."""
+
+    def move(self, source: Address, destination: Address) -> None:
+        old, new = self._layout.run(source), self._layout.run(destination)
+        if old.is_dir():
+            old.rename(new)
+
+    def size(self, ref: AttemptRef) -> int:
+        total = 0
+        for root, _, files in os.walk(self._launches.folder(ref)):
+            total += sum(os.lstat(os.path.join(root, name)).st_size for name in files)
+        return total
+
+    def free(self, ref: AttemptRef) -> int:
+        if self._active(ref):
+            return 0
+        size = self.size(ref)
+        self.unstage(ref)
+        shutil.rmtree(self._launches.folder(ref), ignore_errors=True)
+        self._launches.forget(ref)
+        return size
+
+    def _described(self, ref: AttemptRef) -> Described | None:
+        handle = self._launches.of(ref)
+        if handle is None:
+            return None
+        if handle.ended:
+            return handle.ended
+        if handle.run_id is None:
+            return _staging(ref)
+        described, final = describe(
+            ref, handle, self._launches.workspace(handle), self._launches.folder(ref)
+        )
+        if final:
+            self._launches.keep(ref, replace(handle, ended=described))
+        return described
+
+    def _active(self, ref: AttemptRef) -> bool:
+        described = self._described(ref)
+        return described is not None and AttemptState(str(described["state"])).active
+
+    def _brought(self, ref: AttemptRef) -> tuple[Handle, Described] | None:
+        """An attempt of which something was brought back."""
+        handle, described = self._launches.of(ref), self._described(ref)
+        if handle is None or described is None or described.get("brought") is None:
+            return None
+        return handle, described
+
+    def _returned(self, ref: AttemptRef, handle: Handle) -> Returned:
+        workspace = self._launches.workspace(handle)
+        return Returned(workspace.files, handle.folder, self._launches.folder(ref))
+
+
+def _ranks(described: Described) -> list[tuple[int, int]]:
+    ranks = described.get("ranks")
+    found = ranks if isinstance(ranks, list) else []
+    return [(int(it["rank"]), int(it["node_rank"] or 0)) for it in found]
+
+
+def _staging(ref: AttemptRef) -> Described:
+    return {
+        "attempt": ref.number,
+        "state": str(AttemptState.STAGING),
+        "backend": "databricks",
+        "started_at": None,
+        "ended_at": None,
+        "exit_code": None,
+        "ranks": [],
+        "first_cause": None,
+        "links": {},
+        "class": None,
+    }

@@ -1,0 +1,158 @@
+"""What the SDK and the workspace complain of, in words that say what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sgpu_decl.errors import BackendError
+
+__all__ = ["Rejected", "Unknown", "explained"]
+
+
+class Unknown(BackendError):
+    """What was asked for is not there."""
+
+    code = "remote_missing"
+
+
+class Rejected(BackendError):
+    """The workspace does not accept what it was asked to do."""
+
+    code = "remote_refused"
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """`words` follow the host; `again` says that trying once more may help."""
+
+    code: str
+    words: str
+    hint: str
+    again: bool = False
+
+
+_BY_CLASS = {
+    "Unauthenticated": _Told(
+        "unauthenticated",
+        "does not know the credentials that it was shown: they have expired or were revoked",
+        "log in again: `databricks auth login --host {host}`, or renew the token of the profile",
+    ),
+    "PermissionDenied": _Told(
+        "permission_denied",
+        "does not allow it: {message}",
+        "ask who manages the workspace for this permission, or for this scope of the token",
+    ),
+    "TooManyRequests": _Told(
+        "throttled", "is asked too much: {message}", "try again in a minute", again=True
+    ),
+    "TemporarilyUnavailable": _Told(
+        "throttled", "is not available: {message}", "try again in a minute", again=True
+    ),
+    "DeadlineExceeded": _Told(
+        "throttled", "took too long: {message}", "try again in a minute", again=True
+    ),
+    "InternalError": _Told(
+        "remote_broken", "failed by itself: {message}", "try again; nothing was changed", again=True
+    ),
+}
+_UNREACHABLE = _Told(
+    "host_unreachable",
+    "does not answer ({message})",
+    "see that the name is right and that this network reaches it (VPN, proxy, private link)",
+    again=True,
+)
+_CUT = _Told(
+    "connection_lost",
+    "broke the connection off ({message})",
+    "try again: what was done already is found again",
+    again=True,
+)
+
+
+@contextmanager
+def explained(doing: str, host: str) -> Iterator[None]:
+    """Turn what the SDK raises into our errors.
+
+    Args:
+        doing: what was being done, such as "uploading `/Workspace/x`".
+        host: the workspace's URL.
+
+    Raises:
+        Unknown: what was asked for is not there.
+        Rejected: the request itself is not accepted.
+        BackendError: anything else that the SDK raises.
+    """
+    import requests
+    from databricks.sdk.errors.base import DatabricksError
+
+    try:
+        yield
+    except (DatabricksError, requests.RequestException, TimeoutError) as error:
+        raise _translated(error, doing, host) from error
+
+
+def _translated(error: BaseException, doing: str, host: str) -> BackendError:
+    import requests
+    from databricks.sdk.errors.base import DatabricksError
+    from databricks.sdk.errors.platform import BadRequest, NotFound, ResourceConflict
+
+    if isinstance(error, TimeoutError) and error.__cause__ is not None:
+        error = error.__cause__  # the SDK has tried again for as long as it may
+    message = _short(str(error))
+    if isinstance(error, NotFound):
+        return Unknown(f"{doing}: {message}", hint=f"look for it in `{host}`")
+    if isinstance(error, (BadRequest, ResourceConflict)):
+        return Rejected(
+            f"{doing}: `{host}` does not accept it: {message}",
+            hint="correct what it names, and try again",
+        )
+    told = _UNREACHABLE
+    if isinstance(error, DatabricksError):
+        told = next(
+            (_BY_CLASS[it.__name__] for it in type(error).__mro__ if it.__name__ in _BY_CLASS),
+            _BY_CLASS["InternalError"],
+        )
+    elif isinstance(error, requests.RequestException):
+        message = _innermost(error)
+        unreached = isinstance(error, (requests.ConnectTimeout, requests.exceptions.SSLError))
+        told = _UNREACHABLE if unreached or _refused(error) else _CUT
+    return _worded(told, doing, host, message)
+
+
+def _worded(told: _Told, doing: str, host: str, message: str) -> BackendError:
+    found = BackendError(
+        f"{doing}: `{host}` {told.words.format(message=message)}",
+        hint=told.hint.format(host=host),
+        code=told.code,
+    )
+    found.retryable = told.again
+    return found
+
+
+def _refused(error: BaseException) -> bool:
+    """Whether no connection came about at all."""
+    from urllib3.exceptions import NewConnectionError
+
+    return any(isinstance(it, NewConnectionError) for it in _causes(error))
+
+
+def _innermost(error: BaseException) -> str:
+    said = [it for it in _causes(error) if isinstance(it, OSError) and it.strerror]
+    return _short(str(said[-1].strerror if said else error)).lower()
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: list[BaseException] = []
+    waiting: list[object] = [error]
+    while waiting:
+        one = waiting.pop(0)
+        if not isinstance(one, BaseException) or one in seen:
+            continue
+        seen.append(one)
+        yield one
+        waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else f"{line[:299]}…"

@@ -1,0 +1,225 @@
+"""Files of a workspace behind one small door: those below `/Workspace`, and those of volumes.
+
+An upload is one request, or ends with one that makes the file visible: a file is there whole, or it
+is not there.
+"""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+from urllib.parse import quote
+
+from sgpu_decl.backends.databricks.complaints import Unknown
+from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["Found", "RemoteFiles", "VolumeFiles", "WorkspaceFiles", "files_at"]
+
+MOST = 500 << 20  # bytes of a workspace file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Something in a folder; `size` in bytes, 0 of a folder."""
+
+    name: str
+    folder: bool
+    size: int = 0
+
+
+class RemoteFiles(Protocol):
+    """Paths are absolute. Every call raises BackendError where the workspace fails."""
+
+    def size(self, path: str) -> int | None:
+        """Bytes of a file; `None` where there is none."""
+
+    def put(self, path: str, content: bytes | Path) -> None:
+        """Write a file, over what was there; its folder must be there."""
+
+    def get(self, path: str) -> bytes:
+        """Read a file. Raises Unknown where it is not there."""
+
+    def list(self, folder: str) -> tuple[Found, ...]:
+        """What lies in a folder, by name; nothing where it is not there."""
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder and those above it."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it; harmless where it is not there."""
+
+
+def files_at(connection: Connection, path: str) -> RemoteFiles:
+    """The files that a path is among."""
+    if path.startswith("/Volumes/"):
+        return VolumeFiles(connection)
+    return WorkspaceFiles(connection)
+
+
+class WorkspaceFiles:
+    """See `RemoteFiles`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def size(self, path: str) -> int | None:
+        try:
+            found = self._connection.ask(
+                f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path
+            )
+        except Unknown:
+            return None
+        if found.get("object_type") != "FILE":
+            raise BackendError(
+                f"`{path}` is no file but a {str(found.get('object_type')).lower()}",
+                hint="move it away, or set another `backend.staging`",
+                code="staging_taken",
+            )
+        return _number(found.get("size"))
+
+    def put(self, path: str, content: bytes | Path) -> None:
+        _refuse_large(path, content)
+        client = self._connection.client
+        with self._connection.explained(f"uploading `{path}`"), _opened(content) as stream:
+            client.api_client.do(
+                "POST",
+                f"/api/2.0/workspace-files/import-file/{quote(path.lstrip('/'), safe='')}",
+                query={"overwrite": "true"},
+                headers={"Content-Type": "application/octet-stream"},
+                data=stream,
+            )
+
+    def get(self, path: str) -> bytes:
+        client = self._connection.client
+        with self._connection.explained(f"reading `{path}`"):
+            answer = client.api_client.do(
+                "GET",
+                "/api/2.0/workspace/export",
+                query={"path": path, "format": "AUTO", "direct_download": "true"},
+                raw=True,
+            )
+            with answer["contents"] as stream:
+                return bytes(stream.read())
+
+    def list(self, folder: str) -> tuple[Found, ...]:
+        try:
+            answer = self._connection.ask(
+                f"looking into `{folder}`", "/api/2.0/workspace/list", path=folder
+            )
+        except Unknown:
+            return ()
+        objects = answer.get("objects")
+        found = objects if isinstance(objects, list) else []
+        return tuple(_found(it) for it in found if isinstance(it, dict))
+
+    def make_folder(self, folder: str) -> None:
+        self._connection.tell(
+            f"making the folder `{folder}`", "/api/2.0/workspace/mkdirs", {"path": folder}
+        )
+
+    def delete(self, path: str) -> None:
+        try:
+            self._connection.tell(
+                f"deleting `{path}`",
+                "/api/2.0/workspace/delete",
+                {"path": path, "recursive": True},
+            )
+        except Unknown:
+            return
+
+
+class VolumeFiles:
+    """See `RemoteFiles`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def size(self, path: str) -> int | None:
+        client = self._connection.client
+        try:
+            with self._connection.explained(f"looking at `{path}`"):
+                return client.files.get_metadata(path).content_length or 0
+        except Unknown:
+            return None
+
+    def put(self, path: str, content: bytes | Path) -> None:
+        client = self._connection.client
+        with self._connection.explained(f"uploading `{path}`"), _opened(content) as stream:
+            client.files.upload(path, stream, overwrite=True)
+
+    def get(self, path: str) -> bytes:
+        client = self._connection.client
+        with self._connection.explained(f"reading `{path}`"):
+            contents = client.files.download(path).contents
+            if contents is None:
+                return b""
+            with contents as stream:
+                return bytes(stream.read())
+
+    def list(self, folder: str) -> tuple[Found, ...]:
+        client = self._connection.client
+        try:
+            with self._connection.explained(f"looking into `{folder}`"):
+                found = list(client.files.list_directory_contents(folder))
+        except Unknown:
+            return ()
+        return tuple(
+            Found(name=str(it.name), folder=bool(it.is_directory), size=it.file_size or 0)
+            for it in sorted(found, key=lambda it: str(it.name))
+        )
+
+    def make_folder(self, folder: str) -> None:
+        client = self._connection.client
+        with self._connection.explained(f"making the folder `{folder}`"):
+            client.files.create_directory(folder)
+
+    def delete(self, path: str) -> None:
+        client = self._connection.client
+        below = self.list(path)
+        for one in below:
+            if one.folder:
+                self.delete(f"{path}/{one.name}")
+            else:
+                with self._connection.explained(f"deleting `{path}/{one.name}`"):
+                    client.files.delete(f"{path}/{one.name}")
+        try:
+            with self._connection.explained(f"deleting `{path}`"):
+                if below or self.size(path) is None:
+                    client.files.delete_directory(path)
+                else:
+                    client.files.delete(path)
+        except Unknown:
+            return
+
+
+def _refuse_large(path: str, content: bytes | Path) -> None:
+    size = len(content) if isinstance(content, bytes) else content.stat().st_size
+    if size > MOST:
+        raise BackendError(
+            f"`{path}` would have {size:,} bytes, and workspace files have at most {MOST:,}",
+            hint="set `backend.staging` to a folder of a volume (`/Volumes/…`), or leave large "
+            "files out with `.sgpuignore`",
+            code="staging_too_large",
+        )
+
+
+@contextmanager
+def _opened(content: bytes | Path) -> Iterator[BinaryIO]:
+    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
+        yield stream
+
+
+def _found(raw: dict[str, Json]) -> Found:
+    return Found(
+        name=str(raw.get("path")).rpartition("/")[2],
+        folder=raw.get("object_type") == "DIRECTORY",
+        size=_number(raw.get("size")),
+    )
+
+
+def _number(value: Json) -> int:
+    return value if isinstance(value, int) else 0
