@@ -10,8 +10,8 @@ from sgpu_decl.testing.workspace.task_rules import Problem
 
 __all__ = ["schedule_problems"]
 
-_MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
-_DAYS = "SUN MON TUE WED THU FRI SAT".split()
+_MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
+_DAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 # The least and the greatest number of each field, and names that it may have.
 _FIELDS: tuple[tuple[int, int, list[str]], ...] = (
     (0, 59, []), (0, 59, []), (0, 23, []), (1, 31, []), (1, 12, _MONTHS), (1, 7, _DAYS),
