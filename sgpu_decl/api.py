@@ -78,6 +78,7 @@ class Session:
         declared: Callable[[Opened], Validated] | None = None,
         path: tuple[str, ...] = (),
     ) -> None:
+        self.root = opened.root
         self.notes = opened.notes
         self.target = opened.target
         self.state_dir = opened.state_dir

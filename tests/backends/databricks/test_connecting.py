@@ -1,0 +1,140 @@
+"""Hosts that refuse, are silent or do not like the credentials."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.backends.databricks import connecting
+from sgpu_decl.backends.databricks.account import Account
+from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.errors import BackendError
+from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A host that takes connections and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, host: str) -> BackendError:
+    monkeypatch.setenv("DATABRICKS_HOST", host)
+    with pytest.raises(BackendError) as caught:
+        Connection(Account()).client  # noqa: B018
+    return caught.value
+
+
+def test_a_silent_host_is_given_up_by_its_name(
+    token: str, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    monkeypatch.setattr(connecting, "PATIENCE", 0.5)
+
+    error = connect(monkeypatch, silent)
+
+    assert (error.code, error.retryable) == ("host_unreachable", True)
+    assert silent in error.message
+    assert "VPN" in str(error.hint)
+
+
+def test_a_host_that_refuses_connections_is_named(
+    token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        host = f"http://127.0.0.1:{closed.getsockname()[1]}"
+
+    error = connect(monkeypatch, host)
+
+    assert error.code == "host_unreachable"
+    assert host in error.message
+
+
+def test_no_credentials_say_how_to_get_some(
+    server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DATABRICKS_TOKEN")
+    monkeypatch.setenv("DATABRICKS_AUTH_TYPE", "pat")
+
+    error = connect(monkeypatch, server.url)
+
+    assert error.code == "no_credentials"
+    assert f"databricks auth login --host {server.url}" in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "code", "again"),
+    [
+        (401, "UNAUTHENTICATED", "unauthenticated", False),
+        (403, "PERMISSION_DENIED", "permission_denied", False),
+        (400, "INVALID_PARAMETER_VALUE", "remote_refused", False),
+        (404, "RESOURCE_DOES_NOT_EXIST", "remote_missing", False),
+        (409, "RESOURCE_CONFLICT", "remote_refused", False),
+        (500, "INTERNAL_ERROR", "remote_broken", True),
+        (503, "TEMPORARILY_UNAVAILABLE", "throttled", True),
+        (429, "RESOURCE_EXHAUSTED", "throttled", True),
+    ],
+)
+def test_answers_of_the_workspace_become_errors_of_ours(
+    server: WorkspaceServer,
+    token: str,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    name: str,
+    code: str,
+    again: bool,
+) -> None:
+    monkeypatch.setattr(connecting, "RETRIES", 1)
+    connection = Connection(Account())
+    connection.client  # noqa: B018
+    server.faults.add(
+        Fault(
+            pattern="GET */jobs/runs/get", effect=Effect.STATUS, status_code=status, times=0,
+            body={"error_code": name, "message": "as the test wants it"},
+        ),
+        tenant=server.tenants.of_token(token).key,
+    )  # fmt: skip
+
+    with pytest.raises(BackendError) as caught:
+        connection.ask("looking at run 7", "/api/2.2/jobs/runs/get", run_id=7)
+
+    assert (caught.value.code, caught.value.retryable) == (code, again)
+    assert caught.value.message.startswith("looking at run 7: ")
+    assert caught.value.hint
+
+
+def test_a_connection_that_is_cut_says_so(
+    server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "RETRIES", 1)
+    connection = Connection(Account())
+    connection.client  # noqa: B018
+    server.faults.add(
+        Fault(pattern="GET */jobs/runs/get", effect=Effect.CUT, times=0),
+        tenant=server.tenants.of_token(token).key,
+    )
+
+    with pytest.raises(BackendError) as caught:
+        connection.ask("looking at run 7", "/api/2.2/jobs/runs/get", run_id=7)
+
+    assert (caught.value.code, caught.value.retryable) == ("connection_lost", True)
+
+
+def test_the_sdk_is_not_imported_without_a_run_on_databricks(project: Path) -> None:
+    (project / "run.yaml").write_text("name: r\ngpus: 1\ntype: CPU\ncommand: [echo, hi]\n")
+    program = (
+        "import sys\nfrom sgpu_decl.cli.main import main\n"
+        "code = main(['plan', 'run.yaml'])\n"
+        "heavy = [it for it in sys.modules if it.partition('.')[0] in ('databricks', 'requests')]\n"
+        "sys.exit(f'{heavy}' if heavy else code)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,120 @@
+"""From a run's config to the body of `runs/submit`."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.configured import config_of
+from sgpu_decl.backends.databricks.submitting import Staged, payload
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+
+REF = AttemptRef(Address.run("train", "lr=0.1"), 8)
+
+
+def asked(*, pool: str | None = None, staged: Staged | None = None, **said: Any) -> dict[str, Any]:
+    spec = {"gpus": 2, "type": "A10", "entrypoint": "a.py", **said}
+    launching = Launching(
+        ref=REF, token="sgpu1-abc", lineage="l", spec=json.dumps(spec), owner="run.yaml",
+        code_digest="sha256:c", pool=pool,
+    )  # fmt: skip
+    staged = staged or Staged(folder="/Workspace/x/8-sgpu1-ab", code="/Workspace/o/c.tar.gz")
+    return payload(launching, config_of(REF, launching.spec), staged)
+
+
+def test_the_smallest_run() -> None:
+    assert asked() == {
+        "run_name": 'train["lr=0.1"]#8',
+        "idempotency_token": "sgpu1-abc",
+        "timeout_seconds": 604800,
+        "environments": [{"environment_key": "default", "spec": {"environment_version": "4"}}],
+        "tasks": [
+            {
+                "task_key": "train",
+                "run_if": "ALL_SUCCESS",
+                "environment_key": "default",
+                "max_retries": 0,
+                "ai_runtime_task": {
+                    "experiment": "train",
+                    "mlflow_run": f"{REF.address.folder.replace('@', '-')}-8",
+                    "code_source_path": "/Workspace/o/c.tar.gz",
+                    "deployments": [
+                        {
+                            "command_path": "/Workspace/x/8-sgpu1-ab/command.sh",
+                            "compute": {"accelerator_type": "GPU_1xA10", "accelerator_count": 2},
+                        }
+                    ],
+                },
+            }
+        ],
+    }
+
+
+def test_a_run_with_everything() -> None:
+    body = asked(
+        pool="p1",
+        staged=Staged(folder="/Volumes/a/b/c/8", policy="p-1", dependencies=("lightning",)),
+        gpus=16, type="H100", timeout="90m", retry={"max": 2, "on": ["infra"]},
+        priority="best_effort", env={"base": "ai-5"},
+        mlflow={"experiment": "/Shared/deep/exp", "run_name": "my run"},
+        permissions=[{"level": "run", "group": "ml"}, {"level": "manage", "user": "a@b.c"}],
+        on_finish={"failure": ["a@b.c"]},
+    )  # fmt: skip
+
+    (task,) = body["tasks"]
+    ai = task["ai_runtime_task"]
+    assert body["timeout_seconds"] == 5400 + 600
+    assert body["budget_policy_id"] == "p-1"
+    assert body["email_notifications"] == {"on_failure": ["a@b.c"]}
+    assert body["access_control_list"] == [
+        {"group_name": "ml", "permission_level": "CAN_MANAGE_RUN"},
+        {"user_name": "a@b.c", "permission_level": "CAN_MANAGE"},
+    ]
+    assert body["environments"][0]["spec"] == {
+        "base_environment": "workspace-base-environments/databricks_ai_v5",
+        "dependencies": ["lightning"],
+    }
+    assert task["max_retries"] == 2
+    assert (ai["experiment"], ai["mlflow_experiment_directory"]) == ("exp", "/Shared/deep")
+    assert (ai["mlflow_run"], ai["priority_class"]) == ("my-run", "BEST_EFFORT")
+    assert "code_source_path" not in ai
+    assert ai["deployments"][0]["compute"] == {
+        "accelerator_type": "GPU_8xH100", "accelerator_count": 16, "provisioned_capacity_id": "p1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gpus", "kind", "accelerator"),
+    [
+        (1, "A10", "GPU_1xA10"),
+        (3, "A10", "GPU_1xA10"),
+        (1, "H100", "GPU_1xH100"),
+        (8, "H100", "GPU_8xH100"),
+        (24, "H100", "GPU_8xH100"),
+        (8, "B300", "GPU_8xB300"),
+    ],
+)
+def test_the_machines_for_a_number_of_gpus(gpus: int, kind: str, accelerator: str) -> None:
+    (task,) = asked(gpus=gpus, type=kind)["tasks"]
+
+    assert task["ai_runtime_task"]["deployments"][0]["compute"] == {
+        "accelerator_type": accelerator,
+        "accelerator_count": gpus,
+    }
+
+
+def test_an_image_comes_without_an_environment() -> None:
+    body = asked(image="cat.schema.img:1")
+
+    assert "environments" not in body
+    assert "environment_key" not in body["tasks"][0]
+
+
+def test_ranks_without_gpus_have_no_machines() -> None:
+    with pytest.raises(BackendError) as caught:
+        asked(type="CPU")
+
+    assert caught.value.code == "no_such_machines"
