@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from sgpu_decl.applying.equipping import Equipment, FromLock
     from sgpu_decl.applying.executor import Applied
     from sgpu_decl.applying.gathering import Gathered
+    from sgpu_decl.applying.jobs.desiring import DeclaredJobs
     from sgpu_decl.applying.watching import Runs
     from sgpu_decl.config.reading import Loaded
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.environments.captured.capturing import Captured
     from sgpu_decl.environments.known.environment import Environment
     from sgpu_decl.environments.progress import Progress
+    from sgpu_decl.model.job import DesiredJob, ObservedJob
     from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = [
@@ -76,6 +78,7 @@ class Session:
         declared: Callable[[Opened], Validated] | None = None,
         path: tuple[str, ...] = (),
     ) -> None:
+        self.root = opened.root
         self.notes = opened.notes
         self.target = opened.target
         self.state_dir = opened.state_dir
@@ -180,9 +183,10 @@ class Session:
         gathered = self._gather(options, state, equipment)
         self._snapshots = gathered.snapshots
         state = site.believed(state)
-        wanted = {desired.address for desired in gathered.desired}
+        wanted = {desired.address for desired in gathered.desired} | gathered.jobs.addresses
         known = wanted | {address for address, it in state.resources.items() if not it.gone}
         select = _selection(options, known)
+        jobs, seen_jobs = self._jobs(gathered.jobs, state, select)
         return planner.plan(
             desired=gathered.desired,
             state=state,
@@ -202,7 +206,25 @@ class Session:
             tool_version=__version__,
             config_digest=gathered.config_digest,
             findings=gathered.findings,
+            jobs=jobs,
+            seen_jobs=seen_jobs,
         )
+
+    def _jobs(
+        self, declared: "DeclaredJobs", state: State, select: frozenset[Address] | None
+    ) -> "tuple[tuple[DesiredJob, ...], dict[Address, ObservedJob]]":
+        """What is wanted of jobs and what is seen of them; workspaces are asked for those alone
+        that are planned."""
+        if not declared.jobs:
+            return (), {}
+        from sgpu_decl.applying.jobs.desiring import desire, observe
+
+        def planned(address: Address) -> bool:
+            return select is None or address in select
+
+        keepers = self._site.keeper
+        desired = desire(declared, keepers, planned)
+        return desired, observe(declared, desired, state.resources, keepers, planned)
 
     def _gather(self, options: PlanOptions, state: State, equipment: "Equipment") -> "Gathered":
         """What the file asks for. What it was read from, ten thousand configs maybe, is let go
@@ -305,7 +327,7 @@ class Session:
                     "this plan was applied already", hint="plan again", code="plan_applied"
                 )
             _check_fresh(plan, writer.state)
-            settle_intents(writer, site.backend)
+            settle_intents(writer, site.backend, site.keeper)
             refresh(writer, site.backend)
             if idle:
                 return Applied()
@@ -314,6 +336,7 @@ class Session:
                 plan_id=identity,
                 writer=writer,
                 backends=site.backend,
+                keepers=site.keeper,
                 sink=sink,
                 clock=now,
                 parallelism=parallelism,
@@ -336,6 +359,50 @@ class Session:
                 return refresh(writer, self._site.backend)
         except Locked:
             return ()
+
+    # Jobs
+
+    def adopt(self, text: str, job_id: str) -> Resource:
+        """Let a job that exists already be the one that the file declares under an address.
+
+        Raises:
+            NotFound: the file or the workspace has no such job.
+            SgpuError: one of both belongs to another.
+        """
+        from sgpu_decl.applying.jobs.adopting import adopt
+        from sgpu_decl.applying.jobs.desiring import DeclaredJobs
+
+        declared = DeclaredJobs.of(self.validate().loaded, self._site.opened.owner or "")
+        return adopt(self._site, declared, text, job_id)
+
+    def jobs(self, *names: str) -> list[Resource]:
+        """The recorded jobs that names, addresses or globs stand for; all without one.
+
+        Raises:
+            NotFound: one of them matches nothing.
+        """
+        from sgpu_decl.applying.jobs.looking import recorded_jobs
+
+        return recorded_jobs(self._site, *names)
+
+    def names_job(self, text: str) -> bool:
+        """Whether an address, a name or a glob is that of a recorded job and of no run: a bare name
+        is that of a run where there is one."""
+        from sgpu_decl.applying.jobs.looking import names_job
+
+        return names_job(self._site, text)
+
+    def describe_jobs(self, jobs: list[Resource]) -> list[dict[str, Json]]:
+        """What is recorded of jobs, and what is seen where they are kept."""
+        from sgpu_decl.applying.jobs.looking import describe_jobs
+
+        return describe_jobs(self._site, jobs)
+
+    def show_job(self, job: Resource) -> dict[str, Json]:
+        """One job whole: with the settings that were applied, and those that it has."""
+        from sgpu_decl.applying.jobs.looking import show_job
+
+        return show_job(self._site, job)
 
     # State
 

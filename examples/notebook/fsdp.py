@@ -117,7 +117,7 @@ class Training(Stateful):
 # %%
 @distributed(gpus=2, gpu_type=GPUType.CPU)
 def train(
-    epochs: int = 3, samples: int = 1024, batch: int = 32, lr: float = 2e-3
+    epochs: int = 3, samples: int = 1024, batch: int = 64, lr: float = 5e-3
 ) -> dict[str, Any]:
     runtime.init_process_group()  # nccl where there are GPUs, else gloo
     rank, world = runtime.get_global_rank(), runtime.get_world_size()
@@ -154,7 +154,7 @@ def train(
             optimizer.step()
             total += loss.detach()
             step += 1
-            if step % 4 == 0:
+            if step % 2 == 0:
                 mlflow.log_metric(f"loss/rank_{rank}", loss.item(), step=step)
 
         dist.all_reduce(total)

@@ -208,17 +208,23 @@ class Hub:
         self._listener = -1
 
     def listen(self) -> None:
-        """Wait for the others on agent 0's address alone.
+        """Wait for the others on agent 0's address alone; on all of this machine's where that one
+        leads here by way of another machine.
 
         Raises:
-            OSError: the port is taken, or the address is not of this machine.
+            OSError: the port is taken, or nobody knows the address.
         """
         found = socket.getaddrinfo(self.node.address, self.node.port, type=socket.SOCK_STREAM)
         family, kind, _, _, where = found[0]
         listener = socket.socket(family, kind)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)  # noqa: FBT003
-        listener.bind(where)
+        try:
+            listener.bind(where)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            listener.bind(("", self.node.port))  # strangers do not know the token
         listener.listen(1024)
         self._listener = os.dup(listener.fileno())
         self.loop.read(self._listener, lambda: self._accept(listener))

@@ -261,7 +261,7 @@ def equip(
             found += _make(site.environments, recipe, progress)
     by_backend: dict[str, list[Launching]] = {}
     for change in plan.changes:
-        if change.launch is not None and change.launch.token is not None:
+        if change.launches:
             by_backend.setdefault(change.backend, []).append(launching_of(plan, change))
     for kind, launchings in by_backend.items():
         site.backend(kind).equip(launchings, progress)

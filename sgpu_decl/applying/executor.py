@@ -6,6 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from sgpu_decl.applying.jobs.carrying import Jobs
+from sgpu_decl.applying.jobs.desiring import Keepers
 from sgpu_decl.applying.recording import attempt_of, launching_of, resource_of
 from sgpu_decl.backends.base import Backend, Launching
 from sgpu_decl.errors import SgpuError
@@ -42,6 +44,7 @@ def execute(
     plan_id: str,
     writer: StateWriter,
     backends: Backends,
+    keepers: Keepers,
     sink: Sink,
     clock: Clock,
     parallelism: int,
@@ -61,7 +64,8 @@ def execute(
     for change in launching:
         backends(change.backend).check(launching_of(plan, change, call))
     writer.record_packages(plan.package_lists)
-    walk = _Walk(plan, plan_id, writer, backends, sink, clock, call)
+    jobs = Jobs(writer, keepers, plan_id=plan_id, clock=clock)
+    walk = _Walk(plan, plan_id, writer, backends, jobs, sink, clock, call)
     for change in plan.changes:
         if not _launches(change):
             walk.settle(change)
@@ -77,6 +81,7 @@ class _Walk:
         plan_id: str,
         writer: StateWriter,
         backends: Backends,
+        jobs: Jobs,
         sink: Sink,
         clock: Clock,
         call: Call | None,
@@ -85,6 +90,7 @@ class _Walk:
         self._plan_id = plan_id
         self._writer = writer
         self._backends = backends
+        self._jobs = jobs
         # Each change touches its own address alone, so what was known before the walk holds.
         self._known = writer.state
         self._kinds = {attempt.ref: attempt.backend for attempt in self._known.active}
@@ -106,6 +112,9 @@ class _Walk:
 
     def settle(self, change: Change) -> None:
         """A change that starts nothing."""
+        if change.kind is Kind.JOB:
+            self._settle_job(change)
+            return
         match change.action:
             case Action.CREATE:  # an environment: it was staged before the walk
                 self._writer.record_resource(resource_of(change, last=None))
@@ -131,6 +140,17 @@ class _Walk:
                 self._tell(change, Step.DESTROYED)
             case _:
                 pass
+
+    def _settle_job(self, change: Change) -> None:
+        try:
+            done = self._jobs.carry_out(change)
+        except SgpuError as error:
+            self._failed.append((change.address, error))
+            self._tell(change, Step.FAILED, message=error.message)
+            return
+        if done is not None:
+            step, message = done
+            self._tell(change, step, message=message)
 
     def launch_all(self, changes: Iterator[Change], parallelism: int) -> None:
         """Intents are committed and closed by this thread alone, in the order of the plan; only
@@ -209,7 +229,7 @@ class _Walk:
 
 
 def _launches(change: Change) -> bool:
-    return change.action in _LAUNCHING and change.kind is not Kind.ENVIRONMENT
+    return change.action in _LAUNCHING and change.kind is Kind.RUN
 
 
 def _stage_and_launch(backend: Backend, launching: Launching, before: Future[None] | None) -> None:

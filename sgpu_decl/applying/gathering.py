@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sgpu_decl.applying.coding import Coding
 from sgpu_decl.applying.equipping import Equipment
 from sgpu_decl.applying.furnishing import Furnishing
+from sgpu_decl.applying.jobs.desiring import DeclaredJobs
 from sgpu_decl.applying.opening import Opened, absolute
 from sgpu_decl.applying.owning import Owners
 from sgpu_decl.applying.placing import from_here
@@ -36,6 +37,7 @@ class Gathered:
     `copies`, which go when nobody holds them any more."""
 
     desired: tuple[Desired, ...] = ()
+    jobs: DeclaredJobs = field(default_factory=DeclaredJobs)
     findings: tuple[Diagnostic, ...] = ()
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     whole_project: bool = True
@@ -69,6 +71,7 @@ def gather(
     gathering.coding.save()
     return Gathered(
         desired=desired,
+        jobs=DeclaredJobs.of(loaded, opened.owner or ""),
         findings=in_order(
             (*gathering.findings, *gathering.coding.findings, *gathering.furnishing.findings)
         ),

@@ -4,6 +4,8 @@ intents that a crash left open."""
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from sgpu_decl.applying.jobs.desiring import Keepers
+from sgpu_decl.applying.jobs.settling import made_by
 from sgpu_decl.applying.recording import recorded_resource
 from sgpu_decl.backends.base import Backend, Launching
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -57,11 +59,14 @@ def lost(ref: AttemptRef) -> AttemptStatus:
     return AttemptStatus(ref=ref, state=AttemptState.LOST, failure=FailureClass.SUPERVISOR_LOST)
 
 
-def believe_intents(state: State, backends: Backends) -> State:
+def believe_intents(state: State, backends: Backends, keepers: Keepers) -> State:
     """The state as it will be once open intents are settled: a plan sees no effect twice."""
     resources = dict(state.resources)
     active = list(state.active)
     for intent in state.intents:
+        made = made_by(intent, keepers)
+        if made is not None:
+            resources[intent.address] = made
         attempt = intent.attempt_record
         if attempt is None or not backends(attempt.backend).staged(attempt.ref, intent.token):
             continue
@@ -71,14 +76,20 @@ def believe_intents(state: State, backends: Backends) -> State:
     return replace(state, resources=resources, active=tuple(active))
 
 
-def settle_intents(writer: StateWriter, backends: Backends) -> tuple[AttemptRef, ...]:
+def settle_intents(
+    writer: StateWriter, backends: Backends, keepers: Keepers
+) -> tuple[AttemptRef, ...]:
     """Finish or drop what a crash left open; returns the attempts that were finished.
 
     A staged attempt is launched again with its token, which starts nothing twice; one that was not
-    staged never happened.
+    staged never happened. A job that was made is recorded.
     """
     settled = []
     for intent in sorted(writer.state.intents, key=lambda it: str(it.address)):
+        made = made_by(intent, keepers)
+        if made is not None:
+            writer.made(intent, made)
+            continue
         attempt = intent.attempt_record
         if attempt is None or not backends(attempt.backend).staged(attempt.ref, intent.token):
             writer.abandon(intent)
@@ -156,4 +167,5 @@ def _again(state: State, intent: Intent, attempt: Attempt) -> Launching:
         owner=intent.owner,
         code_digest=attempt.code_digest,
         environment_digest=attempt.environment_digest,
+        pool=attempt.pool,
     )

@@ -40,6 +40,7 @@ def attempt_of(change: Change, *, plan_id: str, now: datetime) -> Attempt:
         code_digest=launch.code_digest,
         environment_digest=launch.environment_digest,
         packages_digest=launch.packages_digest,
+        pool=launch.pool,
         created_at=now,
         plan_id=plan_id,
     )

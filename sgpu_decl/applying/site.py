@@ -14,6 +14,8 @@ from sgpu_decl.storing.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.base import Backend, Survey
+    from sgpu_decl.backends.keeping import JobKeeper
+    from sgpu_decl.config.backend import Backend as BackendBlock
     from sgpu_decl.environments.stored.store import EnvironmentStore
     from sgpu_decl.staging.store import Store
     from sgpu_decl.storing.store import StateWriter
@@ -31,6 +33,7 @@ class Site:
         self.state_dir = opened.state_dir
         self.states = SqliteStore(opened.state_dir / "state.db")
         self._backends: dict[str, Backend] = {}
+        self._keepers: dict[BackendBlock, JobKeeper] = {}
 
     @cached_property
     def store(self) -> "Store":
@@ -64,6 +67,18 @@ class Site:
             self._backends[kind] = open_backend(kind, surroundings)
         return self._backends[kind]
 
+    def keeper(self, block: "BackendBlock") -> "JobKeeper":
+        """The keeper of jobs that a `backend` block names, opened once.
+
+        Raises:
+            BackendError: there is none of that kind.
+        """
+        from sgpu_decl.backends.registry import open_keeper
+
+        if block not in self._keepers:
+            self._keepers[block] = open_keeper(block)
+        return self._keepers[block]
+
     def survey(self, kind: str) -> "Survey | None":
         """What planning asks of the backend of that name; `None` where there is none."""
         from sgpu_decl.backends.registry import open_survey
@@ -89,7 +104,7 @@ class Site:
         from sgpu_decl.applying.observing import believe_intents
 
         state = state or self.state()
-        return believe_intents(state, self.backend) if state.intents else state
+        return believe_intents(state, self.backend, self.keeper) if state.intents else state
 
     def writing(self, operation: str) -> "AbstractContextManager[StateWriter]":
         """The lock of the state, for a command that mends it."""

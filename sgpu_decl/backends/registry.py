@@ -12,10 +12,12 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.staging.store import Store
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.keeping import JobKeeper
+    from sgpu_decl.config.backend import Backend as BackendBlock
     from sgpu_decl.environments.stored.store import EnvironmentStore
     from sgpu_decl.model.state import Attempt
 
-__all__ = ["Surroundings", "open_backend", "open_survey"]
+__all__ = ["Surroundings", "open_backend", "open_keeper", "open_survey"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,22 @@ def open_backend(kind: str, surroundings: Surroundings) -> Backend:
 
         return DatabricksBackend(surroundings)
     raise BackendError(f"this version has no backend `{kind}`", hint="use `backend: local`")
+
+
+def open_keeper(block: "BackendBlock") -> "JobKeeper":
+    """Return the keeper of jobs that a `backend` block names.
+
+    Raises:
+        BackendError: that kind of backend keeps none.
+    """
+    if block.kind == "databricks":
+        from sgpu_decl.backends.databricks.account import Account
+        from sgpu_decl.backends.databricks.jobs.keeper import WorkspaceJobs
+
+        return WorkspaceJobs(Account(profile=block.profile, host=block.host))
+    raise BackendError(
+        f"the backend `{block.kind}` keeps no jobs", hint="use `backend: databricks`"
+    )
 
 
 def open_survey(kind: str, backend: Callable[[str], Backend]) -> Survey | None:

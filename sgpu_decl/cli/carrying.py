@@ -35,6 +35,7 @@ __all__ = ["Manner", "carry_out"]
 _DONE = frozenset(
     {
         Step.LAUNCHED,
+        Step.CREATED,
         Step.ADOPTED,
         Step.UPDATED,
         Step.STAGED,

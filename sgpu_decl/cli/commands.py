@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("sgpu_decl.cli.cancel:command", "Stop a run."),
     "destroy": ("sgpu_decl.cli.destroy:command", "Stop runs and free what they staged."),
     "show": ("sgpu_decl.cli.show:command", "Show one run with its history, or a saved plan."),
+    "adopt": ("sgpu_decl.cli.adopt:command", "Take over a job that exists already."),
     "state": ("sgpu_decl.cli.state:command", "Look into the recorded state, or mend it."),
     "env": ("sgpu_decl.cli.env:command", "Look at Python environments, and compare them."),
     "schema": ("sgpu_decl.cli.schema:command", "Explain a field, or write the JSON Schemas."),

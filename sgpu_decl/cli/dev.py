@@ -53,8 +53,9 @@ def _capacity(_: click.Context, __: click.Parameter, given: "tuple[str, ...]") -
 def workspace_command(
     *, port: int, root: str | None, gpus: dict[str, int], python: str, output: str
 ) -> int:
-    """Serve a Databricks workspace on this machine, until Ctrl-C or SIGTERM. What is submitted to it is
-    executed, as processes here.
+    """Serve a Databricks workspace on this machine, until Ctrl-C or SIGTERM.
+
+    What is submitted to it is executed, as processes here.
 
     Prints what to export, so that the SDK and sgpu find it. Without --root it is gone in the end.
     """

@@ -2,11 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sgpu_decl.cli.options import Where, output_option, where_options
 from sgpu_decl.cli.showing import answer, now, takes_colour
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
 
 __all__ = ["command"]
 
@@ -16,12 +20,14 @@ __all__ = ["command"]
 @where_options
 @output_option("markdown")
 def command(*, where: Where, name: str, output: str) -> int:
-    """Show one run whole, with its history; or a plan that was saved with `plan --out`."""
+    """Show one run with its history, one job, or a plan that was saved with `plan --out`."""
     from sgpu_decl.applying.saving import is_saved_plan
 
     if is_saved_plan(Path(name)):
         return _show_plan(Path(name), output)
     session = where.recorded()
+    if session.names_job(name):
+        return _show_job(session, name, output)
     ref = session.runs.find_one(name)
     run = session.runs.show(ref)
     if output == "json":
@@ -35,6 +41,27 @@ def command(*, where: Where, name: str, output: str) -> int:
         from sgpu_decl.views.status_text import run_details
 
         click.echo(run_details(run, now=now(), colour=takes_colour(sys.stdout)))
+    return 0
+
+
+def _show_job(session: "Session", name: str, output: str) -> int:
+    from sgpu_decl.errors import NotFound
+
+    chosen = session.jobs(name)
+    if len(chosen) > 1:
+        raise NotFound(
+            f"`{name}` names {len(chosen)} jobs",
+            hint=f"name one of them, such as `{chosen[0].address}`",
+            code="ambiguous",
+        )
+    job = session.show_job(chosen[0])
+    if output == "json":
+        answer(job)
+        return 0
+    from sgpu_decl.views.jobs_text import job_details
+
+    text = job_details(job, colour=output == "text" and takes_colour(sys.stdout))
+    click.echo(text if output == "text" else f"```\n{text}\n```")
     return 0
 
 

@@ -84,6 +84,7 @@ def state_schema() -> Schema:
         code_digest=_maybe(_TEXT),
         environment_digest=_described(_maybe(_TEXT), "Of a declared environment."),
         packages_digest=_described(_maybe(_TEXT), "Names a list of `package_lists`."),
+        pool=_described(_maybe(_TEXT), "The id of the pool that its GPUs come from, if any."),
         created_at=_TIME,
         started_at=_maybe(_TIME),
         ended_at=_maybe(_TIME),
@@ -98,6 +99,10 @@ def state_schema() -> Schema:
         backend=_TEXT,
         owner=_described(_TEXT, "The file that declares it, relative to the project."),
         gone=_described(_FLAG, "Destroyed or forgotten; its history stays."),
+        remote={
+            "type": ["object", "null"],
+            "description": "Where a job is kept: its id, workspace, and what marks it there.",
+        },
         spec={"type": "object", "description": "The config last applied, without defaults."},
         attempts=_list(attempt),
     )

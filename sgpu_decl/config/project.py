@@ -1,15 +1,23 @@
 """A project file: `sgpu.yml`."""
 
-from typing import Annotated, Literal
+from enum import StrEnum
 
 from pydantic import Field
 
-from sgpu_decl.config.block import Block, Flag, Name
+from sgpu_decl.config.block import Block, Name
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.functions import Functions
+from sgpu_decl.config.job import Job
 from sgpu_decl.config.run import RunConfig
 
-__all__ = ["Job", "Project", "ProjectFile"]
+__all__ = ["Mode", "Project", "ProjectFile"]
+
+
+class Mode(StrEnum):
+    """What a target is for, in the words of Databricks bundles."""
+
+    DEVELOPMENT = "development"
+    PRODUCTION = "production"
 
 
 class Project(Block):
@@ -17,23 +25,13 @@ class Project(Block):
     description: str | None = Field(None, description="What the project is for.")
 
 
-class Job(Block):
-    """A scheduled definition (a Lakeflow job on Databricks)."""
-
-    description: str | None = Field(None, description="What the job is for.")
-    run: str = Field(description="The run that is launched: a key under `runs`.")
-    schedule: Annotated[str, Field(min_length=1)] | None = Field(
-        None, description="When: a cron expression."
-    )
-    timezone: str = Field("UTC", description="The time zone of the schedule.")
-    paused: Flag = Field(default=False, description="Whether the schedule is suspended.")
-    on_overlap: Literal["skip", "queue"] = Field(
-        "skip", description="What happens while the last launch is active."
-    )
-
-
 class ProjectFile(Block):
     project: Project | None = Field(None, description="What the project is called.")
+    mode: Mode = Field(
+        Mode.PRODUCTION,
+        description="Mostly of a target. `development`: names of jobs begin with `[dev USER]`, "
+        "they carry the tag `dev`, and what would start them is paused unless they say otherwise.",
+    )
     runs: dict[Name, RunConfig] = Field(
         {}, description="The runs by name; each is written as in a run file."
     )

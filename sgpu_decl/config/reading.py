@@ -6,22 +6,33 @@ from functools import cache
 from typing import Literal
 
 from sgpu_decl.config.declaring import Declared, Surroundings, read_run
+from sgpu_decl.config.job import Job
+from sgpu_decl.config.project import Mode
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.shaping import project_shape, run_shape
-from sgpu_decl.config.sharing import read_project
+from sgpu_decl.config.sharing import DeclaredJob, read_project
 from sgpu_decl.config.targeting import with_target
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
 from sgpu_decl.diagnostics.masking import mask
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.model.address import Address
-from sgpu_decl.model.jsonable import digest
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.jsonable import canonical, digest
 from sgpu_decl.model.target import BASE
 from sgpu_decl.text import limits, nodes
 from sgpu_decl.text.loading import load
 from sgpu_decl.text.merging import set_value
 from sgpu_decl.text.variables import read_variables
 
-__all__ = ["Loaded", "LoadedRun", "digest_of", "loaded_run", "overlaid", "read", "told"]
+__all__ = [
+    "Loaded",
+    "LoadedJob",
+    "LoadedRun",
+    "digest_of",
+    "loaded_run",
+    "overlaid",
+    "read",
+    "told",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +52,30 @@ class LoadedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedJob:
+    """One job of a project.
+
+    Attributes:
+        places: where the user wrote each field, by its dotted path.
+        place: where the job is named.
+        spec: canonical JSON of the config without defaults.
+    """
+
+    address: Address
+    config: Job
+    places: Mapping[str, Place] = field(compare=False)
+    place: Place = field(compare=False)
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """Everything that one file says.
 
     Attributes:
         runs: in the order of the file, the cells of a matrix in theirs.
+        jobs: those of a project, in the order of the file.
+        mode: what the target is for.
         config_digest: of all addresses and specs: the same while nothing that matters changed.
         source: the file's text, for excerpts.
         unsupported: blocks of a project that are valid and that nothing acts on yet.
@@ -58,6 +88,8 @@ class Loaded:
     runs: tuple[LoadedRun, ...]
     config_digest: str
     source: str
+    jobs: tuple[LoadedJob, ...] = ()
+    mode: Mode = Mode.PRODUCTION
     unsupported: tuple[tuple[str, Place], ...] = ()
 
 
@@ -114,16 +146,20 @@ def _of_document(
     root, around, found = overlaid(document, kind, target, options, sets, environ, git)
     name: str | None = None
     unsupported: tuple[tuple[str, Place], ...] = ()
+    jobs: tuple[LoadedJob, ...] = ()
+    mode = Mode.PRODUCTION
     if kind == "run":
         declared, wrong = read_run(root, None, Place(file, root.line, root.column), around)
     else:
         project, wrong = read_project(root, around)
         declared, name, unsupported = project.runs, project.name, project.unsupported
+        jobs, mode = tuple(map(_loaded_job, project.jobs)), project.mode
     runs = tuple(loaded_run(one) for one in declared)
     return (
         Loaded(
             kind=kind, file=file, project_name=name, target=target, runs=runs,
-            config_digest=digest_of(runs), source=document.source, unsupported=unsupported,
+            config_digest=digest_of(runs, jobs, mode), source=document.source, jobs=jobs,
+            mode=mode, unsupported=unsupported,
         ),
         (*found, *wrong),
     )  # fmt: skip
@@ -162,8 +198,24 @@ def loaded_run(one: Declared) -> LoadedRun:
     return LoadedRun(address=address, config=one.config, places=one.places, spec=one.spec)
 
 
-def digest_of(runs: Iterable[LoadedRun]) -> str:
-    return digest("\n".join(f"{run.address} {run.spec}" for run in runs))
+def _loaded_job(one: DeclaredJob) -> LoadedJob:
+    return LoadedJob(
+        address=Address(Kind.JOB, one.name),
+        config=one.config,
+        places=one.places,
+        place=one.place,
+        spec=canonical(one.config.model_dump(mode="json", exclude_defaults=True)),
+    )
+
+
+def digest_of(
+    runs: Iterable[LoadedRun], jobs: Iterable[LoadedJob] = (), mode: Mode = Mode.PRODUCTION
+) -> str:
+    lines = [f"{run.address} {run.spec}" for run in runs]
+    lines += [f"{job.address} {job.spec}" for job in jobs]
+    if mode is not Mode.PRODUCTION:
+        lines.append(f"mode {mode}")
+    return digest("\n".join(lines))
 
 
 def told(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -10,8 +10,10 @@ from sgpu_decl.config.crossing import contradictions
 from sgpu_decl.config.declaring import Declared, Surroundings, beyond, comparable, read_run
 from sgpu_decl.config.explaining import Explained, unknown_key
 from sgpu_decl.config.functions import Functions
+from sgpu_decl.config.job import Job
 from sgpu_decl.config.lending import lend
-from sgpu_decl.config.project import ProjectFile
+from sgpu_decl.config.placing import Places
+from sgpu_decl.config.project import Mode, ProjectFile
 from sgpu_decl.config.shaping import Conversion, project_shape
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
@@ -20,9 +22,19 @@ from sgpu_decl.text.interpolating import interpolate
 from sgpu_decl.text.nodes import Mapping, Node, Scalar, place_of, without
 from sgpu_decl.text.shape import Shape
 
-__all__ = ["ReadProject", "read_project", "unknown_keys"]
+__all__ = ["DeclaredJob", "ReadProject", "read_project", "unknown_keys"]
 
-_NOT_YET = ("include", "jobs")
+_NOT_YET = ("include",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJob:
+    """`place` is where the job is named."""
+
+    name: str
+    config: Job
+    places: Places
+    place: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +42,9 @@ class ReadProject:
     """`around` is what references in the project mean, its name and environments included."""
 
     name: str | None
+    mode: Mode
     runs: tuple[Declared, ...]
+    jobs: tuple[DeclaredJob, ...]
     unsupported: tuple[tuple[str, Place], ...]
     around: Surroundings
 
@@ -54,7 +68,8 @@ def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tupl
     if isinstance(functions, Mapping):
         head, _ = without(head, "functions")
         found += beyond(_functions(functions, environments), found)
-    found += _head(head)
+    project, wrong = _head(head)
+    found += wrong
     runs: list[Declared] = []
     block = root.entries.get("runs")
     if isinstance(block, Mapping):
@@ -62,7 +77,6 @@ def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tupl
             declared, wrong = _run(key, node, block.keys[key], around)
             runs += declared
             found += wrong
-        found += _jobs_without_runs(root.entries.get("jobs"), block)
     elif block is not None and not _nothing(block):
         found.append(
             Diagnostic(
@@ -72,12 +86,20 @@ def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tupl
                 hint="write `runs: {train: {…}}`",
             )
         )
+    found += _without_runs(head.entries.get("jobs"), block)
     unsupported = tuple(
         (key, root.keys[key])
         for key in _NOT_YET
         if key in root.entries and not _nothing(root.entries[key])
     )
-    read = ReadProject(name=name, runs=tuple(runs), unsupported=unsupported, around=around)
+    read = ReadProject(
+        name=name,
+        mode=project.mode if project else Mode.PRODUCTION,
+        runs=tuple(runs),
+        jobs=_jobs(head, project),
+        unsupported=unsupported,
+        around=around,
+    )
     return read, tuple(found)
 
 
@@ -99,17 +121,28 @@ def _name(root: Mapping) -> str | None:
     return name.text if isinstance(name, Scalar) else None
 
 
-def _head(head: Mapping) -> tuple[Diagnostic, ...]:
+def _head(head: Mapping) -> tuple[ProjectFile | None, tuple[Diagnostic, ...]]:
     shape = project_shape()
     conversion = Conversion()
     data: dict[str, Any] = conversion.plain(head, shape)
     try:
-        ProjectFile.model_validate(data)
+        project = ProjectFile.model_validate(data)
     except ValidationError as error:
         explained = Explained(node=head, shape=shape, prefix="", place=place_of(head))
         errors = error.errors(include_url=False, include_input=False)
-        return (*conversion.found, *explained.errors(errors))
-    return tuple(conversion.found)
+        return None, (*conversion.found, *explained.errors(errors))
+    return project, tuple(conversion.found)
+
+
+def _jobs(head: Mapping, project: ProjectFile | None) -> tuple[DeclaredJob, ...]:
+    block = head.entries.get("jobs")
+    if project is None or not isinstance(block, Mapping):
+        return ()
+    return tuple(
+        DeclaredJob(name=name, config=project.jobs[name], places=Places(node), place=place)
+        for name, place in block.keys.items()
+        if isinstance(node := block.entries[name], Mapping)
+    )
 
 
 def _functions(block: Mapping, environments: Mapping) -> tuple[Diagnostic, ...]:
@@ -143,16 +176,29 @@ def _run(
     return read_run(node, key, place, around)
 
 
-def _jobs_without_runs(jobs: Node | None, runs: Mapping) -> Iterator[Diagnostic]:
+def _without_runs(jobs: Node | None, runs: Node | None) -> Iterator[Diagnostic]:
+    """What jobs launch that is none of the project's runs, or more than one."""
+    known = runs.entries if isinstance(runs, Mapping) else {}
     for name, job in jobs.entries.items() if isinstance(jobs, Mapping) else ():
-        run = job.entries.get("run") if isinstance(job, Mapping) else None
-        if isinstance(run, Scalar) and run.text not in runs.entries and "${" not in run.text:
-            near = nearest(run.text, runs.entries)
+        node = job.entries.get("run") if isinstance(job, Mapping) else None
+        if not isinstance(node, Scalar) or "${" in node.text:
+            continue
+        run = known.get(node.text)
+        if run is None:
+            near = nearest(node.text, known)
             yield Diagnostic(
                 code="unknown_run",
-                summary=f"`jobs.{name}.run` names no run: `{run.text[:80]}`",
-                place=place_of(run),
+                summary=f"`jobs.{name}.run` names no run: `{node.text[:80]}`",
+                place=place_of(node),
                 hint=f"did you mean `{near}`?" if near else "it is a key under `runs`",
+            )
+        elif isinstance(run, Mapping) and "matrix" in run.entries:
+            yield Diagnostic(
+                code="run_of_matrix",
+                summary=f"`jobs.{name}.run` names `{node.text[:80]}`, which has a matrix: a job "
+                "launches one run",
+                place=place_of(node),
+                hint="declare the combination that the job is for as a run of its own",
             )
 
 

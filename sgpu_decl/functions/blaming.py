@@ -13,12 +13,15 @@ _MOST = 2_000  # values that are tried; each try may pickle much
 Dump = Callable[[object], bytes]
 
 
-def culprit(value: object, dump: Dump, error: BaseException) -> tuple[str, str, str]:
+def culprit(
+    value: object, dump: Dump, error: BaseException, named: Mapping[str, object]
+) -> tuple[str, str, str]:
     """Return the path to the innermost value that cannot be pickled, its type and why.
 
     Args:
         dump: pickles a value, or raises.
         error: what it raised for `value`.
+        named: what `value` is made of, with words for each; looked at first.
 
     Returns:
         The path is empty where `value` itself is the one.
@@ -27,7 +30,7 @@ def culprit(value: object, dump: Dump, error: BaseException) -> tuple[str, str, 
     seen: set[int] = set()
     left = _MOST
     while len(path) < _DEPTH:
-        for step, part in _parts(value):
+        for step, part in [*named.items(), *_parts(value)] if not path else _parts(value):
             if id(part) in seen or left <= 0:
                 continue
             seen.add(id(part))

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Generator
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from sgpu_decl.functions.following import follow, say
+from sgpu_decl.functions.following import follow, say, stopped_by_interrupt
+from sgpu_decl.functions.locating import call_location, shell_command
 from sgpu_decl.functions.results import Results, collect_outputs_or_raise
 from sgpu_decl.functions.status import RunStatus
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
@@ -38,16 +38,15 @@ class DistributedFunctionCall(Generic[R]):
 
         Args:
             run_id: such as `train#8`, or `train` for its latest call.
-            project: the project folder; found upward from the current one by default.
+            project: the project folder; that of this script or notebook by default.
             target: the target that it was called for.
 
         Raises:
             NotFound: there is no such call.
         """
-        from sgpu_decl.api import Location, Session
+        from sgpu_decl.api import Session
 
-        location = Location(project=Path(project) if project else None, target=target)
-        session = Session.open(location)
+        session = Session.open(call_location(project=project, target=target))
         return cls(session, session.runs.find_one(run_id))
 
     @property
@@ -82,7 +81,11 @@ class DistributedFunctionCall(Generic[R]):
             RankFailed: it failed otherwise, or was cancelled.
             OutOfTime: it goes on.
         """
-        run = follow(self._session, self._ref) if logs else self.wait(timeout).run
+        if logs:
+            with stopped_by_interrupt(self._session, [self._ref]):
+                run = follow(self._session, self._ref)
+        else:
+            run = self.wait(timeout).run
         return cast("Results[R]", collect_outputs_or_raise(self._session, self._ref, run))
 
     def logs(self, rank: int | None = 0) -> str:
@@ -120,5 +123,6 @@ class DistributedFunctionCall(Generic[R]):
         return self.status._repr_html_()
 
 
-def announce(ref: AttemptRef) -> None:
-    say(f"{ref} launched; see `.status`, `.result()`, `sgpu logs -f '{ref}'`")
+def announce(session: "Session", ref: AttemptRef) -> None:
+    logs = shell_command(session, f"logs -f '{ref}'")
+    say(f"{ref} launched; see `.status`, `.result()`, {logs}")

@@ -57,7 +57,7 @@ def loaded_packages(function: object) -> frozenset[str]:
 
 def _by_value(kind: type | types.FunctionType) -> bool:
     """Whether cloudpickle sends it whole: what nobody can import."""
-    return kind.__module__ == "__main__" or "<locals>" in kind.__qualname__
+    return kind.__module__ in (None, "__main__") or "<locals>" in kind.__qualname__
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

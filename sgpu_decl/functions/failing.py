@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from sgpu_decl.errors import RunFailed
+from sgpu_decl.functions.locating import shell_command
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 
@@ -73,7 +74,7 @@ def raise_failure(session: "Session", ref: AttemptRef, run: Mapping[str, Json]) 
     cause = run.get("first_cause")
     known = cause if isinstance(cause, Mapping) else {}
     rank = known.get("rank")
-    told = _told(ref, run, known)
+    told = _told(session, ref, run, known)
     own = _own(session, ref, rank) if isinstance(rank, int) else None
     if own is None:
         raise told
@@ -81,7 +82,9 @@ def raise_failure(session: "Session", ref: AttemptRef, run: Mapping[str, Json]) 
     raise own from told
 
 
-def _told(ref: AttemptRef, run: Mapping[str, Json], cause: Mapping[str, Json]) -> RankFailed:
+def _told(
+    session: "Session", ref: AttemptRef, run: Mapping[str, Json], cause: Mapping[str, Json]
+) -> RankFailed:
     ranks = run.get("ranks")
     states = (
         [it.get("state") for it in ranks or () if isinstance(it, Mapping)]
@@ -104,7 +107,7 @@ def _told(ref: AttemptRef, run: Mapping[str, Json], cause: Mapping[str, Json]) -
         whole += f" ({failed} of {len(states)} ranks failed; this one was the first)"
     return RankFailed(
         whole,
-        hint=f"the output of all ranks: `sgpu logs '{ref}' --rank all`",
+        hint="the output of all ranks: " + shell_command(session, f"logs '{ref}' --rank all"),
         attempt=str(ref),
         rank=rank if isinstance(rank, int) else None,
         failed=failed,

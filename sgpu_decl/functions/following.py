@@ -1,7 +1,8 @@
 """Watching a call until it has ended: what rank 0 prints, and a line for each phase."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Severity
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.backends.base import LogLine
 
-__all__ = ["Phases", "follow", "say", "stop", "tell_plan"]
+__all__ = ["Phases", "follow", "say", "stopped_by_interrupt", "tell_plan"]
 
 MOST_LINES = 2_000  # that a notebook keeps of one call; the log has them all
 _SAID = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
@@ -57,31 +58,36 @@ def tell_plan(plan: Plan) -> None:
 
 
 def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
-    """Show what happens until the attempt has ended; return its status object.
-
-    Ctrl-C, or the kernel's interrupt, cancels the attempt and waits until it has stopped; a second
-    one leaves at once.
-
-    Raises:
-        KeyboardInterrupt: it was interrupted.
-    """
+    """Show what happens until the attempt has ended; return its status object."""
     telling = _Telling(session)
-    try:
-        for item in session.runs.follow([ref], ranks=(0,)):
-            if isinstance(item, AttemptStatus):
-                telling.standing(item)
-            elif item is not None:
-                telling.line(item)
-    except KeyboardInterrupt:
-        stop(session, ref)
-        raise
+    for item in session.runs.follow([ref], ranks=(0,)):
+        if isinstance(item, AttemptStatus):
+            telling.standing(item)
+        elif item is not None:
+            telling.line(item)
     session.record_ended()
     run = session.runs.describe([ref])[0]
     telling.over(run)
     return run
 
 
-def stop(session: "Session", ref: AttemptRef) -> None:
+@contextmanager
+def stopped_by_interrupt(session: "Session", refs: Sequence[AttemptRef]) -> Iterator[None]:
+    """Ctrl-C, or the kernel's interrupt, cancels what was launched and waits until it has stopped;
+    a second one leaves at once.
+
+    Args:
+        refs: those that are active; looked at when the interrupt comes.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        for ref in refs:
+            _stop(session, ref)
+        raise
+
+
+def _stop(session: "Session", ref: AttemptRef) -> None:
     """Cancel an attempt and wait until nothing of it is left."""
     session.runs.cancel(ref)
     say(f"{ref} is being cancelled; interrupt again to leave at once")

@@ -9,12 +9,13 @@ from types import FrameType
 
 from sgpu_decl.errors import Locked, StalePlan
 from sgpu_decl.functions.call import DistributedFunctionCall, announce
-from sgpu_decl.functions.following import Phases, follow, stop, tell_plan
+from sgpu_decl.functions.following import Phases, follow, say, stopped_by_interrupt, tell_plan
 from sgpu_decl.functions.preparing import Prepared, prepare
 from sgpu_decl.functions.refusing import refuse_plan
 from sgpu_decl.functions.results import Results, collect_outputs_or_raise
 from sgpu_decl.functions.settings import Settings
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.plan import Plan
 
 __all__ = ["run"]
 
@@ -29,17 +30,27 @@ def run(
 ) -> Results[object] | DistributedFunctionCall[object]:
     """Run a function on its ranks; see `DistributedFunction.distributed`."""
     prepared = prepare(function, settings, args, kwargs)
-    ref = _launch(prepared)
-    if settings.run_async:
-        announce(ref)
-        return DistributedFunctionCall(prepared.session, ref)
-    return collect_outputs_or_raise(prepared.session, ref, follow(prepared.session, ref))
+    session = prepared.session
+    for note in session.notes:
+        say(note)
+    launched: list[AttemptRef] = []
+    with stopped_by_interrupt(session, launched):
+        tell_plan(_launch(prepared, launched))
+        (ref,) = launched
+        if settings.run_async:
+            announce(session, ref)
+            return DistributedFunctionCall(session, ref)
+        run = follow(session, ref)
+    return collect_outputs_or_raise(session, ref, run)
 
 
-def _launch(prepared: Prepared) -> AttemptRef:
-    """Plan, and launch; returns once the ranks are on their way.
+def _launch(prepared: Prepared, launched: list[AttemptRef]) -> Plan:
+    """Plan, and launch; returns the plan once the ranks are on their way.
 
     A plan that became old meanwhile, as other calls were launched, is made anew.
+
+    Args:
+        launched: gets the attempt, before an interrupt can come.
     """
     session = prepared.session
     deadline = time.monotonic() + PATIENCE
@@ -54,6 +65,7 @@ def _launch(prepared: Prepared) -> AttemptRef:
         try:
             with _interrupts_later() as interrupted:
                 applied = session.apply(plan, call=prepared.call)
+                launched += applied.launched
         except (StalePlan, Locked):
             if time.monotonic() > deadline:
                 raise
@@ -62,10 +74,8 @@ def _launch(prepared: Prepared) -> AttemptRef:
         if applied.failed:
             raise applied.failed[0][1]
         if interrupted():
-            stop(session, applied.launched[0])
             raise KeyboardInterrupt
-        tell_plan(plan)
-        return applied.launched[0]
+        return plan
 
 
 @contextmanager

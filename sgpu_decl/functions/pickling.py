@@ -3,7 +3,8 @@
 import io
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.blaming import culprit
@@ -18,11 +19,14 @@ class Unpicklable(InvalidInput):
     code = "unpicklable"
 
 
-def pickled(value: object, what: str) -> Pickled:
+def pickled(
+    value: object, what: str, *, named: Mapping[str, object] = MappingProxyType({})
+) -> Pickled:
     """Pickle a function, by value unless ranks can import it, or arguments.
 
     Args:
         what: how messages call it, such as "`train`".
+        named: its parts, by what messages call them, such as "the argument `data`".
 
     Raises:
         Unpicklable: something that it holds cannot be pickled; says what, and where it hangs.
@@ -50,7 +54,7 @@ def pickled(value: object, what: str) -> Pickled:
     try:
         stream = dump(value, keep_in_band)
     except Exception as error:
-        path, kind, why = culprit(value, dump, error)
+        path, kind, why = culprit(value, dump, error, named)
         raise Unpicklable(
             f"{what} cannot be sent to ranks: {path or 'it'} {_is_a(kind)}, {why}",
             hint="make it inside of the function, or leave it out of what the function uses",

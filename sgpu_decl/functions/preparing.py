@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgpu_decl.api import Location, Session
+from sgpu_decl.api import Session
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.arguments import shown_arguments
 from sgpu_decl.functions.binding import Bound, bind
 from sgpu_decl.functions.capturing import loaded_packages
 from sgpu_decl.functions.declaring import Declaration
+from sgpu_decl.functions.locating import call_location
 from sgpu_decl.functions.pickling import mentions, pickled
 from sgpu_decl.functions.settings import Settings
 from sgpu_decl.functions.standing import local_paths, standing_of
@@ -57,22 +58,18 @@ def prepare(
     """
     refuse_inside_of_a_rank(function)
     bound = bind(function, args, kwargs)
+    location = call_location(target=settings.target)
     standing = standing_of(function)
     above = parent()
     call = _call(
         standing.name, function, bound, above, attended=not (settings.remote or settings.run_async)
     )
-    target = settings.target or os.environ.get("SGPU_TARGET") or None
-    project = os.environ.get("SGPU_PROJECT")
     declaration = Declaration(
         standing=standing,
         settings=settings,
         arguments=shown_arguments(bound.named),
         parent=above,
-        target=target,
-    )
-    location = Location(
-        file=standing.file, project=Path(project) if project else None, target=target
+        target=location.target,
     )
     session = Session.for_call(location, declaration.read, call.path)
     return Prepared(
@@ -103,7 +100,11 @@ def _call(
     name: str, function: Callable[..., object], bound: Bound, above: Parent, *, attended: bool
 ) -> Call:
     packed = pickled(function, f"`{name}`")
-    inputs = pickled((tuple(bound.args), dict(bound.kwargs)), f"the arguments of `{name}`")
+    inputs = pickled(
+        (tuple(bound.args), dict(bound.kwargs)),
+        f"what is given to `{name}`",
+        named={f"the argument `{it}`": value for it, value in bound.named.items()},
+    )
     return Call(
         name=name,
         function=packed,

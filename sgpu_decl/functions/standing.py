@@ -1,4 +1,4 @@
-"""Where a function stands: the file that declares it, its place there, its name as a run."""
+"""Where a function stands: its place in its file, its name as a run; and what program calls it."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from types import CodeType
 
 from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["Standing", "in_notebook", "local_paths", "standing_of"]
+__all__ = ["Standing", "in_notebook", "local_paths", "program_file", "standing_of"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
@@ -22,13 +22,11 @@ _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 class Standing:
     """Attributes:
     name: of the run that the function is.
-    file: what declares it: its Python file, or the notebook, which may have no file of its own.
     place: of its decorator, or of itself where it has none.
     entrypoint: module and function, as a run names them.
     """
 
     name: str
-    file: Path
     place: Place
     entrypoint: str
 
@@ -41,15 +39,12 @@ def standing_of(function: Callable[..., object]) -> Standing:
     source, line = (
         (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ("", 1)
     )
-    file = _file(module, source)
-    shown = (
-        os.path.relpath(file) if os.path.isfile(source) and not in_notebook(module) else file.name
-    )
+    in_file = os.path.isfile(source) and not in_notebook(module)
+    shown = os.path.relpath(source) if in_file else program_file().name
     name = "".join(_NAME.findall(called.replace(".", "_")))[:100] or "function"
     plain = _MODULE.fullmatch(module) and called.isidentifier()
     return Standing(
         name=name,
-        file=file,
         place=Place(shown, line, 1),
         entrypoint=f"{module}:{called}" if plain else f"__main__:{name.replace('-', '_')}",
     )
@@ -60,10 +55,12 @@ def in_notebook(module: str = "__main__") -> bool:
     return module == "__main__" and not hasattr(sys.modules.get("__main__"), "__file__")
 
 
-def _file(module: str, source: str) -> Path:
-    if in_notebook(module):
+def program_file() -> Path:
+    """The script or notebook that runs; a name in the current folder where that is none of the
+    user's own, as with a test runner."""
+    if in_notebook():
         return Path.cwd() / _notebook()
-    path = Path(source)
+    path = Path(getattr(sys.modules.get("__main__"), "__file__", None) or "")
     if path.is_file() and not _installed(path):
         return path.absolute()
     return Path.cwd() / "python"

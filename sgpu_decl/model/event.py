@@ -13,6 +13,7 @@ class Step(StrEnum):
     STARTED = "started"
     STOPPED = "stopped"
     LAUNCHED = "launched"
+    CREATED = "created"
     ADOPTED = "adopted"
     UPDATED = "updated"
     STAGED = "staged"

@@ -79,7 +79,8 @@ class Effect(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
     """`path` is dotted and relative to the resource (`args.n`). A side that is not there is `None`,
-    as one that holds `null`: `added` and `removed` tell them apart."""
+    as one that holds `null`: `added` and `removed` tell them apart. `drifted` says that nobody
+    changed it but in the workspace."""
 
     path: str
     before: Json
@@ -88,6 +89,7 @@ class FieldChange:
     origin: Place | None = None
     added: bool = False
     removed: bool = False
+    drifted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,11 @@ class Change:
     code: CodeChange | None = None
     environment: EnvironmentChange | None = None
     launch: Launch | None = None
+
+    @property
+    def launches(self) -> bool:
+        """Whether ranks start by it; the token of a job marks what is made."""
+        return self.kind is Kind.RUN and self.launch is not None and self.launch.token is not None
 
     @property
     def waits_for(self) -> tuple[AttemptRef, ...]:

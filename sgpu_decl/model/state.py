@@ -15,7 +15,8 @@ __all__ = ["Attempt", "Intent", "LockHolder", "Resource", "State"]
 class Attempt:
     """A line of history. `state` is what was known when it was last recorded: while it is active
     the truth is the backend's. `environment_digest` is that of a declared environment;
-    `packages_digest` names the list of what ranks found, declared or not."""
+    `packages_digest` names the list of what ranks found, declared or not. `pool` is the id of
+    the pool that its GPUs come from, where they come from one."""
 
     ref: AttemptRef
     token: str
@@ -27,6 +28,7 @@ class Attempt:
     created_at: datetime
     environment_digest: str | None = None
     packages_digest: str | None = None
+    pool: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None
@@ -51,7 +53,8 @@ class Resource:
     and meta fields may be newer than those of `last`), `owner` the file that declares it, relative
     to the project.
     `gone` after destroy, forget or a move to another address. `numbered` is the highest attempt
-    number that was ever given here: no number is given twice, since tokens are made of it."""
+    number that was ever given here: no number is given twice, since tokens are made of it.
+    `remote` says where a backend keeps it, in the backend's own words."""
 
     address: Address
     backend: str
@@ -60,11 +63,15 @@ class Resource:
     last: Attempt | None
     gone: bool = False
     numbered: int = 0
+    remote: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """A side effect that was decided and may or may not have happened. `token` finds it again."""
+    """A side effect that was decided and may or may not have happened. `token` finds it again.
+
+    `attempt_record` is what is remembered of a launch that happened, `resource_record` of a job
+    that was made; the other is None."""
 
     token: str
     address: Address
@@ -74,6 +81,7 @@ class Intent:
     plan_id: str
     attempt_record: Attempt | None
     created_at: datetime
+    resource_record: Resource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

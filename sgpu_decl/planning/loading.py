@@ -261,6 +261,7 @@ def _plan(reader: _Reader) -> Plan:
 def _change(reader: _Reader) -> Change:
     nulls_before, nulls_after = reader.one("nulls", _nulls)
     fields = reader.many("fields", _field)
+    drifted = frozenset(reader.texts("drifted"))
     return Change(
         address=reader.address("address"),
         kind=reader.word("kind", Kind),
@@ -276,6 +277,7 @@ def _change(reader: _Reader) -> Change:
                 field,
                 added=field.before is None and field.path not in nulls_before,
                 removed=field.after is None and field.path not in nulls_after,
+                drifted=field.path in drifted,
             )
             for field in fields
         ),

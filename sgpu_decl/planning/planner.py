@@ -4,9 +4,10 @@ Nothing is read here. The same input gives the same plan.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
@@ -14,6 +15,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.desired import Desired
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.job import DesiredJob, ObservedJob
 from sgpu_decl.model.plan import Action, Change, Check, Plan, Summary
 from sgpu_decl.model.state import State
 from sgpu_decl.planning.capabilities import TODAY, Capabilities
@@ -21,6 +23,7 @@ from sgpu_decl.planning.changing import Options, change_of
 from sgpu_decl.planning.equipping import environment_change, interpreter_checks
 from sgpu_decl.planning.estimating import Spending
 from sgpu_decl.planning.introducing import NewFields
+from sgpu_decl.planning.jobs.changing import job_change
 from sgpu_decl.planning.linting import check_of, lint
 from sgpu_decl.planning.pooling import pool_checks
 from sgpu_decl.planning.removing import destroyed, removed
@@ -68,19 +71,22 @@ def plan(
     config_digest: str,
     findings: Sequence[Diagnostic] = (),
     capabilities: Mapping[str, Capabilities] = TODAY,
+    jobs: Sequence[DesiredJob] = (),
+    seen_jobs: Mapping[Address, ObservedJob] = MappingProxyType({}),
 ) -> Plan:
-    """Return the plan for `desired`.
+    """Return the plan for `desired` and `jobs`.
 
     `owner` is the file that is planned, relative to the project: what it once declared and no
     longer lists is removed; None owns everything that is recorded. `findings` are those of the
     whole file; those of a run travel in its `Desired`. Of equal addresses in `desired` the first
-    counts.
+    counts. `seen_jobs` holds every job that is planned and can be.
     """
     known = standings(state, observed)
     wanted: dict[Address, Desired] = {}
     for item in desired:
         wanted.setdefault(item.address, item)
-    owned = _owned(known, wanted, request, owner)
+    wanted_jobs = {job.address: job for job in jobs}
+    owned = _owned(known, wanted.keys() | wanted_jobs.keys(), request, owner)
     results: list[tuple[Change, tuple[Check, ...]]] = []
     checks: list[Check] = []
     spending = Spending()
@@ -107,13 +113,14 @@ def plan(
             for address, standing in owned.items()
             if standing.resource is not None
             and address not in wanted
+            and address not in wanted_jobs
             and address not in declared
             and not (unsure and address.kind is Kind.ENVIRONMENT)
             and request.selects(address)
         ]
         checks += [check_of(finding, None) for finding in findings]
         checks += lint(chosen, capabilities)
-        launched = [wanted[it.address] for it, _ in results if _launches(it)]
+        launched = [wanted[it.address] for it, _ in results if it.launches]
         checks += interpreter_checks(
             [(item, known.get(item.address, NOWHERE).current) for item in launched], state
         )
@@ -124,7 +131,13 @@ def plan(
             change = environment_change(environment, resource, state.package_lists)
             results.append((change, ()))
             checks += [check_of(finding, environment.address) for finding in environment.findings]
-        considered = wanted.keys() | owned.keys() | environments.keys()
+        for address, job in wanted_jobs.items():
+            if request.selects(address):
+                checks += [check_of(finding, address) for finding in job.findings]
+            if address in seen_jobs:
+                resource = state.resources.get(address)
+                results.append(job_change(job, resource, seen_jobs[address], state.lineage))
+        considered = wanted.keys() | owned.keys() | environments.keys() | wanted_jobs.keys()
     changes = tuple(sorted((change for change, _ in results), key=lambda item: str(item.address)))
     checks += [check for _, found in results for check in found]
     return Plan(
@@ -148,7 +161,7 @@ def plan(
 
 def _owned(
     known: Mapping[Address, Standing],
-    wanted: Mapping[Address, Desired],
+    wanted: Collection[Address],
     request: Request,
     owner: str | None,
 ) -> dict[Address, Standing]:
@@ -176,10 +189,6 @@ def _package_lists(
     lists = {it.digest: it for it in (item.packages for item in wanted.values()) if it}
     used = {it.launch.packages_digest for it in changes if it.launch}
     return tuple(lists[digest] for digest in sorted(lists.keys() & used))
-
-
-def _launches(change: Change) -> bool:
-    return change.launch is not None and change.launch.token is not None
 
 
 def _options(

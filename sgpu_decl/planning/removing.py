@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, Check, Launch, Reason
 from sgpu_decl.model.state import Resource
@@ -17,8 +18,9 @@ __all__ = ["destroyed", "removed"]
 def removed(
     resource: Resource, standing: Standing, now: datetime
 ) -> tuple[Change, tuple[Check, ...]]:
-    """A run that was taken out of its file: forgotten when inactive, destroyed when active."""
-    if not standing.active:
+    """What was taken out of its file: a run is forgotten when inactive, destroyed when active; a
+    job goes on by itself, so it is destroyed."""
+    if not standing.active and resource.address.kind is not Kind.JOB:
         return _ending(resource, standing, Action.FORGET), ()
     return destroyed(resource, standing, now)
 
@@ -26,7 +28,8 @@ def removed(
 def destroyed(
     resource: Resource, standing: Standing, now: datetime
 ) -> tuple[Change, tuple[Check, ...]]:
-    """The end of a run: cancelled if it is active, and marked as gone. History stays."""
+    """The end of a run: cancelled if it is active, and marked as gone. History stays. That of a
+    job: deleted where it is kept, with the history that is kept there."""
     checks = work_lost(standing.active, now)
     if _prevented(resource):
         refusal = Check(
@@ -48,7 +51,7 @@ def _ending(resource: Resource, standing: Standing, action: Action) -> Change:
         backend=resource.backend,
         action=action,
         reason=Reason.REMOVED_FROM_CONFIG,
-        destructive=bool(standing.active),
+        destructive=bool(standing.active) or resource.address.kind is Kind.JOB,
         prior=prior_of(current) if current else None,
         launch=Launch(
             spec=resource.spec,

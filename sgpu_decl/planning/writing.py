@@ -1,7 +1,7 @@
 """A plan as JSON: the public object, and the saved one that apply can be given later.
 
 The saved object is the public one with `project`, `destroy`, `package_lists` and, for each change,
-`launch`, `unchanged` and `nulls` added.
+`launch`, `unchanged`, `nulls` and `drifted` added.
 """
 
 from collections.abc import Sequence
@@ -46,6 +46,7 @@ def saved_to_json(plan: Plan) -> dict[str, Json]:
             **_change(change),
             "unchanged": change.unchanged,
             "nulls": _nulls(change.fields),
+            "drifted": [it.path for it in change.fields if it.drifted],
             "launch": _launch(change.launch),
         }
         for change in plan.changes

@@ -54,6 +54,7 @@ def _resource(resource: Resource, history: list[Attempt]) -> dict[str, Json]:
         "backend": resource.backend,
         "owner": resource.owner,
         "gone": resource.gone,
+        "remote": None if resource.remote is None else json.loads(resource.remote),
         "spec": json.loads(resource.spec),
         "attempts": [attempt_to_json(attempt) for attempt in history],
     }
@@ -70,6 +71,7 @@ def attempt_to_json(attempt: Attempt) -> dict[str, Json]:
         "code_digest": attempt.code_digest,
         "environment_digest": attempt.environment_digest,
         "packages_digest": attempt.packages_digest,
+        "pool": attempt.pool,
         "created_at": to_text(attempt.created_at),
         "started_at": to_text(attempt.started_at),
         "ended_at": to_text(attempt.ended_at),

@@ -29,7 +29,7 @@ _ATTEMPT = ", ".join(f"a.{name}" for name in ATTEMPT_COLUMNS)
 # Written out, as SQLite takes the partial index only for the very condition it was made with.
 _IS_ACTIVE = "a.state IN ('queued', 'staging', 'starting', 'running', 'stopping')"
 _RESOURCE = (
-    f"SELECT r.address, r.backend, r.owner, r.spec, r.gone, r.numbered, {_ATTEMPT} "  # noqa: S608
+    f"SELECT r.address, r.backend, r.owner, r.spec, r.gone, r.numbered, r.remote, {_ATTEMPT} "  # noqa: S608
     "FROM resources r LEFT JOIN attempts a ON a.address = r.address AND a.number = r.last"
 )
 _ATTEMPTS = f"SELECT {_ATTEMPT} FROM attempts a"  # noqa: S608
@@ -94,8 +94,8 @@ def _active_beside(
 
 def intents_of(connection: sqlite3.Connection) -> tuple[Intent, ...]:
     rows = connection.execute(
-        "SELECT token, address, owner, action, attempt, plan_id, attempt_record, created_at "
-        "FROM intents ORDER BY created_at, token"
+        "SELECT token, address, owner, action, attempt, plan_id, attempt_record, created_at, "
+        "resource_record FROM intents ORDER BY created_at, token"
     )
     return tuple(map(intent_of, rows))
 
@@ -133,9 +133,9 @@ def holder_of(connection: sqlite3.Connection) -> tuple[LockHolder, ProcessMark] 
 
 
 def _resource(row: tuple[str | int | None, ...]) -> Resource:
-    text, backend, owner, spec, gone, numbered = row[:6]
+    text, backend, owner, spec, gone, numbered, remote = row[:7]
     address = Address.parse(str(text))
-    last = None if row[6] is None else attempt_of(row[6:], address)
+    last = None if row[7] is None else attempt_of(row[7:], address)
     return Resource(
         address=address,
         backend=str(backend),
@@ -145,4 +145,5 @@ def _resource(row: tuple[str | int | None, ...]) -> Resource:
         last=last,
         gone=bool(gone),
         numbered=int(numbered or 0),
+        remote=None if remote is None else str(remote),
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.state import Attempt, Intent
+from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.storing.times import from_text, to_text
 
 __all__ = [
@@ -30,6 +30,7 @@ ATTEMPT_COLUMNS = (
     "code_digest",
     "environment_digest",
     "packages_digest",
+    "pool",
     "created_at",
     "started_at",
     "ended_at",
@@ -52,6 +53,7 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
         attempt.code_digest,
         attempt.environment_digest,
         attempt.packages_digest,
+        attempt.pool,
         to_text(attempt.created_at),
         to_text(attempt.started_at),
         to_text(attempt.ended_at),
@@ -74,6 +76,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         code_digest,
         environment_digest,
         packages_digest,
+        pool,
         created_at,
         started_at,
         ended_at,
@@ -93,6 +96,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         code_digest=_maybe(code_digest),
         environment_digest=_maybe(environment_digest),
         packages_digest=_maybe(packages_digest),
+        pool=_maybe(pool),
         created_at=from_text(_text(created_at)),
         started_at=from_text(_maybe(started_at)),
         ended_at=from_text(_maybe(ended_at)),
@@ -103,7 +107,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
 
 
 def intent_row(intent: Intent) -> tuple[Cell, ...]:
-    record = intent.attempt_record
+    record, made = intent.attempt_record, intent.resource_record
     return (
         intent.token,
         str(intent.address),
@@ -113,11 +117,12 @@ def intent_row(intent: Intent) -> tuple[Cell, ...]:
         intent.plan_id,
         None if record is None else json.dumps(dict(_named(record))),
         to_text(intent.created_at),
+        None if made is None else json.dumps(_resource_cells(made)),
     )
 
 
 def intent_of(row: Sequence[Cell]) -> Intent:
-    token, address, owner, action, attempt, plan_id, record, created_at = row
+    token, address, owner, action, attempt, plan_id, record, created_at, made = row
     attempt_record = None
     if record is not None:
         cells = json.loads(_text(record))
@@ -135,6 +140,31 @@ def intent_of(row: Sequence[Cell]) -> Intent:
         plan_id=_text(plan_id),
         attempt_record=attempt_record,
         created_at=from_text(_text(created_at)),
+        resource_record=None if made is None else _resource_of(json.loads(_text(made))),
+    )
+
+
+def _resource_cells(resource: Resource) -> dict[str, Cell]:
+    return {
+        "address": str(resource.address),
+        "backend": resource.backend,
+        "owner": resource.owner,
+        "spec": resource.spec,
+        "numbered": resource.numbered,
+    }
+
+
+def _resource_of(cells: object) -> Resource:
+    """A resource that was about to be made: it has no attempts, and is nowhere yet."""
+    if not isinstance(cells, dict) or not isinstance(cells.get("numbered"), int):
+        raise ValueError("an intent's resource is not a mapping")
+    return Resource(
+        address=Address.parse(_text(cells.get("address"))),
+        backend=_text(cells.get("backend")),
+        owner=_text(cells.get("owner")),
+        spec=_text(cells.get("spec")),
+        last=None,
+        numbered=cells["numbered"],
     )
 
 

@@ -4,7 +4,7 @@ __all__ = ["APPLICATION_ID", "DDL", "VERSION"]
 
 # "sgpu" in ASCII: `file state.db` and we both know by it that the database is ours.
 APPLICATION_ID = 0x73677075
-VERSION = 2
+VERSION = 3
 
 # Times are RFC 3339 text in UTC, so that a person who opens the file can read them. The history in
 # `attempts` is only ever added to; the columns of what was observed are filled in later.
@@ -22,7 +22,8 @@ DDL = (
         spec TEXT NOT NULL,
         last INTEGER,
         numbered INTEGER NOT NULL,
-        gone INTEGER NOT NULL
+        gone INTEGER NOT NULL,
+        remote TEXT
     ) WITHOUT ROWID""",
     """CREATE TABLE attempts (
         address TEXT NOT NULL,
@@ -35,6 +36,7 @@ DDL = (
         code_digest TEXT,
         environment_digest TEXT,
         packages_digest TEXT,
+        pool TEXT,
         created_at TEXT NOT NULL,
         started_at TEXT,
         ended_at TEXT,
@@ -53,7 +55,8 @@ DDL = (
         attempt INTEGER NOT NULL,
         plan_id TEXT NOT NULL,
         attempt_record TEXT,
-        created_at TEXT NOT NULL
+        created_at TEXT NOT NULL,
+        resource_record TEXT
     ) WITHOUT ROWID""",
     """CREATE TABLE package_lists (
         digest TEXT PRIMARY KEY,

@@ -33,10 +33,10 @@ _KEEP_ATTEMPT = (
     + " OR ".join(f"attempts.{name} IS NOT excluded.{name}" for name in _OBSERVED)
 )
 _KEEP_RESOURCE = (
-    "INSERT INTO resources (address, backend, owner, spec, last, numbered, gone) "
-    "VALUES (?, ?, ?, ?, ?5, coalesce(?5, 0), ?) "
+    "INSERT INTO resources (address, backend, owner, spec, last, numbered, gone, remote) "
+    "VALUES (?, ?, ?, ?, ?5, max(coalesce(?5, 0), ?), ?, ?) "
     "ON CONFLICT (address) DO UPDATE SET backend = excluded.backend, owner = excluded.owner, "
-    "spec = excluded.spec, gone = excluded.gone, "
+    "spec = excluded.spec, gone = excluded.gone, remote = excluded.remote, "
     "last = max(coalesce(resources.last, excluded.last), coalesce(excluded.last, resources.last)), "
     "numbered = max(resources.numbered, excluded.numbered)"
 )
@@ -46,10 +46,11 @@ _HAS_HISTORY = (
 )
 # Where something was moved away from before, the higher of both numbers stays taken.
 _COPY_RESOURCE = (
-    "INSERT INTO resources (address, backend, owner, spec, last, numbered, gone) "
-    "SELECT :to, backend, owner, spec, last, numbered, gone FROM resources WHERE address = :at "
+    "INSERT INTO resources (address, backend, owner, spec, last, numbered, gone, remote) "
+    "SELECT :to, backend, owner, spec, last, numbered, gone, remote "
+    "FROM resources WHERE address = :at "
     "ON CONFLICT (address) DO UPDATE SET backend = excluded.backend, owner = excluded.owner, "
-    "spec = excluded.spec, last = excluded.last, gone = excluded.gone, "
+    "spec = excluded.spec, last = excluded.last, gone = excluded.gone, remote = excluded.remote, "
     "numbered = max(resources.numbered, excluded.numbered)"
 )
 _LEAVE_RESOURCE = "UPDATE resources SET gone = 1, last = NULL WHERE address = :at"
@@ -102,7 +103,8 @@ class SqliteWriter:
         """Commit an intent before its side effect. The same token again is the same intent."""
         with self._writing():
             self._connection.execute(
-                "INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?, ?)", intent_row(intent)
+                "INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                intent_row(intent),
             )
 
     def launched(self, intent: Intent, resource: Resource, attempt: Attempt) -> None:
@@ -123,6 +125,12 @@ class SqliteWriter:
                 )
             self._connection.execute(_KEEP_ATTEMPT, attempt_row(attempt))
             self._keep_resource(resource, last=attempt.ref.number)
+            self._connection.execute("DELETE FROM intents WHERE token = ?", (intent.token,))
+
+    def made(self, intent: Intent, resource: Resource) -> None:
+        """Close an intent and remember the resource that it made."""
+        with self._writing(resource.address):
+            self._keep_resource(resource, last=None)
             self._connection.execute("DELETE FROM intents WHERE token = ?", (intent.token,))
 
     def abandon(self, intent: Intent) -> None:
@@ -241,7 +249,9 @@ class SqliteWriter:
             resource.owner,
             resource.spec,
             last,
+            resource.numbered,
             int(resource.gone),
+            resource.remote,
         )
         self._connection.execute(_KEEP_RESOURCE, row)
 

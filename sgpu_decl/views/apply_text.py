@@ -12,12 +12,12 @@ __all__ = ["event_line", "state_line", "waiting_line"]
 _WORDS = {
     Step.STOPPED: "asked to stop",
     Step.LAUNCHED: "launched",
+    Step.CREATED: "created",
     Step.ADOPTED: "is running already: attached",
     Step.UPDATED: "updated",
     Step.STAGED: "is staged",
     Step.FORGOTTEN: "forgotten",
     Step.DESTROYED: "destroyed",
-    Step.FAILED: "could not be launched",
 }
 
 
@@ -25,6 +25,8 @@ def event_line(event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = ()) -> st
     """One line, or `None` for a step that is not worth one. What was launched is queued while it
     waits for older attempts."""
     words = _WORDS.get(event.step)
+    if event.step is Step.FAILED:
+        words = "failed" if event.address.kind is Kind.JOB else "could not be launched"
     if words is None:
         return None
     if event.step is Step.LAUNCHED and waits_for:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
+from sgpu_decl.model.plan import Action, Change, Check, Plan
 from sgpu_decl.views.html import code, page, prose, table
 from sgpu_decl.views.plan_fields import sides
 from sgpu_decl.views.plan_words import (
@@ -12,6 +12,8 @@ from sgpu_decl.views.plan_words import (
     code_words,
     environment_words,
     estimate_words,
+    field_note,
+    launches,
     path_words,
     summary_line,
 )
@@ -50,7 +52,7 @@ def _changes(changes: Sequence[Change], plan: Plan, now: datetime) -> str:
 
 def _details(changes: Sequence[Change]) -> Iterator[str]:
     for change in changes[:_ROWS]:
-        rows = [*_fields(change.fields)]
+        rows = [*_fields(change)]
         if change.code is not None:
             rows.append(("code", "", prose(code_words(change.code)), ""))
         if rows:
@@ -67,10 +69,12 @@ def _details(changes: Sequence[Change]) -> Iterator[str]:
             yield _folded(words, table(("package", "before", "after"), packages))
 
 
-def _fields(fields: Sequence[FieldChange]) -> Iterator[tuple[str, str, str, str]]:
-    for field in fields:
+def _fields(change: Change) -> Iterator[tuple[str, str, str, str]]:
+    for field in change.fields:
         before, after = sides(field, _COLUMNS)
-        yield code(path_words(field.path)), code(before), code(after), str(field.origin or "")
+        note = field_note(field, change)
+        where = " ".join(filter(None, (str(field.origin or ""), f"({note})" if note else "")))
+        yield code(path_words(field.path)), code(before), code(after), prose(where)
 
 
 def _folded(summary: str, inside: str) -> str:
@@ -85,6 +89,6 @@ def _check(check: Check) -> str:
 
 
 def _closing(plan: Plan) -> str:
-    if any(change.launch and change.launch.token for change in plan.changes):
+    if launches(plan):
         return prose(f"Estimate: {estimate_words(plan.estimate)}.")
     return ""

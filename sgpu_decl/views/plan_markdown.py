@@ -11,9 +11,10 @@ from sgpu_decl.views.plan_fields import changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,
     code_words,
-    effect_note,
     environment_words,
     estimate_words,
+    field_note,
+    launches,
     path_words,
     summary_line,
 )
@@ -69,7 +70,7 @@ def _details(changes: Sequence[Change]) -> Iterator[str]:
             before, after = _sides(field)
             yield (
                 f"| {cell(code(path_words(field.path)))} | {before} | {after} "
-                f"| {where} | {effect_note(field.effect, change)} |"
+                f"| {where} | {field_note(field, change)} |"
             )
         if change.code is not None:
             yield f"| code | | {cell(prose(code_words(change.code)))} | | |"
@@ -108,7 +109,7 @@ def _check(check: Check) -> str:
 
 
 def _closing(plan: Plan) -> Iterator[str]:
-    if any(change.launch and change.launch.token for change in plan.changes):
+    if launches(plan):
         yield f"Estimate: {prose(estimate_words(plan.estimate))}."
     if not plan.complete:
         yield "Some runs were left out of this plan."

@@ -12,9 +12,10 @@ from sgpu_decl.views.plan_fields import Lines, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,
     code_words,
-    effect_note,
     environment_words,
     estimate_words,
+    field_note,
+    launches,
     package_words,
     path_words,
     stops_active,
@@ -157,7 +158,7 @@ class _Paper:
 
     def closing(self) -> Iterator[str]:
         plan = self._plan
-        if any(change.launch and change.launch.token for change in plan.changes):
+        if launches(plan):
             yield f"Estimate: {estimate_words(plan.estimate)}."
         if not plan.complete:
             yield "Some runs were left out of this plan."
@@ -188,7 +189,7 @@ class _Paper:
                 f"-{len(lines.old)} +{len(lines.new)} lines"
                 if lines
                 else " -> ".join(sides(field, room)),
-                _where(field, effect_note(field.effect, change)),
+                _where(field, field_note(field, change)),
             )
             for field, lines in zip(fields, several, strict=True)
         ]

@@ -14,6 +14,7 @@ from sgpu_decl.model.plan import (
     Effect,
     EnvironmentChange,
     Estimate,
+    FieldChange,
     PackageChange,
     Plan,
     Reason,
@@ -23,9 +24,10 @@ from sgpu_decl.views.terminal import age, count, escape, hours, size
 __all__ = [
     "because",
     "code_words",
-    "effect_note",
     "environment_words",
     "estimate_words",
+    "field_note",
+    "launches",
     "package_words",
     "packages_amount",
     "path_words",
@@ -65,11 +67,34 @@ _REASONS: Mapping[Reason, str] = MappingProxyType(
 )
 
 
-def effect_note(effect: Effect, change: Change) -> str:
+_JOB_ACTIONS: Mapping[Action, str] = MappingProxyType(
+    {
+        Action.CREATE: "create the job",
+        Action.UPDATE: "update the job in place",
+        Action.DESTROY: "delete the job, and the list of its launches",
+    }
+)
+
+_JOB_REASONS: Mapping[Reason, str] = MappingProxyType(
+    {
+        Reason.FIRST_RUN: "there is none yet",
+        Reason.PREVIOUS_LOST: "it was deleted in the workspace",
+        Reason.CODE_CHANGED: "the code of what it launches changed",
+        Reason.ENVIRONMENT_CHANGED: "the environment of what it launches changed",
+        Reason.LIVE_DRIFTED: "it was edited in the workspace",
+    }
+)
+
+
+def field_note(field: FieldChange, change: Change) -> str:
     """Return what a changed field does beyond what the change says; the attempt that the change
-    launches is the next one."""
+    launches is the next one, and a job has nothing but places to be changed in."""
+    if field.drifted:
+        return "edited in the workspace"
+    if change.kind is Kind.JOB and field.effect is Effect.IN_PLACE:
+        return ""
     launches = change.action in (Action.CREATE, Action.REPLACE)
-    return "" if launches and effect is Effect.NEXT_ATTEMPT else _EFFECT_NOTES[effect]
+    return "" if launches and field.effect is Effect.NEXT_ATTEMPT else _EFFECT_NOTES[field.effect]
 
 
 def summary_line(plan: Plan) -> str:
@@ -91,8 +116,15 @@ def summary_line(plan: Plan) -> str:
     return f"Plan: {', '.join(parts)}, {unchanged}."
 
 
+def launches(plan: Plan) -> bool:
+    """Whether something is launched, so that it may cost something."""
+    return any(change.launches for change in plan.changes)
+
+
 def stops_active(change: Change) -> bool:
     """Whether a change takes GPUs from an attempt that is active, or would if it were allowed."""
+    if change.kind is Kind.JOB:
+        return False
     return change.destructive or change.action is Action.REPLACE
 
 
@@ -100,6 +132,8 @@ def what(change: Change) -> str:
     """Return what happens: `create train#8`, `replace train#7 by train#8`."""
     if change.kind is Kind.ENVIRONMENT and change.environment is not None:
         return environment_words(change.environment, whole=change.action is Action.CREATE)
+    if change.kind is Kind.JOB:
+        return _JOB_ACTIONS.get(change.action, "")
     launched = _ref(change, change.attempt)
     stopped = ", ".join(_ref(change, number) for number in _stopped(change))
     match change.action:
@@ -142,6 +176,8 @@ def _reason(change: Change, plan: Plan) -> str:
         return "first use"
     if plan.destroy:
         return "destroying it was asked for"
+    if change.kind is Kind.JOB and change.reason in _JOB_REASONS:
+        return _JOB_REASONS[change.reason]
     if change.reason is Reason.FIRST_RUN and change.prior is not None:
         return "first run since it was destroyed or forgotten"
     if change.reason is Reason.REQUESTED_RERUN and _always(change):

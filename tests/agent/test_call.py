@@ -303,6 +303,7 @@ def test_a_result_that_is_no_json_comes_back_as_it_was(make_call: Make) -> None:
         ("key", '`result["lock"]`, which is a `_thread.lock`', ""),
         ("deep", '`result[1]["a"][7][1].lock`, which is a `_thread.lock`', ""),
         ("round", '`result["lock"]`, which is a `_thread.lock`', ""),
+        ("bottomless", "`result" + 12 * "[0]" + "`, which is a `list`", ""),
         ("own way", f"a `{__name__}.OwnWay`", ""),
         ("generator", "a `generator`", "; return a list of what it yields"),
     ],
@@ -321,9 +322,13 @@ def test_what_cannot_be_pickled_is_named_down_to_its_place(
         refusing = {"__reduce__": lambda self: (print, (self.why,)), "why": lock}
         own_way = type("OwnWay", (), refusing)()
         own_way.cache = lock
+        bottomless = [lock]
+        for _ in range(50):
+            bottomless = [bottomless]
         return {
             "round": round_,
             "own way": own_way,
+            "bottomless": bottomless,
             "lock": lock,
             "key": {"weights": [1, 2], "lock": lock},
             "deep": [0, {"a": {7: (1, holder)}}],

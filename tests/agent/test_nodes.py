@@ -47,14 +47,15 @@ class Nodes:
         self.python = sys.executable
 
     def start(
-        self, number: int, *before: str, spec: Path | None = None, address: str = "127.0.0.1"
-    ) -> None:
+        self, number: int, *before: str, spec: Path | None = None, address: str = "127.0.0.1",
+        also: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         given = ["--spec", str(spec or self.attempt.folder / "spec.json")]
         given += ["--node-rank", str(number), "--nodes", str(self.count)]
         given += ["--master-addr", address, "--master-port", str(self.port), "--silence", "1.5"]
         with open(self.attempt.folder / f"node-{number}.log", "wb") as log:
             self.agents[number] = subprocess.Popen(
-                [*before, self.python, str(self.archive), *given], stderr=log
+                [*before, self.python, str(self.archive), *given, *also], stderr=log
             )
 
     def all(self) -> "Nodes":
@@ -413,3 +414,39 @@ def main():
     assert codes == [0, 0], nodes.attempt.log(0, "stderr") + nodes.attempt.log(1, "stderr")
     told = [json.loads(nodes.attempt.text(f"ranks/{rank}/output.json")) for rank in range(2)]
     assert told == [3.0, 3.0]
+
+
+def test_agent_0_listens_where_its_address_is_another_machines(make_nodes: Any) -> None:
+    nodes = make_nodes(TELLS)
+    nodes.start(0, address="192.0.2.1")  # of nobody, as that of a service leads to some node
+    nodes.start(1)
+    assert nodes.wait() == [0, 0]
+
+
+def test_a_node_that_lacks_something_is_told_by_agent_0_and_not_tried_again(
+    make_nodes: Any,
+) -> None:
+    nodes = make_nodes(TELLS, retry=Retry(max=3, backoff=0.0))
+    nodes.start(0)
+    nodes.start(1, also=("--unprepared", "staging_failed", "node 1: no disk"))
+    assert nodes.wait() == [1, 1]
+    ended = nodes.read()
+    assert (ended["class"], ended["restart"]) == ("staging_failed", 0)
+    assert ended["first_cause"]["summary"] == "node 1: no disk"
+
+
+def test_ranks_go_on_counting_where_they_were_started_before(make_nodes: Any) -> None:
+    source = """
+import os
+def main():
+    count = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    if count == "2":
+        os._exit(5)
+    return count
+"""
+    nodes = make_nodes(source, retry=Retry(max=3, on=("error",), backoff=0.0))
+    for number in range(2):
+        nodes.start(number, also=("--restart", "2"))
+    assert nodes.wait() == [0, 0]
+    assert nodes.read()["restart"] == 3
+    assert nodes.attempt.text("ranks/0/output.json") == '"3"'

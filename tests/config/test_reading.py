@@ -163,7 +163,7 @@ def test_a_project_lists_its_runs(good: Good) -> None:
         "project: {name: shop}\nvariables: {n: 2}\n"
         "runs:\n  a: {gpus: '${var.n}', type: cpu, command: 'echo ${project.name}'}\n"
         "  b: {gpus: 1, type: CPU, entrypoint: 'm:f'}\n"
-        "environments: {e: {python: 3.11}}\njobs: {j: {run: a, schedule: '0 0 * * *'}}\n"
+        "environments: {e: {python: 3.11}}\njobs: {j: {run: a, schedule: '0 0 2 * * ?'}}\n"
         "targets: {p: {runs: {a: {gpus: 4}}}}\n",
         "sgpu.yml",
         "p",
@@ -172,7 +172,9 @@ def test_a_project_lists_its_runs(good: Good) -> None:
     assert loaded.runs[0].config.gpus == 4
     assert loaded.runs[0].config.command == "echo shop"
     assert (loaded.kind, loaded.project_name) == ("project", "shop")
-    assert [name for name, _ in loaded.unsupported] == ["jobs"]
+    (job,) = loaded.jobs
+    assert (str(job.address), job.config.schedule) == ("job.j", "0 0 2 * * ?")
+    assert str(job.places["schedule"]).startswith("sgpu.yml:7:")
 
 
 def test_runs_share_an_environment_of_their_project(good: Good) -> None:

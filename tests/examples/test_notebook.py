@@ -66,8 +66,15 @@ def test_the_notebook_trains_in_a_kernel(
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     notebook = nbformat.read(it.folder / "fsdp.ipynb", as_version=4)
     nbformat.validate(notebook)
-    where = {"metadata": {"path": str(it.folder)}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+    NotebookClient(
+        notebook,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(it.folder)}},
+        startup_timeout=900,
+        timeout=900,
+        iopub_timeout=900,  # by default it goes on after 4 s, without the outputs
+        raise_on_iopub_timeout=True,
+    ).execute()
 
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     told = "".join(output.get("text", "") for output in outputs)
@@ -99,7 +106,7 @@ def test_the_script_trains_as_the_notebook_does(example: Copied) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -1,13 +1,16 @@
 """A project for the functions that tests call, and the caches beside it."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sgpu_decl.agent.reading import request_cancel
+
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, and the project, is empty; stores lie beside it."""
     for name in ("DATA", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
@@ -18,4 +21,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made.mkdir()
     monkeypatch.setenv("SGPU_PROJECT", str(made))
     monkeypatch.chdir(made)
-    return made
+    yield made
+    for spec in made.glob(".sgpu/*/runs/*/*/spec.json"):  # of a test that failed half-way
+        request_cancel(spec.parent)

@@ -1,5 +1,6 @@
 """What a caller sees of ranks that fail."""
 
+import io
 import os
 import subprocess
 import sys
@@ -60,6 +61,19 @@ def test_an_exception_whose_class_takes_other_arguments_comes_back_whole() -> No
     with pytest.raises(Local, match=r"mine \(5\)") as caught:
         ranks(train).distributed()
     assert caught.value.code == 5
+
+
+def test_an_exception_leaves_behind_what_cannot_be_pickled() -> None:
+    def train() -> None:
+        error = ValueError("boom")
+        error.code, error.connection = 5, threading.Lock()  # type: ignore[attr-defined]
+        raise error
+
+    with pytest.raises(ValueError, match="boom") as caught:
+        ranks(train, gpus=1).distributed()
+    assert caught.value.code == 5  # type: ignore[attr-defined]
+    assert not hasattr(caught.value, "connection")
+    assert caught.value.__notes__[0] == "`connection` cannot be pickled and stayed behind"
 
 
 def test_an_os_error_keeps_its_number() -> None:
@@ -151,6 +165,30 @@ def test_a_timeout_ends_the_call() -> None:
     with pytest.raises(RankFailed) as caught:
         distributed(gpus=2, gpu_type="CPU", timeout=0.5)(train).distributed()
     assert caught.value.failure == "timeout"
+
+
+class Interrupting(io.StringIO):
+    """A stream of a caller who interrupts as soon as a call is said to be launched."""
+
+    def write(self, text: str) -> int:
+        if "launched; see" in text:
+            raise KeyboardInterrupt
+        return super().write(text)
+
+
+def test_an_interrupt_right_after_the_launch_stops_the_ranks(
+    monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    def wait() -> None:
+        threading.Event().wait()
+
+    call = distributed(gpus=1, gpu_type="CPU", run_async=True)(wait)
+    said = Interrupting()
+    monkeypatch.setattr(sys, "stderr", said)
+    with pytest.raises(KeyboardInterrupt):
+        call.distributed()
+    assert _state("wait") == "cancelled"
+    assert "wait#1 cancelled" in said.getvalue()
 
 
 SCRIPT = """

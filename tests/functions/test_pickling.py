@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sgpu_decl import distributed
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.capturing import loaded_packages
 from sgpu_decl.functions.pickling import mentions, pickled
 
 LOCK = threading.Lock()
@@ -125,8 +127,21 @@ def test_a_generator_and_an_open_file_are_named(tmp_path: Path) -> None:
 
 
 def test_an_argument_is_named() -> None:
-    with pytest.raises(InvalidInput, match=r"`\[0\]\[1\]` holds a `_thread.lock`"):
-        pickled(((1, LOCK), {}), "the arguments of `train`")
+    def train(*sizes: object, guard: object) -> None: ...
+
+    decorated = distributed(gpus=1, gpu_type="CPU")(train)
+    with pytest.raises(InvalidInput, match=r"the argument `guard\['a'\]` holds a `_thread.lock`"):
+        decorated.plan(1, guard={"a": LOCK})
+    with pytest.raises(InvalidInput, match=r"the argument `sizes\[1\]` holds a `_thread.lock`"):
+        decorated.plan(1, LOCK, guard=1)
+
+
+def test_a_function_without_a_module_travels() -> None:
+    scope: dict[str, Any] = {"__builtins__": __builtins__}
+    exec("def train(x):\r\n    return x\r\n", scope)
+    assert scope["train"].__module__ is None
+    assert pickle.loads(pickled(scope["train"], "it").stream)(3) == 3
+    assert loaded_packages(scope["train"]) == frozenset()
 
 
 def test_a_lambda_with_a_lock_names_it() -> None:

@@ -1,10 +1,12 @@
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sgpu_decl.functions.standing import standing_of
+from sgpu_decl.functions.standing import program_file, standing_of
 
 
 @pytest.fixture
@@ -24,16 +26,27 @@ def function_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
     return made
 
 
-def test_a_function_of_a_project_stands_in_its_file(
-    function_in: Callable[[str], Any], tmp_path: Path
-) -> None:
-    standing = standing_of(function_in("project/src"))
-    assert standing.file == tmp_path / "project/src/training.py"
+@pytest.mark.parametrize("folder", ["project/src", "lib/python3.11/site-packages"])
+def test_a_function_stands_in_its_file(function_in: Callable[[str], Any], folder: str) -> None:
+    standing = standing_of(function_in(folder))
+    assert standing.place.file == f"../{folder}/training.py"
     assert (standing.name, standing.entrypoint) == ("train", "training:train")
 
 
+def program(file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", os.fspath(file), raising=False)
+    return program_file()
+
+
+def test_a_program_is_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "project" / "main.py"
+    assert program(script, monkeypatch) == script
+
+
 @pytest.mark.parametrize("folder", ["lib/python3.11/site-packages", "lib/python3/dist-packages"])
-def test_a_function_of_a_package_stands_in_the_working_folder(
-    function_in: Callable[[str], Any], tmp_path: Path, folder: str
+def test_a_program_that_is_installed_runs_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    assert standing_of(function_in(folder)).file.parent == tmp_path / "here"
+    assert program(tmp_path / folder / "runner.py", monkeypatch).parent == Path.cwd()

@@ -173,6 +173,7 @@ class World:
             code_digest=launch.code_digest,
             environment_digest=launch.environment_digest,
             packages_digest=launch.packages_digest,
+            pool=launch.pool,
             created_at=NOW,
         )
         if ended.active:

@@ -10,6 +10,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.pool import PoolChoice, PoolKind
 from sgpu_decl.planning.capabilities import Capabilities
+from sgpu_decl.planning.writing import saved_from_json, saved_text
 
 NAMED, RESERVED, ON_DEMAND = PoolKind
 VARIABLE = "DATABRICKS_USE_POOL"
@@ -22,6 +23,24 @@ def wanting(world: Any, choice: PoolChoice, name: str = "train", **other: Any) -
 
 def checks(world: Any) -> Any:
     return world.plan(capabilities=DATABRICKS).checks
+
+
+@pytest.mark.parametrize(
+    ("choice", "pool"),
+    [
+        (PoolChoice(kind=RESERVED, pool="r-1", decided_by=VARIABLE), "r-1"),
+        (PoolChoice(kind=NAMED, pool="p-1", unused=("A",)), "p-1"),
+        (PoolChoice(kind=ON_DEMAND, denied=True), None),
+    ],
+)
+def test_what_was_chosen_travels_with_the_launch(
+    world: Any, choice: PoolChoice, pool: str | None
+) -> None:
+    plan = wanting(world, choice).plan(capabilities=DATABRICKS)
+    (change,) = plan.changes
+    assert change.launch.pool == pool
+    back, _ = saved_from_json(saved_text(plan))
+    assert back == plan
 
 
 @pytest.mark.parametrize(

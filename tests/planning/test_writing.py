@@ -62,7 +62,7 @@ def test_the_saved_object_is_the_public_one_and_more(made: Any) -> None:
     public: Any = plan_to_json(made)
     assert set(saved) == TOP | {"project", "destroy", "package_lists"}
     for full, short in zip(saved["changes"], public["changes"], strict=True):
-        assert set(full) == CHANGE | {"launch", "unchanged", "nulls"}
+        assert set(full) == CHANGE | {"launch", "unchanged", "nulls", "drifted"}
         assert {key: full[key] for key in CHANGE} == short
 
 

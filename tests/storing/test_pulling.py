@@ -27,6 +27,7 @@ def test_everything_recorded_is_in_it_as_json(filled, launch):
             "backend": "local",
             "owner": "run.yaml",
             "gone": False,
+            "remote": None,
             "spec": {"gpus": 2},
             "attempts": [
                 {
@@ -38,6 +39,7 @@ def test_everything_recorded_is_in_it_as_json(filled, launch):
                     "code_digest": "sha256:bb",
                     "environment_digest": None,
                     "packages_digest": None,
+                    "pool": None,
                     "created_at": "2026-05-01T12:00:00.250000Z",
                     "started_at": None,
                     "ended_at": None,

@@ -390,6 +390,7 @@ attempts = st.builds(
     spec=text,
     fingerprint=text,
     code_digest=st.none() | text,
+    pool=st.none() | text,
     created_at=times,
     started_at=st.none() | times,
     ended_at=st.none() | times,

@@ -47,33 +47,47 @@ class Echo:
     def __init__(self, folder: str, hide: Callable[[str], str]) -> None:
         self._ranks = os.path.join(folder, "ranks")
         self._hide = hide
-        self._tails = {"": _Tail(os.path.join(folder, "agent.log"), b"")}
+        self._tails = {"agent": _Tail(os.path.join(folder, "agent.log"), b"")}
+        self._restarts: dict[int, int] = {}
 
     def turn(self) -> bool:
         """Pass on a part of what was written since the last turn; whether there was any."""
         self._discover()
         busy = False
         for tail in self._tails.values():
-            lines = tail.read()
-            busy = busy or bool(lines)
-            self._pass_on(tail, lines)
+            busy = self._advance(tail) or busy
         return busy
 
     def finish(self) -> None:
         """Pass on all the rest, when nobody writes any more; lines that never ended too."""
-        while self.turn():
-            pass
-        for tail in self._tails.values():
-            self._pass_on(tail, tail.last())
-            tail.close()
+        self._discover()
+        while self._tails:
+            self._end(next(iter(self._tails)))
 
     def _discover(self) -> None:
+        """Find the logs of ranks that were started; those of the restart before are whole then."""
         for rank in _numbers(self._ranks):
-            for restart in _numbers(os.path.join(self._ranks, rank)):
+            for restart in _numbers(os.path.join(self._ranks, str(rank))):
+                if restart <= self._restarts.get(rank, -1):
+                    continue
+                self._restarts[rank] = restart
                 for stream, mark in _MARKS.items():
-                    path = os.path.join(self._ranks, rank, restart, f"{stream}.log")
-                    if path not in self._tails:
-                        self._tails[path] = _Tail(path, mark.format(rank).encode())
+                    self._end(f"{rank} {stream}")
+                    path = os.path.join(self._ranks, str(rank), str(restart), f"{stream}.log")
+                    self._tails[f"{rank} {stream}"] = _Tail(path, mark.format(rank).encode())
+
+    def _advance(self, tail: _Tail) -> bool:
+        lines, more = tail.read()
+        self._pass_on(tail, lines)
+        return more
+
+    def _end(self, name: str) -> None:
+        tail = self._tails.pop(name, None)
+        if tail is not None:
+            while self._advance(tail):
+                pass
+            self._pass_on(tail, tail.last())
+            tail.close()
 
     def _pass_on(self, tail: _Tail, lines: list[bytes]) -> None:
         if lines:
@@ -92,10 +106,10 @@ class _Tail:
         self._offset = 0
         self._rest = b""
 
-    def read(self) -> list[bytes]:
-        """The next whole lines, of a chunk at most."""
+    def read(self) -> tuple[list[bytes], bool]:
+        """The next whole lines, of a chunk at most; and whether there was anything to read."""
         if self._file < 0 and not self._open():
-            return []
+            return [], False
         skipped = self._skip()
         chunk = os.pread(self._file, _CHUNK, self._offset)
         self._offset += len(chunk)
@@ -103,7 +117,7 @@ class _Tail:
         if len(self._rest) > _LONGEST_LINE:
             whole.append(self._rest)
             self._rest = b""
-        return skipped + whole
+        return skipped + whole, bool(chunk)
 
     def last(self) -> list[bytes]:
         """The line that never ended, if there is one."""
@@ -135,8 +149,8 @@ class _Tail:
         return [broken, note] if broken else [note]
 
 
-def _numbers(folder: str) -> list[str]:
+def _numbers(folder: str) -> list[int]:
     try:
-        return sorted((name for name in os.listdir(folder) if name.isdigit()), key=int)
+        return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
     except OSError:
         return []

@@ -17,11 +17,12 @@ import os
 import shutil
 
 from sgpu_decl.agent import records
+from sgpu_decl.agent.environment.trees import remove
 from sgpu_decl.agent.hosted.attempts import Attempts, settled
 from sgpu_decl.agent.hosted.attending import attend, conclude
 from sgpu_decl.agent.hosted.echoing import Echo, say
 from sgpu_decl.agent.hosted.fetching import fetch
-from sgpu_decl.agent.hosted.preparing import prepare
+from sgpu_decl.agent.hosted.preparing import TREE, prepare
 from sgpu_decl.agent.hosted.returning import Returning
 from sgpu_decl.agent.hosted.stopping import Stopping
 from sgpu_decl.agent.nodes import Node
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str]) -> int:
     os.umask(0o077)
     try:
         return _Hosted(options, _position(os.environ), Stopping()).run()
+    except OSError as error:
+        say(f"this node cannot go on: {error}")
+        return _NOT_BROUGHT
     finally:
+        remove(os.path.join(options.run, TREE))
         shutil.rmtree(options.run, ignore_errors=True)
 
 

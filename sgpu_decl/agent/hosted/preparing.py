@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.hosted.stopping import Stopping
 
-__all__ = ["prepare"]
+__all__ = ["TREE", "prepare"]
+
+TREE = "environment/tree"
 
 _CODE = "CODE_SOURCE_PATH"
 _PATIENCE = 60.0  # seconds that packs may take to become visible
@@ -81,12 +83,12 @@ def _hydrate(
     """Make the tree of the environment, as soon as all of its packs are visible."""
     started = time.monotonic()
     say(f"making the environment {environment[:12]}")
-    home = os.path.join(run_dir, "environment")
-    os.makedirs(home)
+    tree = os.path.join(run_dir, TREE)
+    os.mkdir(os.path.dirname(tree))
     argv = [sys.executable, "-I", "-S", os.path.join(run_dir, ARCHIVE), "hydrate"]
     argv += ["--manifest", os.path.join(packs, f"{environment}.manifest")]
     argv += ["--digest", f"sha256:{environment}", "--packs", packs]
-    argv += ["--objects", os.path.join(home, "objects"), "--tree", os.path.join(home, "tree")]
+    argv += ["--objects", os.path.join(os.path.dirname(tree), "objects"), "--tree", tree]
     argv += ["--python", sys.executable]
     while True:
         worker = stopping.start(argv, output=subprocess.PIPE)

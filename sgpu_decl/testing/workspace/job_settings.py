@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Collection, Mapping
+from itertools import chain
 from typing import Any
 
 from sgpu_decl.testing.workspace.executing.workload import EXECUTED, workload_of
 from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
+from sgpu_decl.testing.workspace.schedule_rules import schedule_problems
 from sgpu_decl.testing.workspace.task_rules import TOKEN_LIMIT, problems
 
 __all__ = ["checked_token", "executable", "kept_settings", "run_settings"]
@@ -66,7 +68,7 @@ def checked_token(given: Mapping[str, Any]) -> str:
 
 def _check(given: Mapping[str, Any]) -> None:
     try:
-        first = next(problems(given), None)
+        first = next(chain(problems(given), schedule_problems(given)), None)
     except (AttributeError, TypeError, ValueError) as error:
         raise ApiError(
             400, "MALFORMED_REQUEST", f"Could not parse request object: {error}"

@@ -8,9 +8,13 @@ take five times as long to come up.
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 __all__ = ["main"]
+
+_AT_ONCE = 4  # SQLite takes one writer at a time; those in excess of MLflow's pool would fail
 
 
 def main(folder: Path) -> int:
@@ -41,8 +45,15 @@ def main(folder: Path) -> int:
         def log_request(self, *_: object) -> None:
             """Nothing to say."""
 
+    room = threading.BoundedSemaphore(_AT_ONCE)
+
+    def admitted(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        with room:
+            answer: Iterable[bytes] = app(environ, start)
+            return answer
+
     initialize_backend_stores(store, None, "mlflow-artifacts:/")
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    server = make_server("127.0.0.1", 0, admitted, threaded=True, request_handler=Quiet)
     print(server.port, flush=True)  # noqa: T201  whoever started this process reads it
     server.serve_forever()
     return 0

@@ -49,7 +49,7 @@ def test_a_named_profile_may_need_a_browser(environ: dict[str, str]) -> None:
     ("account", "more", "code", "words"),
     [
         (Account("two", "https://one.example.com"), {}, "host_differs", "the profile `two` says"),
-        (Account("two"), {"DATABRICKS_HOST": "https://x.example"}, "host_differs", "`DATABRICKS_HOST`"),
+        (Account("two"), {"DATABRICKS_HOST": "https://x.co"}, "host_differs", "`DATABRICKS_HOST`"),
         (Account("nobody"), {}, "no_profile", "has no profile `nobody`"),
         (Account(None, "https://two.example.com"), {}, "no_profile", "`two`, `again`"),
         (Account(None, "https://three.example.com"), {}, "no_profile", "three.example.com"),

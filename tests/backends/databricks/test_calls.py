@@ -1,4 +1,4 @@
-"""Functions that are called on a workspace: what they import travels, what they return comes back."""
+"""Functions called on a workspace: what they import travels, what they return comes back."""
 
 import sys
 import uuid

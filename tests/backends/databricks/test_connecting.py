@@ -88,7 +88,7 @@ def test_answers_of_the_workspace_become_errors_of_ours(
     status: int,
     name: str,
     code: str,
-    again: bool,  # noqa: FBT001
+    again: bool,
 ) -> None:
     monkeypatch.setattr(connecting, "RETRIES", 1)
     connection = Connection(Account())

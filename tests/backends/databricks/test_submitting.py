@@ -55,7 +55,7 @@ def test_the_smallest_run() -> None:
 
 def test_a_run_with_everything() -> None:
     body = asked(
-        pool="pc-1",
+        pool="p1",
         staged=Staged(folder="/Volumes/a/b/c/8", policy="p-1", dependencies=("lightning",)),
         gpus=16, type="H100", timeout="90m", retry={"max": 2, "on": ["infra"]},
         priority="best_effort", env={"base": "ai-5"},
@@ -82,7 +82,7 @@ def test_a_run_with_everything() -> None:
     assert (ai["mlflow_run"], ai["priority_class"]) == ("my-run", "BEST_EFFORT")
     assert "code_source_path" not in ai
     assert ai["deployments"][0]["compute"] == {
-        "accelerator_type": "GPU_8xH100", "accelerator_count": 16, "provisioned_capacity_id": "pc-1",
+        "accelerator_type": "GPU_8xH100", "accelerator_count": 16, "provisioned_capacity_id": "p1",
     }  # fmt: skip
 
 

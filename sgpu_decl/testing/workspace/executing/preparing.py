@@ -51,13 +51,14 @@ class Preparation:
         """
         own = self.scratch / f"node_{position.node}"
         local, root = own / "local", own / "root"
-        for folder in (local / "home", root):
+        for folder in (local / "home", local / "tmp", root):
             folder.mkdir(parents=True)
         workspace = WorkspaceObjects(self.tenant).file("/")
         trees = {"Workspace": workspace, "Volumes": volume_tree(self.tenant)}
         places = Places(trees=trees, local=local, rooted=self.rooted)
         environment = {
             **inherited(self.python, places.local_on_node("home")),
+            **self._scratch(places),
             **node_environment(position),
             **self.given,
             **self._code(places),
@@ -84,6 +85,11 @@ class Preparation:
         if self.workload.python:
             return ("python", on_node, *self.workload.arguments)
         return ("bash", "-euo", "pipefail", on_node)
+
+    def _scratch(self, places: Places) -> dict[str, str]:
+        """What is left there goes with the node. Only in a root of its own is that path a short
+        one: sockets, which many programs have there, take no more than 107 bytes."""
+        return {"TMPDIR": places.local_on_node("tmp")} if self.rooted else {}
 
     def _code(self, places: Places) -> dict[str, str]:
         archive = self.workload.code_source

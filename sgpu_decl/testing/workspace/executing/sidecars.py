@@ -9,12 +9,11 @@ from sgpu_decl.testing.workspace.routing import ApiError
 from sgpu_decl.testing.workspace.secrets import secret_value
 from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["HYPERPARAMETERS", "REQUIREMENTS", "Unprepared", "resolved", "variables"]
+__all__ = ["HYPERPARAMETERS", "Unprepared", "resolved", "variables"]
 
 VARIABLES = "env_vars.json"
 SECRETS = "secret_env_vars.json"
 HYPERPARAMETERS = "hyperparameters.yaml"
-REQUIREMENTS = "requirements.yaml"
 
 
 class Unprepared(Exception):

@@ -199,3 +199,33 @@ def test_a_run_says_when_it_began_and_ended(user: User) -> None:
     history = user.client.jobs.get_run(run_id, include_history=True).repair_history
     assert history[0].task_run_ids == [run.tasks[0].run_id]
     assert f"#job/{run.job_id}/run/{run_id}" in run.run_page_url
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ({"schedule": {"quartz_cron_expression": "0 0 * * *", "timezone_id": "UTC"}}, "quartz"),
+        ({"schedule": {"quartz_cron_expression": "0 0 25 * * ?", "timezone_id": "UTC"}}, "quartz"),
+        ({"schedule": {"quartz_cron_expression": "0 0 2 * * *", "timezone_id": "UTC"}}, "quartz"),
+        ({"schedule": {"quartz_cron_expression": "0 0 2 * * ?", "timezone_id": "CEST"}}, "zone_id"),
+        ({"trigger": {"pause_status": "LATER"}}, "trigger.pause_status"),
+        (
+            {
+                "trigger": {"periodic": {"interval": 1, "unit": "HOURS"}},
+                "schedule": {"quartz_cron_expression": "0 0 2 * * ?", "timezone_id": "UTC"},
+            },
+            "trigger",
+        ),
+    ],
+)
+def test_what_never_starts_is_refused(user: User, more: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidParameterValue, match=path):
+        user.client.api_client.do("POST", "/api/2.2/jobs/create", body=settings(user, **more))
+
+
+@pytest.mark.parametrize(
+    "cron", ["0 0 2 * * ?", "0 */15 8-18 ? * MON-FRI", "0 0 0 L * ? 2030", "0 0 12 ? * 2#1"]
+)
+def test_what_quartz_knows_is_taken(user: User, cron: str) -> None:
+    schedule = {"quartz_cron_expression": cron, "timezone_id": "Europe/Berlin"}
+    assert user.post("create", settings(user, schedule=schedule))["job_id"]

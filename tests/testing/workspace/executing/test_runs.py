@@ -269,3 +269,10 @@ def test_a_run_is_nobody_elses(user: User, server: Any) -> None:
         other.run(run_id)
     assert list(other.client.jobs.list_runs()) == []
     user.ended(run_id)
+
+
+def test_many_runs_at_once_all_end_well(user: User) -> None:
+    payload = user.payload(user.task(user.stage(command__sh="echo hi\n")))
+    ids = [user.post("runs/submit", payload)["run_id"] for _ in range(40)]
+    results = {user.ended(run_id).state.result_state.value for run_id in ids}
+    assert results == {"SUCCESS"}

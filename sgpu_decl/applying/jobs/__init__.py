@@ -1,0 +1,1 @@
+"""Jobs of a project: wanted, seen, carried out, taken over, and looked at."""

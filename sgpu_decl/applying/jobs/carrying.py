@@ -1,0 +1,129 @@
+"""Carrying out the change of one job: one effect, remembered at once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from sgpu_decl.applying.jobs.blaming import blamed
+from sgpu_decl.applying.jobs.desiring import Keepers
+from sgpu_decl.applying.jobs.keepers import keeper_for
+from sgpu_decl.backends.keeping import OutcomeUnknown
+from sgpu_decl.errors import BackendError, InvalidInput, SgpuError
+from sgpu_decl.model.event import Step
+from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.plan import Action, Change, Effect, Launch
+from sgpu_decl.model.state import Intent, Resource
+from sgpu_decl.planning.differing import parse
+from sgpu_decl.storing.store import StateWriter
+
+__all__ = ["Jobs"]
+
+
+class Jobs:
+    """Carries out what a plan says of jobs, under the state lock that `writer` holds."""
+
+    def __init__(
+        self,
+        writer: StateWriter,
+        keepers: Keepers,
+        *,
+        plan_id: str,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._writer = writer
+        self._keepers = keepers
+        self._plan_id = plan_id
+        self._clock = clock
+        # Each change touches its own address alone, so what was known before the walk holds.
+        self._known = writer.state.resources
+
+    def carry_out(self, change: Change) -> tuple[Step, str] | None:
+        """Do it, and say what was done; `None` for nothing.
+
+        Raises:
+            SgpuError: it was not done; what was there before is there still.
+        """
+        try:
+            match change.action:
+                case Action.CREATE:
+                    return Step.CREATED, self._create(change)
+                case Action.UPDATE:
+                    return Step.UPDATED, self._update(change)
+                case Action.DESTROY:
+                    return Step.DESTROYED, self._destroy(change)
+                case _:
+                    return None
+        except BackendError as error:
+            raise blamed(error, change) from error
+
+    def _create(self, change: Change) -> str:
+        launch, known = _launch(change), self._known.get(change.address)
+        if launch.token is None:
+            raise _incomplete(change)
+        resource = Resource(
+            address=change.address,
+            backend=change.backend,
+            owner=launch.owner,
+            spec=launch.spec,
+            last=None,
+            numbered=(known.numbered if known else 0) + 1,
+        )
+        intent = Intent(
+            token=launch.token,
+            address=change.address,
+            owner=launch.owner,
+            action=str(change.action),
+            attempt=resource.numbered,
+            plan_id=self._plan_id,
+            attempt_record=None,
+            created_at=self._clock(),
+            resource_record=resource,
+        )
+        keeper = keeper_for(launch.spec, None, self._keepers)
+        self._writer.begin(intent)
+        try:
+            job_id = keeper.create(parse(launch.spec), launch.token)
+        except OutcomeUnknown:
+            raise  # the intent stays open: the next apply looks for the job
+        except SgpuError:
+            self._writer.abandon(intent)
+            raise
+        handle = JobHandle(id=job_id, workspace=keeper.workspace, token=launch.token)
+        self._writer.made(intent, replace(resource, remote=str(handle)))
+        return keeper.url(job_id)
+
+    def _update(self, change: Change) -> str:
+        launch = _launch(change)
+        known, handle = self._kept(change)
+        if any(field.effect is Effect.IN_PLACE for field in change.fields):
+            keeper = keeper_for(launch.spec, handle, self._keepers)
+            keeper.reset(handle.id, parse(launch.spec), handle.token)
+        self._writer.record_resource(
+            replace(known, backend=change.backend, owner=launch.owner, spec=launch.spec)
+        )
+        return ""
+
+    def _destroy(self, change: Change) -> str:
+        known, handle = self._kept(change)
+        keeper_for(known.spec, handle, self._keepers).delete(handle.id)
+        self._writer.record_resource(replace(known, gone=True))
+        return ""
+
+    def _kept(self, change: Change) -> tuple[Resource, JobHandle]:
+        known = self._known.get(change.address)
+        if known is None or known.remote is None:
+            raise _incomplete(change)
+        return known, JobHandle.parse(known.remote)
+
+
+def _launch(change: Change) -> Launch:
+    if change.launch is None:
+        raise _incomplete(change)
+    return change.launch
+
+
+def _incomplete(change: Change) -> InvalidInput:
+    """Of a saved plan that somebody edited: what sgpu writes is whole."""
+    return InvalidInput(
+        f"the plan lacks what a change of `{change.address}` needs", hint="plan again"
+    )

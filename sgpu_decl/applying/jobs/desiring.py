@@ -1,0 +1,182 @@
+"""From the jobs of a file to what is wanted of their keepers, and what is seen there."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sgpu_decl.backends.keeping import JobKeeper
+from sgpu_decl.config.backend import Backend
+from sgpu_decl.config.project import Mode
+from sgpu_decl.config.reading import Loaded, LoadedJob
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.job import DesiredJob, JobHandle, ObservedJob
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.linting import place_of
+
+__all__ = ["DeclaredJobs", "Keepers", "desire", "observe"]
+
+Keepers = Callable[[Backend], JobKeeper]
+
+_KEPT_BY = "databricks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJobs:
+    """The jobs of one file. `backends` are those of the runs that they launch, by name."""
+
+    jobs: tuple[LoadedJob, ...] = ()
+    mode: Mode = Mode.PRODUCTION
+    backends: Mapping[str, Backend] = field(default_factory=dict)
+    owner: str = ""
+
+    @classmethod
+    def of(cls, loaded: Loaded, owner: str) -> "DeclaredJobs":
+        """Those of a file; `owner` is the file, relative to the project."""
+        if not loaded.jobs:
+            return cls()
+        backends = {run.address.name: run.config.backend for run in loaded.runs}
+        return cls(jobs=loaded.jobs, mode=loaded.mode, backends=backends, owner=owner)
+
+    @property
+    def addresses(self) -> frozenset[Address]:
+        return frozenset(job.address for job in self.jobs)
+
+    def backend_of(self, job: LoadedJob) -> Backend:
+        """Where a job is kept: where it says, else with its run; notebooks are of one platform."""
+        if job.config.backend is not None:
+            return job.config.backend
+        if job.config.run is not None and job.config.run in self.backends:
+            return self.backends[job.config.run]
+        return Backend(kind=_KEPT_BY)
+
+
+def desire(
+    declared: DeclaredJobs, keepers: Keepers, planned: Callable[[Address], bool]
+) -> tuple[DesiredJob, ...]:
+    """What is wanted of each job. Of one that is not planned nothing but its address is told.
+
+    Raises:
+        BackendError: who applies has to be known, and the keeper cannot say it.
+    """
+    return tuple(_desired(declared, job, keepers, planned) for job in declared.jobs)
+
+
+def observe(
+    declared: DeclaredJobs,
+    desired: Sequence[DesiredJob],
+    recorded: Mapping[Address, Resource],
+    keepers: Keepers,
+    planned: Callable[[Address], bool],
+) -> dict[Address, ObservedJob]:
+    """Look at each job that can be planned, where it is kept.
+
+    Raises:
+        BackendError: a keeper does not answer.
+    """
+    return {
+        wanted.address: _seen(wanted, recorded.get(job.address), keepers(declared.backend_of(job)))
+        for job, wanted in zip(declared.jobs, desired, strict=True)
+        if planned(job.address) and not has_errors(wanted.findings)
+    }
+
+
+def _seen(job: DesiredJob, resource: Resource | None, keeper: JobKeeper) -> ObservedJob:
+    if resource is None or resource.gone or resource.remote is None:
+        others = tuple(it.id for it in keeper.named(job.title))
+        return ObservedJob(workspace=keeper.workspace, namesakes=others)
+    handle = JobHandle.parse(resource.remote)
+    if handle.workspace != keeper.workspace:
+        return ObservedJob(workspace=keeper.workspace)
+    document = keeper.read(handle.id)
+    return ObservedJob(
+        workspace=keeper.workspace, document=None if document is None else canonical(document)
+    )
+
+
+def _desired(
+    declared: DeclaredJobs,
+    job: LoadedJob,
+    keepers: Keepers,
+    planned: Callable[[Address], bool],
+) -> DesiredJob:
+    backend, config = declared.backend_of(job), job.config
+    bare = DesiredJob(
+        address=job.address,
+        backend=str(backend.kind),
+        owner=declared.owner,
+        spec="{}",
+        title=config.name or job.address.name,
+        prevent_destroy=config.lifecycle.prevent_destroy,
+        ignore_changes=tuple(config.lifecycle.ignore_changes),
+    )
+    if not planned(job.address):
+        return bare
+    findings = tuple(_refusals(job, backend))
+    if findings:
+        return replace(bare, findings=findings)
+    try:
+        described = keepers(backend).describe(config, job.address.name, declared.mode)
+    except BackendError as error:
+        if error.code != "unknown_base":
+            raise
+        place = job.places.get("notebook.base", job.place)
+        found = Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)
+        return replace(bare, findings=(found,))
+    ours: dict[str, Json] = {"backend": backend.model_dump(mode="json", exclude_defaults=True)}
+    if lifecycle := config.lifecycle.model_dump(mode="json", exclude_defaults=True):
+        ours["lifecycle"] = lifecycle
+    return replace(
+        bare,
+        spec=canonical({**described.document, **ours}),
+        title=described.title,
+        places=_Places(job, described.origins),
+    )
+
+
+def _refusals(job: LoadedJob, backend: Backend) -> Iterator[Diagnostic]:
+    if backend.kind != _KEPT_BY:
+        yield Diagnostic(
+            code="jobs_unsupported",
+            summary=f"the backend `{backend.kind}` keeps no jobs",
+            place=job.places.get("backend", job.place),
+            hint="declare the job in the target that has one: "
+            f"`targets: {{NAME: {{jobs: {{{job.address.name}: …}}}}}}`; or leave it out with "
+            f"`--exclude {job.address}`",
+        )
+    elif job.config.run is not None:
+        yield Diagnostic(
+            code="not_yet",
+            summary="jobs that launch a run of the project are valid, and this version cannot "
+            "bring what the run takes along to the workspace yet",
+            place=job.places.get("run", job.place),
+            hint=f"leave it out with `--exclude {job.address}`; a job of a `notebook` works",
+        )
+
+
+class _Places(Mapping[str, Place]):
+    """The place in the YAML of what led to a setting: of any path, since a setting that nobody
+    asked for is told where its job is named."""
+
+    def __init__(self, job: LoadedJob, origins: Mapping[str, str]) -> None:
+        self._job = job
+        self._origins = origins
+
+    def __getitem__(self, path: str) -> Place:
+        above = path
+        while above:
+            if above in self._origins:
+                return self._written(self._origins[above] + path[len(above) :])
+            above = above.rpartition(".")[0]
+        return self._job.place
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._origins)
+
+    def __len__(self) -> int:
+        return len(self._origins)
+
+    def _written(self, path: str) -> Place:
+        return place_of(self._job.places, path) or self._job.place

@@ -1,0 +1,1 @@
+"""Lakeflow jobs, through the Jobs API."""

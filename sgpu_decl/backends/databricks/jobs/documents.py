@@ -1,0 +1,88 @@
+"""The settings of the Jobs API as a document, in which everything has a path, and back.
+
+Of lists whose members have a key the document has mappings. The mark of a job is a tag, and no part
+of its document.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sgpu_decl.model.job import OURS, PERMISSIONS
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["MARK", "acl_of", "document_of", "mark_of", "permissions_of", "settings_of"]
+
+MARK = "sgpu_token"
+"""The tag that a job of ours is known by."""
+
+_KEYED = {
+    "tasks": "task_key",
+    "environments": "environment_key",
+    "job_clusters": "job_cluster_key",
+    "parameters": "name",
+}
+_PRINCIPALS = ("user_name", "group_name", "service_principal_name")
+
+
+def document_of(settings: Mapping[str, Any]) -> dict[str, Json]:
+    """The document of what `jobs/get` says."""
+    document = dict(settings)
+    for name, key in _KEYED.items():
+        listed = document.get(name)
+        if isinstance(listed, list) and all(isinstance(it, dict) and key in it for it in listed):
+            document[name] = {
+                str(it[key]): {field: value for field, value in it.items() if field != key}
+                for it in listed
+            }
+    tags = {key: value for key, value in (document.get("tags") or {}).items() if key != MARK}
+    document.pop("tags", None)
+    return document | ({"tags": tags} if tags else {})
+
+
+def settings_of(document: Mapping[str, Json], token: str) -> dict[str, Json]:
+    """What the Jobs API is told, with the mark."""
+    settings = {key: it for key, it in document.items() if key not in OURS and key != PERMISSIONS}
+    for name, key in _KEYED.items():
+        members = settings.get(name)
+        if isinstance(members, Mapping):
+            settings[name] = [
+                {key: member, **(it if isinstance(it, Mapping) else {})}
+                for member, it in sorted(members.items())
+            ]
+    tags = settings.get("tags")
+    settings["tags"] = {**(tags if isinstance(tags, Mapping) else {}), MARK: token}
+    return settings
+
+
+def mark_of(settings: Mapping[str, Any]) -> str | None:
+    """The token that a job is marked with."""
+    mark = (settings.get("tags") or {}).get(MARK)
+    return mark if isinstance(mark, str) else None
+
+
+def acl_of(document: Mapping[str, Json]) -> list[Json] | None:
+    """What a document says of permissions, as the API lists them; None where it says nothing."""
+    permissions = document.get(PERMISSIONS)
+    if not isinstance(permissions, Mapping):
+        return None
+    listed: list[Json] = []
+    for kind, levels in sorted(permissions.items()):
+        for name, level in sorted(levels.items()) if isinstance(levels, Mapping) else ():
+            listed.append({kind: name, "permission_level": level})
+    return listed
+
+
+def permissions_of(answer: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str, Json]]:
+    """What the API says of permissions: those that were given, and who owns the job. What comes
+    from the workspace's own rules is neither."""
+    given: dict[str, dict[str, Json]] = {}
+    owner: dict[str, Json] = {}
+    for entry in answer.get("access_control_list") or ():
+        kind = next((name for name in _PRINCIPALS if entry.get(name)), None)
+        own = [it for it in entry.get("all_permissions") or () if not it.get("inherited")]
+        for level in (it.get("permission_level") for it in own if kind is not None):
+            if level == "IS_OWNER":
+                owner = {str(kind): entry[kind], "permission_level": level}
+            else:
+                given.setdefault(str(kind), {})[entry[kind]] = level
+    return dict(given), owner

@@ -1,0 +1,134 @@
+"""The jobs of one workspace, through the Jobs API."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sgpu_decl.backends.databricks.account import Account
+from sgpu_decl.backends.databricks.complaints import Rejected, Unknown
+from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.backends.databricks.jobs.creating import create_once
+from sgpu_decl.backends.databricks.jobs.describing import describe
+from sgpu_decl.backends.databricks.jobs.documents import (
+    acl_of,
+    document_of,
+    mark_of,
+    permissions_of,
+    settings_of,
+)
+from sgpu_decl.backends.keeping import Described, JobOnShelf
+from sgpu_decl.config.job import Job
+from sgpu_decl.config.project import Mode
+from sgpu_decl.model.job import PERMISSIONS
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["WorkspaceJobs"]
+
+_API = "/api/2.2/jobs"
+_PAGE = 100
+
+
+class WorkspaceJobs:
+    """A `JobKeeper`. Cheap to make; connects when something is asked first."""
+
+    def __init__(self, account: Account) -> None:
+        self._connection = Connection(account)
+
+    @property
+    def workspace(self) -> str:
+        return self._connection.host
+
+    def describe(self, job: Job, name: str, mode: Mode) -> Described:
+        user = self._connection.user if mode is Mode.DEVELOPMENT else ""
+        return describe(job, name, mode, user)
+
+    def named(self, title: str) -> tuple[JobOnShelf, ...]:
+        return tuple(self._named(title))
+
+    def read(self, job_id: str) -> dict[str, Json] | None:
+        try:
+            document = document_of(self._settings(job_id))
+            answer = self._connection.ask(f"reading the job {job_id}", _acl(job_id))
+        except Unknown:
+            return None
+        given, _ = permissions_of(answer)
+        return {**document, PERMISSIONS: given} if given else document
+
+    def create(self, document: Mapping[str, Json], token: str) -> str:
+        body = settings_of(document, token)
+        acl = acl_of(document)
+        if acl is not None:
+            body["access_control_list"] = acl
+        return create_once(
+            self._connection,
+            body,
+            lambda: next(
+                (it.id for it in self._named(str(document["name"])) if it.token == token), None
+            ),
+        )
+
+    def reset(self, job_id: str, document: Mapping[str, Json], token: str) -> None:
+        doing = f"updating the job {job_id}"
+        settings = settings_of(document, token)
+        body: dict[str, Json] = {"job_id": int(job_id), "new_settings": settings}
+        self._connection.tell(doing, f"{_API}/reset", body)
+        answer = self._connection.ask(doing, _acl(job_id))
+        given, owner = permissions_of(answer)
+        acl = acl_of(document)
+        if acl is not None and document.get(PERMISSIONS) != given:
+            client = self._connection.client
+            with self._connection.explained(doing):
+                client.api_client.do(
+                    "PUT",
+                    _acl(job_id),
+                    body={"access_control_list": [*([owner] if owner else []), *acl]},
+                )
+
+    def delete(self, job_id: str) -> None:
+        try:
+            self._connection.tell(
+                f"deleting the job {job_id}", f"{_API}/delete", {"job_id": int(job_id)}
+            )
+        except Unknown:
+            return
+        except Rejected:
+            # What is refused for a job that is gone is no refusal.
+            if self.read(job_id) is not None:
+                raise
+
+    def url(self, job_id: str) -> str:
+        return f"{self.workspace}/jobs/{job_id}"
+
+    def _settings(self, job_id: str) -> dict[str, Any]:
+        """Of a job with many tasks, page by page."""
+        settings: dict[str, Any] = {}
+        query: dict[str, Json] = {"job_id": job_id}
+        while True:
+            answer: dict[str, Any] = self._connection.ask(
+                f"reading the job {job_id}", f"{_API}/get", **query
+            )
+            page = answer.get("settings") or {}
+            tasks = [*settings.get("tasks", ()), *page.get("tasks", ())]
+            settings = {**page, **settings, **({"tasks": tasks} if tasks else {})}
+            token = answer.get("next_page_token")
+            if not token:
+                return settings
+            query["page_token"] = token
+
+    def _named(self, title: str) -> Iterator[JobOnShelf]:
+        query: dict[str, Json] = {"name": title, "limit": _PAGE}
+        while True:
+            answer: dict[str, Any] = self._connection.ask(
+                f"looking for jobs called `{title}`", f"{_API}/list", **query
+            )
+            for job in answer.get("jobs") or ():
+                settings = job.get("settings") or {}
+                if settings.get("name") == title:  # the list knows no case
+                    yield JobOnShelf(id=str(job["job_id"]), token=mark_of(settings))
+            token = answer.get("next_page_token")
+            if not token:
+                return
+            query["page_token"] = token
+
+
+def _acl(job_id: str) -> str:
+    return f"/api/2.0/permissions/jobs/{job_id}"

@@ -1,0 +1,76 @@
+"""What a backend can do that keeps jobs: one narrow door, as `base.Backend` is for attempts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sgpu_decl.config.job import Job
+from sgpu_decl.config.project import Mode
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["Described", "JobKeeper", "JobOnShelf", "OutcomeUnknown"]
+
+
+class OutcomeUnknown(BackendError):
+    """The answer to a request was lost: what it asked for may have happened."""
+
+    code = "outcome_unknown"
+    retryable = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A declared job as its keeper wants it.
+
+    `origins` maps a path of the document to the field of the YAML that led to it; a path below one
+    has its origin below it too.
+    """
+
+    title: str
+    document: dict[str, Json]
+    origins: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOnShelf:
+    """A job as a list shows it. `token` is its mark, None where it has none of ours."""
+
+    id: str
+    token: str | None
+
+
+class JobKeeper(Protocol):
+    """One workspace. Documents are those of `model.job`; a token marks a job that is ours.
+
+    Every method may raise BackendError.
+    """
+
+    @property
+    def workspace(self) -> str:
+        """Its URL."""
+
+    def describe(self, job: Job, name: str, mode: Mode) -> Described:
+        """What a declared job, which is called `name` in the file, means here."""
+
+    def named(self, title: str) -> tuple[JobOnShelf, ...]:
+        """The jobs that are called so."""
+
+    def read(self, job_id: str) -> dict[str, Json] | None:
+        """The document of a job with its permissions, None where there is no such job."""
+
+    def create(self, document: Mapping[str, Json], token: str) -> str:
+        """Make a job, unless there is one with that token, and return its id.
+
+        Raises:
+            OutcomeUnknown: it may have been made.
+        """
+
+    def reset(self, job_id: str, document: Mapping[str, Json], token: str) -> None:
+        """Put a document in the place of what a job has; permissions too, where it says them."""
+
+    def delete(self, job_id: str) -> None:
+        """Delete a job; harmless where there is none."""
+
+    def url(self, job_id: str) -> str:
+        """Where a person looks at it."""

@@ -1,0 +1,187 @@
+"""A job: what a scheduler starts, again and again."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from sgpu_decl.config.backend import Backend
+from sgpu_decl.config.block import Block, Flag, WholeNumber, problem
+from sgpu_decl.config.cron import refuse_cron
+from sgpu_decl.config.lifecycle import Lifecycle
+from sgpu_decl.config.platform import OnFinish, Permission
+from sgpu_decl.config.units import Duration
+from sgpu_decl.model.gpu import ACCELERATORS
+
+__all__ = ["Job", "Notebook", "Trigger"]
+
+_ACCELERATORS = {name.lower(): name for name in ACCELERATORS}
+_TABLE = re.compile(r"[^.\s]+\.[^.\s]+\.[^.\s]+")
+_PERIODS = {"hours": 3_600, "days": 86_400, "weeks": 604_800}
+
+
+def _cron(text: str) -> str:
+    refused = refuse_cron(text)
+    if refused is not None:
+        why, hint = refused
+        raise problem("bad_cron", f"{{path}} is no Quartz cron expression: it {why}", hint)
+    return " ".join(text.split())
+
+
+def _accelerator(text: str) -> str:
+    name = _ACCELERATORS.get(text.lower())
+    if name is None:
+        offered = ", ".join(f"`{it}`" for it in ACCELERATORS)
+        raise problem("unknown_type", "{path} names no accelerator", f"one of {offered}")
+    return name
+
+
+def _notebook_path(text: str) -> str:
+    if not text.startswith("/"):
+        raise problem(
+            "bad_path",
+            "{path} must be where the notebook lies in the workspace",
+            "such as `/Workspace/Users/me@example.com/report`; it is not uploaded from here",
+        )
+    return text
+
+
+def _folder_url(text: str) -> str:
+    if not text.endswith("/") or not (text.startswith("/Volumes/") or "://" in text):
+        raise problem(
+            "bad_path",
+            "{path} must be a folder that ends with `/`",
+            "such as `/Volumes/main/ml/incoming/` or `s3://bucket/incoming/`",
+        )
+    return text
+
+
+def _tables(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names or not all(_TABLE.fullmatch(name) for name in names):
+        raise problem(
+            "bad_table", "{path} must be tables with catalog and schema", "such as `main.ml.events`"
+        )
+    return names
+
+
+def _period(value: Duration) -> Duration:
+    if value.seconds <= 0 or value.seconds % _PERIODS["hours"]:
+        raise problem("bad_duration", "{path} must be a whole number of hours", "such as `6h`")
+    return value
+
+
+class Trigger(Block):
+    """What starts a job: one of these."""
+
+    every: Annotated[Duration, AfterValidator(_period)] | None = Field(
+        None, description="Time between two starts, in whole hours: `6h`, `7d`."
+    )
+    file_arrival: Annotated[str, AfterValidator(_folder_url)] | None = Field(
+        None, description="A folder of Unity Catalog: new files in it start the job."
+    )
+    table_update: Annotated[tuple[str, ...], AfterValidator(_tables)] | None = Field(
+        None, description="Tables of Unity Catalog: a change of one of them starts the job."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise problem(
+                "contradiction",
+                "a trigger is one of `every`, `file_arrival` and `table_update`",
+                "keep one of them",
+            )
+        return self
+
+    @property
+    def period(self) -> tuple[int, str] | None:
+        """`every` as the largest unit that fits: a number, and `HOURS`, `DAYS` or `WEEKS`."""
+        if self.every is None:
+            return None
+        unit = [name for name, long in _PERIODS.items() if self.every.seconds % long == 0][-1]
+        return int(self.every.seconds) // _PERIODS[unit], unit.upper()
+
+
+class Notebook(Block):
+    """A notebook of the workspace as a job's task."""
+
+    path: Annotated[str, AfterValidator(_notebook_path)] = Field(
+        description="Where it lies in the workspace."
+    )
+    type: Annotated[str, AfterValidator(_accelerator)] | None = Field(
+        None, description="The accelerator that it runs on, such as GPU_1xA10; none for a CPU."
+    )
+    base: str | None = Field(
+        None, description="The base environment, such as `gpu-4`; the notebook's own without one."
+    )
+    dependencies: tuple[str, ...] = Field(
+        (), description="Packages to install into `base`, as requirement lines."
+    )
+    parameters: dict[str, str] = Field({}, description="The values of its widgets.")
+    retries: WholeNumber = Field(0, description="How often it is started again after a failure.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.dependencies and self.base is None:
+            raise problem(
+                "contradiction", "`dependencies` are installed into a base environment",
+                "name it with `base`, such as `gpu-4`",
+            )  # fmt: skip
+        return self
+
+
+class Job(Block):
+    """What is started by the clock or by an event: a run of the project, or a notebook (a Lakeflow
+    job on Databricks)."""
+
+    name: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
+        None, description="What it is called in the workspace; its key where this is not given."
+    )
+    description: str | None = Field(None, description="What the job is for.")
+    run: str | None = Field(None, description="The run that is launched: a key under `runs`.")
+    notebook: Notebook | None = Field(None, description="The notebook that is run.")
+    schedule: Annotated[str, AfterValidator(_cron)] | None = Field(
+        None, description="When: a Quartz cron expression, which begins with the seconds."
+    )
+    timezone: Annotated[str, Field(min_length=1)] = Field(
+        "UTC", description="The time zone of the schedule, such as Europe/Berlin."
+    )
+    trigger: Trigger | None = Field(None, description="What starts it, where no clock does.")
+    paused: Flag | None = Field(
+        None,
+        description="Whether schedule or trigger are suspended: they are where `mode` is "
+        "`development` and nothing is said here.",
+    )
+    on_overlap: Literal["skip", "queue"] = Field(
+        "skip", description="What happens while the last launch is active."
+    )
+    timeout: Duration | None = Field(None, description="How long one launch may take.")
+    tags: dict[str, str] = Field({}, description="Labels of the job in the workspace.")
+    permissions: tuple[Permission, ...] = Field(
+        (), description="Who else may see, run or manage it; who applied it owns it."
+    )
+    budget: str | None = Field(None, description="The id of the budget policy that pays for it.")
+    on_finish: OnFinish | None = Field(None, description="Who is told when a launch has ended.")
+    lifecycle: Lifecycle = Field(
+        Lifecycle.model_construct(), description="What plans may do to the job."
+    )
+    backend: Backend | None = Field(
+        None, description="Where the job is kept: that of its run, and `databricks` for a notebook."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.run is None) == (self.notebook is None):
+            raise problem(
+                "contradiction",
+                "a job has either `run` or `notebook`",
+                "`run: NAME` launches a run of this project",
+            )
+        if self.schedule is not None and self.trigger is not None:
+            raise problem(
+                "contradiction",
+                "`schedule` and `trigger` exclude each other",
+                "a period without a clock is `trigger: {every: 6h}`",
+            )
+        return self

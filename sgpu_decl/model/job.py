@@ -1,0 +1,80 @@
+"""Jobs: what is wanted of one, what is remembered, and what is seen where it is kept.
+
+A job's settings travel as a document: the platform's own settings as one JSON object, in which
+lists whose members have names are mappings by name. So every setting has a path, in whatever order
+a platform lists them. `permissions`, where they are said, map
+kinds of principals to their names, and these to levels.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.desired import NO_PLACES
+from sgpu_decl.model.jsonable import canonical
+
+__all__ = ["OURS", "PERMISSIONS", "DesiredJob", "JobHandle", "ObservedJob"]
+
+PERMISSIONS = "permissions"
+OURS = frozenset({"backend", "lifecycle"})
+"""Keys of a job's spec that are no settings of the platform's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHandle:
+    """Where a job is kept. `token` marks it there, so that it is known again."""
+
+    id: str
+    workspace: str
+    token: str
+
+    def __str__(self) -> str:
+        return canonical({"id": self.id, "token": self.token, "workspace": self.workspace})
+
+    @classmethod
+    def parse(cls, text: str) -> "JobHandle":
+        """Read the text form.
+
+        Raises:
+            ValueError: it is none.
+        """
+        value = json.loads(text)
+        try:
+            return cls(**{key: str(value[key]) for key in ("id", "workspace", "token")})
+        except (KeyError, TypeError):
+            raise ValueError(f"`{text}` does not say where a job is kept") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredJob:
+    """One declared job.
+
+    `spec` is canonical JSON: the document, and what is `OURS`. `places` maps a path of it to where
+    the user wrote what led to it. `title` is what the job is called where it is kept.
+    """
+
+    address: Address
+    backend: str
+    owner: str
+    spec: str
+    title: str
+    prevent_destroy: bool = False
+    ignore_changes: tuple[str, ...] = ()
+    places: Mapping[str, Place] = field(
+        default_factory=lambda: NO_PLACES, compare=False, hash=False
+    )
+    findings: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedJob:
+    """What is seen where a job is kept. `document` is canonical JSON, None where there is no such
+    job; `namesakes` are the ids of others that are called the same, asked for before one is made.
+    """
+
+    workspace: str
+    document: str | None = None
+    namesakes: tuple[str, ...] = ()

@@ -1,0 +1,226 @@
+"""What becomes of one declared job: what is wanted beside what was applied, and both beside what is
+seen where it is kept."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.job import PERMISSIONS, DesiredJob, JobHandle, ObservedJob
+from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.plan import Action, Change, Check, Effect, FieldChange, Launch, Reason
+from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.differing import Difference, compare, covered, join, leaves, parse
+from sgpu_decl.planning.fingerprinting import token
+from sgpu_decl.planning.jobs.defaults import by_default
+from sgpu_decl.planning.jobs.policy import is_ours, reason_of
+from sgpu_decl.planning.linting import place_of
+
+__all__ = ["job_change", "without_defaults"]
+
+_SHOWN = 5
+
+# In the order of their precedence.
+_WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_CHANGED)
+
+
+def job_change(
+    wanted: DesiredJob, resource: Resource | None, seen: ObservedJob, lineage: str
+) -> tuple[Change, tuple[Check, ...]]:
+    """Return the change of one job and what must be said about it."""
+    handle = _handle(resource)
+    if resource is None or resource.gone or handle is None:
+        fields = tuple(_new(wanted, path, value) for path, value in leaves(parse(wanted.spec)))
+        change = _created(wanted, resource, lineage, Reason.FIRST_RUN, fields)
+        return change, tuple(_namesakes(wanted, seen))
+    if handle.workspace != seen.workspace:
+        return _change(wanted, Action.NO_OP, Reason.UP_TO_DATE), (_elsewhere(wanted, handle, seen),)
+    if seen.document is None:
+        found = compare(resource.spec, wanted.spec)
+        fields = tuple(_field(wanted, it, Effect.IN_PLACE) for it in found)
+        return _created(wanted, resource, lineage, Reason.PREVIOUS_LOST, fields), ()
+    return _kept(wanted, resource, seen.document)
+
+
+def _kept(
+    wanted: DesiredJob, resource: Resource, document: str
+) -> tuple[Change, tuple[Check, ...]]:
+    live = without_defaults(document, wanted.spec, resource.spec)
+    ignored = [path for path in wanted.ignore_changes if not is_ours(path)]
+    spec = _with_ignored(wanted, live, ignored)
+    changed = {it.path: it for it in compare(resource.spec, spec, ignored=ignored)}
+    there = {it.path: it for it in compare(live, spec) if not is_ours(it.path)}
+    drifted = sorted(there.keys() - changed.keys())
+    fields = [
+        # Where the workspace was changed too, what is there now is what goes.
+        _field(wanted, there[path], Effect.IN_PLACE)
+        if path in there
+        else _field(wanted, it, Effect.STATE_ONLY)
+        for path, it in changed.items()
+    ]
+    fields += [
+        replace(_field(wanted, there[path], Effect.IN_PLACE), drifted=True) for path in drifted
+    ]
+    reasons = {reason_of(path) for path in changed}
+    reason = next((it for it in _WHAT_CHANGED if it in reasons), None)
+    moved = resource.owner != wanted.owner or resource.backend != wanted.backend
+    if reason is None and not drifted and not moved:
+        return _change(wanted, Action.NO_OP, Reason.UP_TO_DATE), ()
+    if reason is None:
+        reason = Reason.LIVE_DRIFTED if drifted else Reason.CONFIG_CHANGED
+    shown = {it.path for it in fields}
+    change = replace(
+        _change(replace(wanted, spec=spec), Action.UPDATE, reason),
+        fields=tuple(sorted(fields, key=lambda it: it.path)),
+        unchanged=sum(path not in shown for path, _ in leaves(parse(spec))),
+    )
+    return change, (_drift(wanted, drifted),) if drifted else ()
+
+
+def without_defaults(document: str, *asked: str) -> str:
+    """Return what is seen, less what the workspace adds by itself where none of the specs that were
+    asked for says anything."""
+    named = {path for spec in asked for path, _ in leaves(parse(spec))}
+    kept = _kept_below(parse(document), "", named)
+    # Who may see a job is left alone where the file says nothing of it.
+    if not any(path == PERMISSIONS or path.startswith(PERMISSIONS + ".") for path in named):
+        kept.pop(PERMISSIONS, None)
+    return canonical(kept)
+
+
+def _kept_below(value: Mapping[str, Json], parent: str, named: Collection[str]) -> dict[str, Json]:
+    kept: dict[str, Json] = {}
+    for key, below in value.items():
+        path = join(parent, key)
+        if path not in named and by_default(path, below):
+            continue
+        if isinstance(below, Mapping) and below:
+            inner = _kept_below(below, path, named)
+            if inner or path in named:
+                kept[key] = inner
+        else:
+            kept[key] = below
+    return kept
+
+
+def _with_ignored(wanted: DesiredJob, live: str, ignored: Collection[str]) -> str:
+    """What is wanted, with what is seen at the paths whose changes are not acted upon."""
+    if not ignored:
+        return wanted.spec
+    return canonical(_taking(parse(wanted.spec), parse(live), "", ignored))
+
+
+def _taking(
+    mine: Mapping[str, Json], theirs: Mapping[str, Json], parent: str, ignored: Collection[str]
+) -> dict[str, Json]:
+    taken: dict[str, Json] = {}
+    for key in mine.keys() | theirs.keys():
+        path = join(parent, key)
+        if covered(path, ignored):
+            taken |= {key: theirs[key]} if key in theirs else {}
+        elif any(it.startswith(f"{path}.") for it in ignored):
+            below = _taking(_mapping(mine.get(key)), _mapping(theirs.get(key)), path, ignored)
+            taken |= {key: below} if below or key in mine else {}
+        elif key in mine:
+            taken[key] = mine[key]
+    return taken
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _handle(resource: Resource | None) -> JobHandle | None:
+    return JobHandle.parse(resource.remote) if resource and resource.remote else None
+
+
+def _new(wanted: DesiredJob, path: str, value: Json) -> FieldChange:
+    return FieldChange(
+        path=path,
+        before=None,
+        after=value,
+        effect=Effect.STATE_ONLY if is_ours(path) else Effect.IN_PLACE,
+        origin=place_of(wanted.places, path),
+        added=True,
+    )
+
+
+def _field(wanted: DesiredJob, it: Difference, effect: Effect) -> FieldChange:
+    return FieldChange(
+        path=it.path,
+        before=it.before,
+        after=it.after,
+        effect=Effect.STATE_ONLY if is_ours(it.path) else effect,
+        origin=place_of(wanted.places, it.path),
+        added=it.added,
+        removed=it.removed,
+    )
+
+
+def _created(
+    wanted: DesiredJob,
+    resource: Resource | None,
+    lineage: str,
+    reason: Reason,
+    fields: tuple[FieldChange, ...],
+) -> Change:
+    number = (resource.numbered if resource else 0) + 1
+    change = _change(wanted, Action.CREATE, reason)
+    assert change.launch is not None  # noqa: S101 - set by _change
+    mark = token(lineage, wanted.address, number, change.launch.fingerprint)
+    return replace(change, fields=fields, launch=replace(change.launch, token=mark))
+
+
+def _change(wanted: DesiredJob, action: Action, reason: Reason) -> Change:
+    return Change(
+        address=wanted.address,
+        kind=wanted.address.kind,
+        backend=wanted.backend,
+        action=action,
+        reason=reason,
+        launch=Launch(spec=wanted.spec, owner=wanted.owner, fingerprint=digest(wanted.spec)),
+    )
+
+
+def _namesakes(wanted: DesiredJob, seen: ObservedJob) -> Iterator[Check]:
+    if not seen.namesakes:
+        return
+    first, *more = seen.namesakes
+    ids = f"the job {first}" if not more else f"{len(seen.namesakes)} jobs ({first}, …)"
+    yield Check(
+        id="namesake",
+        severity=Severity.WARNING,
+        address=wanted.address,
+        summary=f"`{seen.workspace}` has {ids} of the name `{wanted.title}` already, and a further "
+        "one would be made",
+        hint=f"if it is this one, take it over with `sgpu adopt {wanted.address} {first}`; or give "
+        "this one another `name`",
+        place=place_of(wanted.places, "name"),
+    )
+
+
+def _elsewhere(wanted: DesiredJob, handle: JobHandle, seen: ObservedJob) -> Check:
+    return Check(
+        id="other_workspace",
+        severity=Severity.ERROR,
+        address=wanted.address,
+        summary=f"it is the job {handle.id} of `{handle.workspace}`, and `{seen.workspace}` is "
+        "meant now",
+        hint="use a target of its own for each workspace; or destroy it there first, or forget it "
+        f"with `sgpu state rm {wanted.address}`",
+        place=place_of(wanted.places, "backend"),
+    )
+
+
+def _drift(wanted: DesiredJob, paths: list[str]) -> Check:
+    more = len(paths) - _SHOWN
+    listed = ", ".join(f"`{path}`" for path in paths[:_SHOWN])
+    return Check(
+        id="live_drifted",
+        severity=Severity.WARNING,
+        address=wanted.address,
+        summary=f"it was edited in the workspace: {listed}"
+        + (f" and {more} more" if more > 0 else ""),
+        hint="applying puts back what the file says; to keep an edit, write it into the file, or "
+        "name it in `lifecycle.ignore_changes`",
+        place=place_of(wanted.places, paths[0]),
+    )

@@ -1,0 +1,70 @@
+"""Jobs for people: a line each, or one whole."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.views.terminal import Colour, columns, escape, paint
+
+__all__ = ["job_details", "job_table"]
+
+_COLOURS = {
+    "scheduled": Colour.GREEN,
+    "paused": Colour.YELLOW,
+    "missing": Colour.RED,
+    "unknown": Colour.RED,
+}
+_WORDS = {
+    "missing": "it was deleted in the workspace; `sgpu apply` makes it again",
+    "manual": "nothing starts it by itself",
+}
+
+
+def job_table(jobs: Sequence[Mapping[str, Json]], *, colour: bool = False) -> str:
+    """Return one line for each job: its name, its state, what starts it, where it is."""
+    rows = [(escape(str(job["name"])), str(job["state"]), _start(job), _link(job)) for job in jobs]
+    head = ("JOB", "STATE", "START", "WHERE")
+    widths = [max(columns(row[at]) for row in (head, *rows)) for at in range(3)]
+    lines = [_line(head, widths, None)]
+    lines += [_line(row, widths, _COLOURS.get(row[1]) if colour else None) for row in rows]
+    return "\n".join(lines)
+
+
+def job_details(job: Mapping[str, Json], *, colour: bool = False) -> str:
+    """Return a job whole, with the settings that it has in the workspace."""
+    state = str(job["state"])
+    painted = paint(state, _COLOURS.get(state, Colour.DIM), on=colour)
+    lines = [f"{escape(str(job['address']))}  {painted}"]
+    lines += [f"  {name}: {escape(text)}" for name, text in _facts(job) if text]
+    settings = job.get("live") or job.get("spec")
+    lines.append("  settings:")
+    lines += [f"    {escape(it)}" for it in json.dumps(settings, indent=2).splitlines()]
+    return "\n".join(lines)
+
+
+def _facts(job: Mapping[str, Json]) -> list[tuple[str, str]]:
+    return [
+        ("called", str(job["title"] or "")),
+        ("start", _start(job)),
+        ("where", _link(job)),
+        ("note", str(job["error"] or _WORDS.get(str(job["state"]), ""))),
+        ("declared in", str(job.get("owner") or "")),
+    ]
+
+
+def _start(job: Mapping[str, Json]) -> str:
+    if job["schedule"]:
+        return escape(f"{job['schedule']} {job['timezone'] or ''}".rstrip())
+    return escape(canonical(job["trigger"])) if job["trigger"] else ""
+
+
+def _link(job: Mapping[str, Json]) -> str:
+    links = job["links"]
+    return escape(str(links.get("job", ""))) if isinstance(links, Mapping) else ""
+
+
+def _line(row: Sequence[str], widths: Sequence[int], colour: Colour | None) -> str:
+    cells = [text + " " * (wide - columns(text)) for text, wide in zip(row, widths, strict=False)]
+    if colour is not None:
+        cells[1] = paint(cells[1], colour, on=True)
+    return "  ".join((*cells, row[-1])).rstrip()

@@ -1,0 +1,78 @@
+"""`kill -9` at any durable step of a job's change converges, with one job."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from sgpu_decl.model.plan import Action
+from tests.applying.jobs.conftest import JOB, Shop
+
+# Runs the real command line, and dies by SIGKILL right before or after a function is called.
+DRIVER = """\
+import importlib, os, signal, sys
+module, owner, name, when = sys.argv[1].split(",")
+holder = getattr(importlib.import_module(module), owner)
+real = getattr(holder, name)
+def dying(*args, **kwargs):
+    if when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    value = real(*args, **kwargs)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(holder, name, dying)
+from sgpu_decl.cli.main import main
+sys.exit(main(["apply", "-y", "sgpu.yml"]))
+"""
+
+WRITER = "sgpu_decl.storing.writing,SqliteWriter"
+KEEPER = "sgpu_decl.backends.databricks.jobs.keeper,WorkspaceJobs"
+
+
+def steps(*calls: str) -> list[str]:
+    return [f"{call},{when}" for call in calls for when in ("before", "after")]
+
+
+CREATING = steps(f"{WRITER},begin", f"{KEEPER},create", f"{WRITER},made", f"{WRITER},plan_applied")
+CHANGING = steps(f"{KEEPER},reset", f"{WRITER},record_resource")
+DELETING = steps(f"{KEEPER},delete", f"{WRITER},record_resource")
+
+
+def dies(shop: Shop, step: str) -> None:
+    died = subprocess.run(
+        [sys.executable, "-c", DRIVER, step],
+        cwd=shop.folder, env=dict(os.environ), capture_output=True, check=False,
+    )  # fmt: skip
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+
+def converges(shop: Shop) -> None:
+    assert shop.apply().failed == ()
+    assert shop.session().state_pull()["intents"] == []
+    assert {it.action for it in shop.plan().changes} <= {Action.NO_OP}
+
+
+@pytest.mark.parametrize("step", CREATING)
+def test_killed_while_a_job_is_made_it_is_made_once(shop: Shop, step: str) -> None:
+    dies(shop, step)
+    converges(shop)
+    assert len(shop.jobs()) == 1
+
+
+@pytest.mark.parametrize("step", CHANGING)
+def test_killed_while_a_job_is_changed_it_is_changed(shop: Shop, step: str) -> None:
+    shop.apply()
+    shop.write(JOB.replace("team: ml", "team: web"))
+    dies(shop, step)
+    converges(shop)
+    assert shop.job()[1]["tags"]["team"] == "web"
+
+
+@pytest.mark.parametrize("step", DELETING)
+def test_killed_while_a_job_is_deleted_it_is_deleted(shop: Shop, step: str) -> None:
+    shop.apply()
+    shop.write("project: {name: empty}\n")
+    dies(shop, step)
+    converges(shop)
+    assert shop.jobs() == {}

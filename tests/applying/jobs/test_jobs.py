@@ -1,0 +1,362 @@
+"""Jobs from plan to destroy, through the real SDK, in a workspace that runs here."""
+
+from typing import Any
+
+import pytest
+
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.plan import Action, Reason
+from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
+
+
+def change(shop: Shop, **asked: Any) -> Any:
+    (found,) = shop.plan(**asked).changes
+    return found
+
+
+def test_a_job_is_created_as_it_is_declared(shop: Shop) -> None:
+    planned = change(shop)
+    assert (planned.action, planned.reason) == (Action.CREATE, Reason.FIRST_RUN)
+
+    assert shop.apply().failed == ()
+
+    _, settings = shop.job()
+    assert settings["name"] == "nightly"
+    assert settings["schedule"] == {
+        "quartz_cron_expression": "0 30 2 * * ?",
+        "timezone_id": "Europe/Berlin",
+        "pause_status": "UNPAUSED",
+    }
+    (task,) = settings["tasks"]
+    assert task["task_key"] == "nightly"
+    assert task["notebook_task"] == {"notebook_path": "/Workspace/Shared/report"}
+    assert settings["tags"].keys() == {"team", "sgpu_token"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "schedule: 0 0 2 * * ?",
+        "schedule: 0 0 2 ? * MON\n    paused: true",
+        "trigger: {every: 36h}",
+        "trigger: {every: 14d}\n    on_overlap: queue",
+        "trigger: {file_arrival: /Volumes/main/ml/in/}",
+        "trigger: {table_update: [main.ml.a, main.ml.b]}\n    paused: false",
+        "name: a title\n    description: what for\n    timeout: 90m",
+        "tags: {a: b, 'c.d': e}",
+        "permissions: [{level: view, group: users}, {level: manage, user: a@b.c}]",
+        "on_finish: {success: [a@b.c], failure: [a@b.c, d@e.f]}",
+        "budget: policy-1",
+        "lifecycle: {prevent_destroy: true, ignore_changes: [tags]}",
+    ],
+)
+@pytest.mark.parametrize("mode", ["development", "production"])
+def test_plan_after_apply_changes_nothing(shop: Shop, fields: str, mode: str) -> None:
+    shop.write(f"mode: {mode}\njobs:\n  j:\n    {NOTEBOOK}\n    {fields}\n")
+
+    assert shop.apply().failed == ()
+
+    again = change(shop)
+    assert (again.action, again.reason, again.fields) == (Action.NO_OP, Reason.UP_TO_DATE, ())
+
+
+@pytest.mark.parametrize(
+    "notebook",
+    [
+        "type: gpu_8xh100",
+        "type: GPU_1xA10, base: gpu-4",
+        "base: gpu-4, dependencies: [einops==0.8.1], parameters: {day: today}, retries: 2",
+    ],
+)
+def test_plan_after_apply_changes_nothing_of_a_notebook(shop: Shop, notebook: str) -> None:
+    shop.write(f"jobs:\n  j:\n    notebook: {{path: /Workspace/x, {notebook}}}\n")
+    assert shop.apply().failed == ()
+    assert change(shop).action is Action.NO_OP
+
+
+def test_a_change_of_the_file_is_made_in_place(shop: Shop) -> None:
+    shop.apply()
+    job_id, _ = shop.job()
+    shop.write(JOB.replace("0 30 2", "0 30 4"))
+
+    planned = change(shop)
+    shop.apply()
+
+    assert (planned.action, planned.reason) == (Action.UPDATE, Reason.CONFIG_CHANGED)
+    (field,) = planned.fields
+    assert (field.path, field.before, field.after) == (
+        "schedule.quartz_cron_expression", "0 30 2 * * ?", "0 30 4 * * ?",
+    )  # fmt: skip
+    assert (field.origin.line, field.origin.column) == (4, 15)
+    assert shop.job()[0] == job_id
+    assert shop.job()[1]["schedule"]["quartz_cron_expression"] == "0 30 4 * * ?"
+    assert change(shop).action is Action.NO_OP
+
+
+def test_a_changed_environment_is_the_reason(shop: Shop) -> None:
+    text = "jobs: {j: {notebook: {path: /Workspace/x, base: gpu-4}}}\n"
+    shop.write(text)
+    shop.apply()
+    shop.write(text.replace("gpu-4", "gpu-4, dependencies: [einops]"))
+    assert change(shop).reason is Reason.ENVIRONMENT_CHANGED
+
+
+def test_edits_in_the_workspace_are_shown_field_by_field_and_taken_back(shop: Shop) -> None:
+    shop.apply()
+    before = shop.job()
+    shop.edit(
+        max_concurrent_runs=3,
+        tags={"team": "web", "new": "1", "sgpu_token": before[1]["tags"]["sgpu_token"]},
+        email_notifications={"on_failure": ["me@example.com"]},
+        schedule={"quartz_cron_expression": "0 0 5 * * ?", "timezone_id": "Europe/Berlin"},
+    )
+
+    plan = shop.plan()
+
+    (planned,) = plan.changes
+    assert (planned.action, planned.reason) == (Action.UPDATE, Reason.LIVE_DRIFTED)
+    shown = {it.path: (it.before, it.after, it.origin.line) for it in planned.fields}
+    assert shown == {
+        "email_notifications.on_failure": (["me@example.com"], None, 2),
+        "max_concurrent_runs": (3, 1, 2),
+        "schedule.quartz_cron_expression": ("0 0 5 * * ?", "0 30 2 * * ?", 4),
+        "tags.new": ("1", None, 6),
+        "tags.team": ("web", "ml", 6),
+    }
+    assert all(it.drifted for it in planned.fields)
+    (check,) = plan.checks
+    assert (check.id, str(check.severity)) == ("live_drifted", "warning")
+    assert shop.apply().failed == ()
+    assert shop.job() == before
+    assert change(shop).action is Action.NO_OP
+
+
+def test_an_edit_that_the_file_made_too_is_recorded_only(shop: Shop) -> None:
+    shop.apply()
+    _, settings = shop.job()
+    shop.edit(tags={**settings["tags"], "team": "web"})
+    shop.write(JOB.replace("team: ml", "team: web"))
+
+    planned = change(shop)
+    (field,) = planned.fields
+    assert (planned.reason, str(field.effect)) == (Reason.CONFIG_CHANGED, "state_only")
+    shop.apply()
+    assert shop.asked("/jobs/reset") == []
+    assert change(shop).action is Action.NO_OP
+
+
+def test_edits_at_ignored_paths_stay(shop: Shop) -> None:
+    shop.write(JOB + "    lifecycle: {ignore_changes: [schedule.pause_status, tags.new]}\n")
+    shop.apply()
+    _, settings = shop.job()
+    schedule = {**settings["schedule"], "pause_status": "PAUSED"}
+    shop.edit(schedule=schedule, tags={**settings["tags"], "new": "1"})
+    assert change(shop).action is Action.NO_OP
+
+    shop.edit(max_concurrent_runs=7)
+    (field,) = change(shop).fields
+    shop.apply()
+
+    assert field.path == "max_concurrent_runs"
+    _, settings = shop.job()
+    assert settings["schedule"]["pause_status"] == "PAUSED"
+    assert settings["tags"]["new"] == "1"
+    assert settings["max_concurrent_runs"] == 1
+
+
+def test_permissions_are_left_alone_unless_they_are_said(shop: Shop) -> None:
+    shop.apply()
+    job_id, _ = shop.job()
+    path = f"0/permissions/jobs/{job_id}"
+    view = {"group_name": "users", "permission_level": "CAN_VIEW"}
+    shop.api("PATCH", path, {"access_control_list": [view]})
+    assert change(shop).action is Action.NO_OP
+
+    shop.write(JOB + "    permissions: [{level: manage, group: admins}]\n")
+    shop.apply()
+    listed = {
+        it.get("group_name") or it["user_name"]: it["all_permissions"][0]["permission_level"]
+        for it in shop.api("GET", path)["access_control_list"]
+    }
+    assert listed.pop("admins") == "CAN_MANAGE"
+    assert list(listed.values()) == ["IS_OWNER"]
+
+    shop.api("PATCH", path, {"access_control_list": [view]})
+    (field,) = change(shop).fields
+    assert (field.path, field.before, field.drifted) == (
+        "permissions.group_name.users", "CAN_VIEW", True,
+    )  # fmt: skip
+
+
+def test_a_job_that_was_deleted_in_the_workspace_is_made_again(shop: Shop) -> None:
+    shop.apply()
+    old, _ = shop.job()
+    shop.api("POST", "2/jobs/delete", {"job_id": int(old)})
+
+    planned = change(shop)
+    assert (planned.action, planned.reason) == (Action.CREATE, Reason.PREVIOUS_LOST)
+    shop.apply()
+
+    new, _ = shop.job()
+    assert new != old
+    assert change(shop).action is Action.NO_OP
+
+
+def test_a_job_that_is_no_longer_listed_is_deleted(shop: Shop) -> None:
+    shop.apply()
+    shop.write("project: {name: empty}\n")
+
+    planned = change(shop)
+    assert (planned.action, planned.reason) == (Action.DESTROY, Reason.REMOVED_FROM_CONFIG)
+    assert planned.destructive
+    shop.apply()
+
+    assert shop.jobs() == {}
+    assert shop.plan().changes == ()
+
+
+def test_destroying_twice_is_harmless(shop: Shop) -> None:
+    shop.apply()
+    job_id, _ = shop.job()
+    shop.api("POST", "2/jobs/delete", {"job_id": int(job_id)})
+    assert shop.apply(destroy=True).failed == ()
+    assert shop.plan(destroy=True).changes == ()
+    shop.apply()
+    assert len(shop.jobs()) == 1
+
+
+def test_what_may_not_be_destroyed_is_not(shop: Shop) -> None:
+    shop.write(JOB + "    lifecycle: {prevent_destroy: true}\n")
+    shop.apply()
+    plan = shop.plan(destroy=True)
+    assert not plan.applyable
+    assert [check.id for check in plan.checks] == ["prevent_destroy"]
+
+
+def test_a_saved_plan_carries_jobs(shop: Shop) -> None:
+    from sgpu_decl.applying.saving import load_plan
+
+    session = shop.session()
+    session.save(session.plan(), shop.folder / "saved.plan")
+    shop.write("project: {name: other}\n")
+
+    shop.session().apply(load_plan(shop.folder / "saved.plan"))
+
+    assert shop.job()[1]["name"] == "nightly"
+
+
+def test_only_what_is_selected_asks_the_workspace(shop: Shop) -> None:
+    run = "runs: {train: {gpus: 1, type: CPU, command: 'true', mlflow: {enabled: false}}}\n"
+    shop.write(run + JOB)
+
+    plan = shop.plan(select=("run.*",))
+
+    assert [str(it.address) for it in plan.changes] == ["run.train"]
+    assert not plan.complete
+    assert shop.asked("/jobs/list") == []
+    assert [str(it.address) for it in shop.plan(select=("job.*",)).changes] == ["job.nightly"]
+
+
+def test_in_development_names_tags_and_pauses_are_those_of_bundles(shop: Shop) -> None:
+    shop.write(
+        JOB + f"  loud:\n    {NOTEBOOK}\n    trigger: {{every: 6h}}\n    paused: false\n"
+        "targets: {dev: {mode: development}, prod: {mode: production}}\n"
+    )
+    shop.apply(target="dev")
+    me = shop.api("GET", "0/preview/scim/v2/Me")["userName"].partition("@")[0].replace("-", "_")
+
+    by_name = {it["name"]: it for it in shop.jobs().values()}
+
+    assert by_name.keys() == {f"[dev {me}] nightly", f"[dev {me}] loud"}
+    quiet = by_name[f"[dev {me}] nightly"]
+    assert quiet["schedule"]["pause_status"] == "PAUSED"
+    assert (quiet["tags"]["dev"], quiet["tags"]["team"]) == (me, "ml")
+    assert by_name[f"[dev {me}] loud"]["trigger"]["pause_status"] == "UNPAUSED"
+    shop.apply(target="prod")
+    named = {it["name"]: it for it in shop.jobs().values()}
+    assert named["nightly"]["schedule"]["pause_status"] == "UNPAUSED"
+    assert "dev" not in named["nightly"]["tags"]
+
+
+def test_a_name_that_is_taken_is_said_with_the_way_to_take_it_over(shop: Shop) -> None:
+    made = shop.api("POST", "2/jobs/create", {"name": "nightly"})
+    plan = shop.plan()
+    (check,) = plan.checks
+    assert (check.id, str(check.severity)) == ("namesake", "warning")
+    assert f"sgpu adopt job.nightly {made['job_id']}" in (check.hint or "")
+    shop.apply()
+    assert len(shop.jobs()) == 2
+    assert change(shop).action is Action.NO_OP
+
+
+def test_another_workspace_is_not_taken_for_the_first(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.apply()
+    monkeypatch.setenv("DATABRICKS_HOST", shop.server.url.replace("127.0.0.1", "localhost"))
+    plan = shop.plan()
+    assert [check.id for check in plan.checks] == ["other_workspace"]
+    assert not plan.applyable
+    shop.write("project: {name: empty}\n")
+    ((_, error),) = shop.apply().failed
+    assert error.code == "other_workspace"
+
+
+@pytest.mark.parametrize(
+    ("job", "code", "there"),
+    [
+        ("run: train", "not_yet", "train"),
+        ("run: local", "jobs_unsupported", "j:"),
+        (f"{NOTEBOOK}, backend: ray", "jobs_unsupported", "ray"),
+        ("notebook: {path: /W, base: gpu-99}", "unknown_base", "gpu-99"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_at_its_place(
+    shop: Shop, job: str, code: str, there: str
+) -> None:
+    line = f"  j: {{{job}}}\n"
+    shop.write(
+        "runs: {local: {gpus: 1, type: CPU, command: x}, train: {gpus: 1, type: A10, command: x, "
+        f"backend: databricks}}}}\njobs:\n{line}"
+    )
+    plan = shop.plan(select=("job.*",))
+    (check,) = plan.checks
+    assert (check.id, check.place.line, check.place.column) == (code, 3, line.index(there) + 1)
+    assert not plan.applyable
+
+
+def test_a_moved_job_is_the_same_job(shop: Shop) -> None:
+    shop.apply()
+    job_id, _ = shop.job()
+    shop.session().state_move("job.nightly", "job.daily")
+    shop.write(JOB.replace("nightly:", "daily:\n    name: nightly"))
+    planned = change(shop)
+    assert planned.action is Action.UPDATE  # its task is called after its key
+    assert shop.apply().failed == ()
+    assert shop.job()[0] == job_id
+
+
+def test_status_and_show_know_jobs(shop: Shop) -> None:
+    shop.apply()
+    session = shop.session()
+    (told,) = session.describe_jobs(session.jobs())
+    job_id, settings = shop.job()
+    assert (told["address"], told["id"], told["state"]) == ("job.nightly", job_id, "scheduled")
+    assert told["schedule"] == "0 30 2 * * ?"
+    shop.edit(schedule={**settings["schedule"], "pause_status": "PAUSED"})
+    whole = session.show_job(session.jobs("job.nightly")[0])
+    assert whole["state"] == "paused"
+    assert whole["live"]["schedule"]["pause_status"] == "PAUSED"  # type: ignore[index,call-overload]
+    shop.api("POST", "2/jobs/delete", {"job_id": int(job_id)})
+    assert session.describe_jobs(session.jobs())[0]["state"] == "missing"
+    assert session.names_job("nightly")
+    assert not session.names_job("other")
+
+
+def test_a_workspace_that_refuses_to_be_read_is_told_and_no_plan_is_made(shop: Shop) -> None:
+    from sgpu_decl.testing.workspace import Effect
+
+    shop.fault("GET /api/2.2/jobs/*", Effect.STATUS, status_code=403, times=0)
+    with pytest.raises(BackendError) as refused:
+        shop.plan()
+    assert refused.value.code == "permission_denied"

@@ -1,0 +1,80 @@
+"""What jobs may say, and what is wrong with one is told at its place."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sgpu_decl.config.cron import refuse_cron
+from sgpu_decl.config.job import Trigger
+from sgpu_decl.config.units import Duration
+
+HEAD = "jobs:\n  j:\n    notebook: {path: /Workspace/x}\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "place"),
+    [
+        ("    schedule: 0 2 * * 1\n", "bad_cron", "4:15"),
+        ("    schedule: 0 30 2 * * *\n", "bad_cron", "4:15"),
+        ("    schedule: '@daily'\n", "bad_cron", "4:15"),
+        ("    schedule: 0 30 2 * * ?\n    trigger: {every: 6h}\n", "contradiction", "2:3"),
+        ("    trigger: {every: 90m}\n", "bad_duration", "4:22"),
+        ("    trigger: {}\n", "contradiction", "4:5"),
+        ("    trigger: {every: 6h, table_update: [a.b.c]}\n", "contradiction", "4:5"),
+        ("    trigger: {table_update: [events]}\n", "bad_table", "4:15"),
+        ("    trigger: {file_arrival: /Volumes/a}\n", "bad_path", "4:29"),
+        ("    on_overlap: wait\n", "unknown_value", "4:17"),
+        ("    pasued: true\n", "unknown_key", "4:5"),
+        ("    timezone: ''\n", "empty_value", "4:5"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_place(
+    bad: Callable[..., Any], fields: str, code: str, place: str
+) -> None:
+    (found,) = bad(HEAD + fields, "sgpu.yml")
+    assert (found.code, str(found.place)) == (code, f"sgpu.yml:{place}")
+
+
+@pytest.mark.parametrize(
+    ("unix", "quartz"),
+    [
+        ("0 2 * * *", "0 0 2 * * ?"),
+        ("*/15 8-18 * * 1-5", "0 */15 8-18 ? * 2-6"),
+        ("0 0 1 * *", "0 0 0 1 * ?"),
+        ("0 12 * * 0,7", "0 0 12 ? * 1,1"),
+        ("0 12 * * MON", "0 0 12 ? * MON"),
+    ],
+)
+def test_unix_cron_is_answered_with_the_same_in_quartz(unix: str, quartz: str) -> None:
+    refused = refuse_cron(unix)
+    assert refused is not None
+    assert refused[1] == f"write `{quartz}`"
+    assert refuse_cron(quartz) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "period"),
+    [("6h", (6, "HOURS")), ("36h", (36, "HOURS")), ("48h", (2, "DAYS")), ("14d", (2, "WEEKS"))],
+)
+def test_a_period_is_the_largest_unit_that_fits(text: str, period: tuple[int, str]) -> None:
+    assert Trigger(every=Duration.read(text)).period == period
+
+
+def test_a_run_with_a_matrix_is_no_job(bad: Callable[..., Any]) -> None:
+    text = (
+        "runs: {a: {gpus: 1, type: CPU, entrypoint: 'm:f', matrix: {x: [1, 2]}}}\n"
+        "jobs: {j: {run: a}}\n"
+    )
+    (found,) = bad(text, "sgpu.yml")
+    assert (found.code, str(found.place)) == ("run_of_matrix", "sgpu.yml:2:17")
+
+
+def test_a_target_has_a_mode_and_may_add_a_job(good: Callable[..., Any]) -> None:
+    text = HEAD + "targets: {dev: {mode: development, jobs: {k: {notebook: {path: /W}}}}}\n"
+    loaded = good(text, "sgpu.yml", "dev")
+    assert (str(loaded.mode), [job.address.name for job in loaded.jobs]) == (
+        "development", ["j", "k"],
+    )  # fmt: skip
+    plain = good(text, "sgpu.yml", None)
+    assert plain.config_digest != loaded.config_digest

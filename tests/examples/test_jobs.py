@@ -1,0 +1,62 @@
+"""The example with jobs, against a workspace that runs here: plans read what is there."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from sgpu_decl.resources import locate
+from sgpu_decl.testing.workspace import WorkspaceServer
+
+pytest.importorskip("databricks.sdk")
+
+
+@pytest.fixture
+def jobs(
+    example: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    with WorkspaceServer(tmp_path / "workspace") as server:
+        monkeypatch.setenv("DATABRICKS_HOST", server.url)
+        monkeypatch.setenv("DATABRICKS_TOKEN", "dapi0123456789abcdef")
+        monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(tmp_path / "none"))
+        monkeypatch.delenv("DATABRICKS_CONFIG_PROFILE", raising=False)
+        yield example("jobs")
+
+
+def test_it_fits_its_schema(example: Callable[[str], Any]) -> None:
+    first, text = (example("jobs").source / "sgpu.yml").read_text().split("\n", 1)
+    assert first.endswith("schemas/project.v1.schema.json")
+    schema = json.loads((locate("schemas") / "project.v1.schema.json").read_text())
+    jsonschema.validate(yaml.safe_load(text), schema)
+
+
+def test_it_plans_as_its_golden_files_say(jobs: Any) -> None:
+    jobs.golden("plan.txt", _anybody(jobs.sgpu("plan", "-t", "dev").stdout))
+    plan = jobs.data("plan", "-t", "dev")
+    for changing in ("created_at", "lineage", "tool_version"):
+        assert plan.pop(changing)
+    jobs.golden("plan.json", _anybody(json.dumps(plan, indent=2, sort_keys=True) + "\n"))
+
+
+def test_it_applies_is_up_to_date_and_goes(jobs: Any) -> None:
+    applied = jobs.sgpu("apply", "-y", "-t", "prod")
+    assert applied.returncode == 0, applied.stderr
+    assert jobs.sgpu("plan", "--detailed-exitcode", "-t", "prod").returncode == 0
+    told = {it["name"]: it["state"] for it in jobs.data("status", "-t", "prod")["jobs"]}
+    assert told == {"evaluate": "scheduled", "report": "scheduled"}
+    shown = jobs.sgpu("show", "job.report", "-t", "prod")
+    assert "0 30 6 ? * MON-FRI Europe/Berlin" in shown.stdout
+    adopted = jobs.sgpu("adopt", "job.report", "1", "-t", "prod")
+    assert (adopted.returncode, "already" in adopted.stderr) == (1, True)
+    assert jobs.sgpu("destroy", "-y", "-t", "prod").returncode == 0
+    assert jobs.data("status", "-t", "prod") == {"runs": []}
+
+
+def _anybody(plan: str) -> str:
+    """The plan as if it was anybody's: a token's user has a name of its own."""
+    return re.sub(r"user_[0-9a-f]{8}", "user", plan)
