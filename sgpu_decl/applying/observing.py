@@ -137,12 +137,16 @@ def refresh(writer: StateWriter, backends: Backends) -> tuple[Diagnostic, ...]:
         for attempt in state.active
         if not observed[attempt.ref].state.active
     ]
+    freed: set[str] = set()
     for attempt in ended:
         if attempt.state is AttemptState.LOST:
             backends(attempt.backend).sweep(attempt.ref)
         resource = state.resources.get(attempt.ref.address)
         if resource is not None and resource.gone:
             backends(attempt.backend).unstage(attempt.ref)
+            freed.add(attempt.backend)
+    for kind in freed:
+        backends(kind).tidy()
     if ended:
         writer.record_attempts(ended)
     used = {(it.backend, it.environment_digest): it.ref for it in ended if it.environment_digest}

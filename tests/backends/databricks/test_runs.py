@@ -148,7 +148,6 @@ def test_what_was_uploaded_is_not_uploaded_again(
     asked = server.recording.all(key)
     uploads = [it.path for it in asked if "import-file" in it.path]
     assert not [path for path in uploads if "objects" in path]
-    print("\n".join(f"{it.method} {it.path} {it.query}" for it in asked))
     assert len(asked) <= 12, [f"{it.method} {it.path}" for it in asked]
 
 
@@ -254,3 +253,75 @@ def test_gc_leaves_nothing_of_an_attempt_in_the_workspace(session: Opened, tenan
 
     assert not list(staging.glob("runs/*/hello/*"))
     assert not list(staging.glob("objects/*/*"))
+
+
+SLEEPS = "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
+
+
+def test_a_replaced_attempt_has_ended_before_the_new_one_starts(
+    session: Opened, project: Path
+) -> None:
+    code = (project / "train.py").read_text()
+    (project / "train.py").write_text(SLEEPS)
+    opened = session()
+    first = launched(opened)
+    next(it for it in opened.runs.logs(first, ranks=(0,), follow=True) if it is not None)
+    (project / "train.py").write_text(code)
+
+    again = session()
+    (second,) = again.apply(again.plan(PlanOptions(on_active="replace"))).launched
+    again.runs.wait([first, second], timeout=PATIENCE)
+
+    old, new = again.runs.status(first), again.runs.status(second)
+    assert (old.state, new.state) == (AttemptState.CANCELLED, AttemptState.SUCCEEDED)
+    assert old.ended_at is not None
+    assert new.started_at is not None
+    assert old.ended_at <= new.started_at
+
+
+def test_nothing_waits_in_line_on_the_platform(session: Opened, project: Path) -> None:
+    (project / "train.py").write_text(SLEEPS)
+    opened = session()
+    ref = launched(opened)
+    (project / "train.py").write_text("def main(n):\n    pass\n")
+
+    plan = session().plan(PlanOptions(on_active="queue"))
+
+    assert [it.id for it in plan.checks if it.severity == "error"] == ["cannot_queue"]
+    opened.runs.cancel(ref)
+    opened.runs.wait([ref], timeout=PATIENCE)
+
+
+def test_a_destroyed_active_run_is_stopped_and_freed_once_it_has_ended(
+    session: Opened, project: Path, tenant: Path
+) -> None:
+    (project / "train.py").write_text(SLEEPS)
+    opened = session()
+    ref = launched(opened)
+    next(it for it in opened.runs.logs(ref, ranks=(0,), follow=True) if it is not None)
+
+    again = session()
+    again.apply(again.plan(PlanOptions(destroy=True)))
+    again.runs.wait([ref], timeout=PATIENCE)
+    again.record_ended()
+
+    (staging,) = tenant.glob("Workspace/Users/*/.sgpu")
+    assert not list(staging.glob("objects/*/*"))
+    assert not list(staging.glob("runs/*/hello/*/spec.json"))
+
+
+def test_a_matrix_shares_what_is_uploaded(
+    session: Opened, project: Path, server: WorkspaceServer, token: str
+) -> None:
+    run = (project / "run.yaml").read_text().replace("args: {n: 3}\n", "matrix: {n: [1, 2, 3]}\n")
+    (project / "run.yaml").write_text(run)
+    opened = session()
+
+    refs = opened.apply(opened.plan()).launched
+
+    opened.runs.wait(refs, timeout=PATIENCE)
+    values = [opened.runs.results(ref)[0]["value"] for ref in refs]
+    assert sorted(it["n"] for it in values) == [1, 2, 3]
+    asked = server.recording.all(server.tenants.of_token(token).key)
+    shared = [it for it in asked if "import-file" in it.path and "objects" in it.path]
+    assert len(shared) == 2, "code and agent, once each"
