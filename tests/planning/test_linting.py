@@ -33,7 +33,7 @@ def test_what_is_switched_off_is_fine(world: Any, added: dict[str, Any]) -> None
     assert world.want(spec={**SPEC, **added}).plan().checks == ()
 
 
-@pytest.mark.parametrize("backend", ["ray", "databricks"])
+@pytest.mark.parametrize("backend", ["ray"])
 def test_a_backend_that_is_not_there_yet_is_refused(world: Any, backend: str) -> None:
     (check,) = world.want(backend=backend).plan().checks
     assert check.id == "backend_not_yet"
