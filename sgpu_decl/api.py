@@ -15,7 +15,7 @@ from sgpu_decl.applying.naming import match_addresses
 from sgpu_decl.applying.opening import Location, Opened, current_folder, open_project
 from sgpu_decl.applying.site import Site, now
 from sgpu_decl.errors import Locked, NotFound, StalePlan, Usage
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent
 from sgpu_decl.model.jsonable import Json
@@ -381,19 +381,26 @@ class Session:
         Raises:
             NotFound: one of them matches nothing.
         """
-        from sgpu_decl.applying.jobs.looking import recorded_jobs
-
-        return recorded_jobs(self._site, *names)
+        resources = self._site.believed().resources
+        known = {it for it in resources if it.kind is Kind.JOB and not resources[it].gone}
+        chosen = match_addresses(names, known) if names else known
+        return [resources[address] for address in sorted(chosen)]
 
     def names_job(self, text: str) -> bool:
         """Whether an address, a name or a glob is that of a recorded job and of no run: a bare name
         is that of a run where there is one."""
-        from sgpu_decl.applying.jobs.looking import names_job
-
-        return names_job(self._site, text)
+        resources = self._site.believed().resources
+        known = {address for address, it in resources.items() if not it.gone}
+        try:
+            kinds = {address.kind for address in match_addresses([text], known)}
+        except NotFound:
+            return False
+        return Kind.JOB in kinds and Kind.RUN not in kinds
 
     def describe_jobs(self, jobs: list[Resource]) -> list[dict[str, Json]]:
         """What is recorded of jobs, and what is seen where they are kept."""
+        if not jobs:
+            return []
         from sgpu_decl.applying.jobs.looking import describe_jobs
 
         return describe_jobs(self._site, jobs)

@@ -3,17 +3,19 @@ intents that a crash left open."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from sgpu_decl.applying.jobs.desiring import Keepers
-from sgpu_decl.applying.jobs.settling import made_by
 from sgpu_decl.applying.recording import recorded_resource
 from sgpu_decl.backends.base import Backend, Launching
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.plan import Action
-from sgpu_decl.model.state import Attempt, Intent, State
+from sgpu_decl.model.state import Attempt, Intent, Resource, State
 from sgpu_decl.storing.store import StateWriter
+
+if TYPE_CHECKING:
+    from sgpu_decl.applying.jobs.desiring import Keepers
 
 __all__ = [
     "being_launched",
@@ -59,12 +61,12 @@ def lost(ref: AttemptRef) -> AttemptStatus:
     return AttemptStatus(ref=ref, state=AttemptState.LOST, failure=FailureClass.SUPERVISOR_LOST)
 
 
-def believe_intents(state: State, backends: Backends, keepers: Keepers) -> State:
+def believe_intents(state: State, backends: Backends, keepers: "Keepers") -> State:
     """The state as it will be once open intents are settled: a plan sees no effect twice."""
     resources = dict(state.resources)
     active = list(state.active)
     for intent in state.intents:
-        made = made_by(intent, keepers)
+        made = _made(intent, keepers)
         if made is not None:
             resources[intent.address] = made
         attempt = intent.attempt_record
@@ -77,7 +79,7 @@ def believe_intents(state: State, backends: Backends, keepers: Keepers) -> State
 
 
 def settle_intents(
-    writer: StateWriter, backends: Backends, keepers: Keepers
+    writer: StateWriter, backends: Backends, keepers: "Keepers"
 ) -> tuple[AttemptRef, ...]:
     """Finish or drop what a crash left open; returns the attempts that were finished.
 
@@ -86,7 +88,7 @@ def settle_intents(
     """
     settled = []
     for intent in sorted(writer.state.intents, key=lambda it: str(it.address)):
-        made = made_by(intent, keepers)
+        made = _made(intent, keepers)
         if made is not None:
             writer.made(intent, made)
             continue
@@ -111,6 +113,15 @@ def settle_intents(
                     backends(older.backend).cancel(older.ref)
         settled.append(attempt.ref)
     return tuple(settled)
+
+
+def _made(intent: Intent, keepers: "Keepers") -> Resource | None:
+    """The job that an intent made, if it is one of a job and made it."""
+    if intent.resource_record is None:
+        return None
+    from sgpu_decl.applying.jobs.settling import made_by
+
+    return made_by(intent, keepers)
 
 
 def refresh(writer: StateWriter, backends: Backends) -> tuple[Diagnostic, ...]:

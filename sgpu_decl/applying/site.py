@@ -76,7 +76,7 @@ class Site:
         from sgpu_decl.backends.registry import open_keeper
 
         if block not in self._keepers:
-            self._keepers[block] = open_keeper(block)
+            self._keepers[block] = open_keeper(block, self.backend)
         return self._keepers[block]
 
     def survey(self, kind: str) -> "Survey | None":

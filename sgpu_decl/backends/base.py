@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.progress import Progress
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.model.call import Call
+from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.pool import PoolChoice
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
-    from sgpu_decl.diagnostics.diagnostic import Diagnostic
-    from sgpu_decl.diagnostics.place import Place
-    from sgpu_decl.model.desired import Interpreter
-    from sgpu_decl.model.pool import PoolChoice
     from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = ["Backend", "Launching", "LogLine", "Survey"]
@@ -61,11 +61,11 @@ class Survey(Protocol):
     def elsewhere(self) -> bool:
         """Whether ranks run on other machines: what a called function imports has to be sent."""
 
-    def interpreter(self, env: "Env", folder: Path) -> "Interpreter | None":
+    def interpreter(self, env: "Env", folder: Path) -> Interpreter | None:
         """The Python of this machine that ranks use, or that a declared environment is made from;
         `None` where there is none, or none of this machine is used."""
 
-    def pool(self, config: "RunConfig") -> "tuple[PoolChoice | None, Sequence[Diagnostic]]":
+    def pool(self, config: "RunConfig") -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
         """Where the GPUs of a run come from, and what is wrong with what says so; `None` where
         there are no pools.
 
@@ -76,11 +76,11 @@ class Survey(Protocol):
     def check(
         self,
         config: "RunConfig",
-        places: "Mapping[str, Place]",
+        places: Mapping[str, Place],
         folder: Path,
         *,
         called: bool,
-    ) -> "Sequence[Diagnostic]":
+    ) -> Sequence[Diagnostic]:
         """What stands in the way of running it there, each with its place. A run that is `called`
         is a function of this process.
 
@@ -89,8 +89,8 @@ class Survey(Protocol):
         """
 
     def check_code(
-        self, config: "RunConfig", places: "Mapping[str, Place]", code: "Snapshot"
-    ) -> "Sequence[Diagnostic]":
+        self, config: "RunConfig", places: Mapping[str, Place], code: "Snapshot"
+    ) -> Sequence[Diagnostic]:
         """What of its code does not work there; nothing where that is not certain."""
 
 

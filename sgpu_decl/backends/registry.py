@@ -56,17 +56,19 @@ def open_backend(kind: str, surroundings: Surroundings) -> Backend:
     raise BackendError(f"this version has no backend `{kind}`", hint="use `backend: local`")
 
 
-def open_keeper(block: "BackendBlock") -> "JobKeeper":
-    """Return the keeper of jobs that a `backend` block names.
+def open_keeper(block: "BackendBlock", backend: Callable[[str], Backend]) -> "JobKeeper":
+    """Return the keeper of jobs that a `backend` block names; it shares the connections of the
+    backend.
 
     Raises:
         BackendError: that kind of backend keeps none.
     """
     if block.kind == "databricks":
-        from sgpu_decl.backends.databricks.account import Account
-        from sgpu_decl.backends.databricks.jobs.keeper import WorkspaceJobs
+        from sgpu_decl.backends.databricks.backend import DatabricksBackend
 
-        return WorkspaceJobs(Account(profile=block.profile, host=block.host))
+        opened = backend(block.kind)
+        assert isinstance(opened, DatabricksBackend)  # noqa: S101  what that kind is
+        return opened.keeper(block)
     raise BackendError(
         f"the backend `{block.kind}` keeps no jobs", hint="use `backend: databricks`"
     )

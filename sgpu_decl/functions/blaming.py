@@ -85,7 +85,7 @@ def _joined(path: list[str]) -> str:
     whole = ""
     for step in path:
         if step[0] in ".[":
-            whole = whole[:-1] + step + "`" if whole.endswith("`") else f"{whole}`{step}`"
+            whole = whole[:-1] + step + "`" if whole.endswith("`") else f"{whole} `{step}`".lstrip()
         else:
             whole = f"{whole}, {step}" if whole else step
     return whole

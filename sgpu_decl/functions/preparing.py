@@ -85,13 +85,16 @@ def refuse_inside_of_a_rank(function: Callable[..., object]) -> None:
     if not all(name in os.environ for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         return
     name = getattr(function, "__name__", "it")
+    hint = f"call the function itself there: `{name}.func(...)`"
     run = os.environ.get("SGPU_ADDRESS", "").removeprefix("run.")
     attempt = os.environ.get("SGPU_ATTEMPT")
-    where = f" of `{run}#{attempt}`" if run and attempt else ""
+    where = f" of `{run}#{attempt}`"
+    if not (run and attempt):  # of torchrun, or of a notebook that plays one
+        where, hint = "", f"{hint}; if this is no rank, unset `RANK` and `LOCAL_RANK`"
     raise InvalidInput(
         f"`{name}.distributed()` was called inside of rank {os.environ['RANK']}{where}: "
         "ranks start no ranks",
-        hint=f"call the function itself there: `{name}.func(...)`",
+        hint=hint,
         code="nested_call",
     )
 

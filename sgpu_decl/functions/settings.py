@@ -32,7 +32,8 @@ _TYPES = ("gpu_type", "accelerator_type")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """`gpus` and `gpu_type` are None where the project or the machine decides. `timeout` is in
-    seconds, None for no limit. `spelled` maps a field of a run to the parameter that was used."""
+    seconds, None for no limit. `spelled` maps a field of a run to the parameter that was used, or
+    that would have been."""
 
     gpus: int | None = None
     gpu_type: str | None = None
@@ -41,7 +42,7 @@ class Settings:
     run_async: bool = False
     target: str | None = None
     ray: bool = False
-    spelled: Mapping[str, str] = field(default_factory=dict)
+    spelled: Mapping[str, str] = field(default_factory=lambda: {"type": "gpu_type"})
 
     def given(self) -> dict[str, Json]:
         """The settings as fields of a run."""

@@ -208,8 +208,9 @@ def test_a_remote_call_needs_a_type(project: Path) -> None:
     @distributed(gpus=2, remote=True)
     def train() -> None: ...
 
-    with pytest.raises(InvalidInput, match="type"):
+    with pytest.raises(InvalidInput, match="`gpu_type` is missing") as caught:
         train.distributed()
+    assert caught.value.hint == "add `gpu_type`"
 
 
 def test_a_remote_call_runs_on_the_backend_of_the_project(project: Path) -> None:

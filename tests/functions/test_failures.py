@@ -158,6 +158,16 @@ def test_ranks_start_no_ranks() -> None:
         ranks(train).distributed()
 
 
+def test_variables_of_a_rank_that_nobody_started_can_be_unset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.setenv(name, "0")
+    with pytest.raises(InvalidInput, match="was called inside of rank 0: ranks") as caught:
+        ranks(lambda: 1).distributed()
+    assert str(caught.value.hint).endswith("if this is no rank, unset `RANK` and `LOCAL_RANK`")
+
+
 def test_a_timeout_ends_the_call() -> None:
     def train() -> None:
         threading.Event().wait()

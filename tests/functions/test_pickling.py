@@ -126,6 +126,16 @@ def test_a_generator_and_an_open_file_are_named(tmp_path: Path) -> None:
         assert "the captured variable `log` holds a `_io.TextIOWrapper`" in _message(write)
 
 
+def test_what_hangs_below_the_object_of_a_method_is_named() -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.guard = threading.Lock()
+
+        def train(self) -> None: ...
+
+    assert "its object `.guard` holds a `_thread.lock`" in _message(Trainer().train)
+
+
 def test_an_argument_is_named() -> None:
     def train(*sizes: object, guard: object) -> None: ...
 

@@ -5,39 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from sgpu_decl.applying.jobs.keepers import keeper_for
-from sgpu_decl.applying.naming import match_addresses
 from sgpu_decl.applying.site import Site
-from sgpu_decl.errors import BackendError, NotFound
-from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
 
-__all__ = ["describe_jobs", "names_job", "recorded_jobs", "show_job"]
-
-
-def recorded_jobs(site: Site, *patterns: str) -> list[Resource]:
-    """The jobs that names, addresses or globs stand for; all without one. Gone ones are none."""
-    jobs = {
-        address: it
-        for address, it in site.believed().resources.items()
-        if address.kind is Kind.JOB and not it.gone
-    }
-    chosen: frozenset[Address] = frozenset(jobs)
-    if patterns:
-        chosen = match_addresses(patterns, jobs)
-    return [jobs[address] for address in sorted(chosen)]
-
-
-def names_job(site: Site, text: str) -> bool:
-    """Whether what was typed is a recorded job's and no run's."""
-    known = {it for it, resource in site.believed().resources.items() if not resource.gone}
-    try:
-        found = match_addresses([text], known)
-    except NotFound:
-        return False
-    kinds = {address.kind for address in found}
-    return Kind.JOB in kinds and Kind.RUN not in kinds
+__all__ = ["describe_jobs", "show_job"]
 
 
 def describe_jobs(site: Site, jobs: list[Resource]) -> list[dict[str, Json]]:

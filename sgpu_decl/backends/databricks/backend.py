@@ -27,7 +27,9 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.keeping import JobKeeper
     from sgpu_decl.backends.registry import Surroundings
+    from sgpu_decl.config.backend import Backend as BackendBlock
 
 __all__ = ["DatabricksBackend"]
 
@@ -49,6 +51,12 @@ class DatabricksBackend:
     @property
     def survey(self) -> Survey:
         return DatabricksSurvey(self._workspaces)
+
+    def keeper(self, block: "BackendBlock") -> "JobKeeper":
+        """The jobs of the workspace that a `backend` block means."""
+        from sgpu_decl.backends.databricks.jobs.keeper import WorkspaceJobs
+
+        return WorkspaceJobs(self._workspaces.of(block).connection)
 
     def check(self, launching: Launching) -> None:
         config = config_of(launching.ref, launching.spec)

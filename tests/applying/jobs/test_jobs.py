@@ -320,7 +320,7 @@ def test_what_cannot_be_kept_is_refused_at_its_place(
         f"backend: databricks}}}}\njobs:\n{line}"
     )
     plan = shop.plan(select=("job.*",))
-    (check,) = plan.checks
+    (check,) = [it for it in plan.checks if str(it.address) == "job.j"]
     assert (check.id, check.place.line, check.place.column) == (code, 3, line.index(there) + 1)
     assert not plan.applyable
 

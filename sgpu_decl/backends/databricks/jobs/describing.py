@@ -4,11 +4,12 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from sgpu_decl.backends.databricks.submitting import environment_of
 from sgpu_decl.backends.keeping import Described
-from sgpu_decl.config.job import Job, Notebook, Trigger
+from sgpu_decl.config.env import Env
+from sgpu_decl.config.job import Job, Trigger
 from sgpu_decl.config.platform import Permission
 from sgpu_decl.config.project import Mode
-from sgpu_decl.environments.known.bases import base_named, unknown_base
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
@@ -100,7 +101,8 @@ def describe(job: Job, name: str, mode: Mode, user: str) -> Described:
         told = {"on_success": job.on_finish.success, "on_failure": job.on_finish.failure}
         document["email_notifications"] = {key: list(to) for key, to in told.items() if to}
     if job.notebook is not None and job.notebook.base is not None:
-        document["environments"] = {_ENVIRONMENT: {"spec": _environment(job.notebook)}}
+        spec = environment_of(Env(base=job.notebook.base), job.notebook.dependencies)
+        document["environments"] = {_ENVIRONMENT: {"spec": spec}}
     if job.permissions:
         document[PERMISSIONS] = _permissions(job.permissions)
     origins = {path.replace("*", name, 1): field for path, field in _ORIGINS.items()}
@@ -137,28 +139,6 @@ def _trigger(trigger: Trigger) -> dict[str, Json]:
     if trigger.file_arrival is not None:
         return {"file_arrival": {"url": trigger.file_arrival}}
     return {"table_update": {"table_names": list(trigger.table_update or ())}}
-
-
-def _environment(notebook: Notebook) -> dict[str, Json]:
-    """A version or a base environment, never both: the platform refuses that."""
-    base = base_named(notebook.base or "")
-    if base is None:
-        unknown = unknown_base(notebook.base or "", None)
-        raise BackendError(unknown.summary, hint=unknown.hint, code="unknown_base")
-    spec: dict[str, Json]
-    if base.platform.base_environment is not None:
-        spec = {"base_environment": base.platform.base_environment}
-    elif base.platform.environment_version is not None:
-        spec = {"environment_version": base.platform.environment_version}
-    else:
-        raise BackendError(
-            f"tasks cannot choose the base environment `{notebook.base}`",
-            hint="use `gpu-4`, or a later one",
-            code="unknown_base",
-        )
-    if notebook.dependencies:
-        spec["dependencies"] = list(notebook.dependencies)
-    return spec
 
 
 def _permissions(given: tuple[Permission, ...]) -> dict[str, Json]:

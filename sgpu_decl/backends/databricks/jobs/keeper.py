@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sgpu_decl.backends.databricks.account import Account
 from sgpu_decl.backends.databricks.complaints import Rejected, Unknown
 from sgpu_decl.backends.databricks.connecting import Connection
 from sgpu_decl.backends.databricks.jobs.creating import create_once
@@ -30,8 +29,8 @@ _PAGE = 100
 class WorkspaceJobs:
     """A `JobKeeper`. Cheap to make; connects when something is asked first."""
 
-    def __init__(self, account: Account) -> None:
-        self._connection = Connection(account)
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     @property
     def workspace(self) -> str:
