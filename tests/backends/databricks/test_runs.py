@@ -148,7 +148,7 @@ def test_what_was_uploaded_is_not_uploaded_again(
     asked = server.recording.all(key)
     uploads = [it.path for it in asked if "import-file" in it.path]
     assert not [path for path in uploads if "objects" in path]
-    assert len(asked) <= 12, [f"{it.method} {it.path}" for it in asked]
+    assert len(asked) <= 11, [f"{it.method} {it.path}" for it in asked]
 
 
 def test_an_answer_that_is_lost_after_the_submit_makes_no_second_run(

@@ -1,4 +1,5 @@
-"""What is brought to a workspace: to a volume, with an environment, after uploads that broke off."""
+"""What is brought to a workspace: to a volume, with an environment, after uploads that broke
+off."""
 
 from collections.abc import Callable
 from pathlib import Path

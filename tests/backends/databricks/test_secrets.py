@@ -1,0 +1,60 @@
+"""Secrets of a scope: ranks get them, and their values leave no node and lie in no file of ours."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from databricks.sdk import WorkspaceClient
+
+from sgpu_decl.api import Session
+from sgpu_decl.model.attempt import AttemptState, FailureClass
+
+VALUE = "a-value-that-nobody-may-see"
+
+
+def prepare(project: Path) -> None:
+    run = (project / "run.yaml").read_text()
+    secrets = "env: {base: gpu-6, secrets: {WORD: 'databricks:ml/word'}}"
+    (project / "run.yaml").write_text(run.replace("env: {base: gpu-6}", secrets))
+    (project / "train.py").write_text(
+        "import os\ndef main(n):\n    print('it is', os.environ['WORD'])\n"
+        "    return len(os.environ['WORD'])\n"
+    )
+
+
+def test_a_value_reaches_ranks_and_nothing_else(
+    session: Callable[[], Session], project: Path, tenant: Path
+) -> None:
+    prepare(project)
+    client = WorkspaceClient()
+    client.secrets.create_scope("ml")
+    client.secrets.put_secret("ml", "word", string_value=VALUE)
+    opened = session()
+
+    (ref,) = opened.apply(opened.plan()).launched
+    opened.runs.wait([ref], timeout=120)
+
+    assert [it["value"] for it in opened.runs.results(ref)] == [len(VALUE)] * 2
+    shown = [it.text for it in opened.runs.logs(ref, ranks=None, follow=False) if it is not None]
+    assert any(text.startswith("it is") for text in shown)
+    assert not [text for text in shown if VALUE in text]
+    for folder in (opened.state_dir, tenant / "Workspace"):
+        for file in folder.rglob("*"):
+            assert not file.is_file() or VALUE.encode() not in file.read_bytes(), file
+
+
+def test_a_scope_that_is_not_there_is_the_users_failure(
+    session: Callable[[], Session], project: Path
+) -> None:
+    prepare(project)
+    opened = session()
+
+    (ref,) = opened.apply(opened.plan()).launched
+    opened.runs.wait([ref], timeout=120)
+
+    status = opened.runs.status(ref)
+    assert (status.state, status.failure) == (
+        AttemptState.FAILED,
+        FailureClass.LAUNCH_FAILED_USER,
+    )
+    (told,) = opened.runs.describe([ref])
+    assert "WORD" in told["first_cause"]["summary"]
