@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Runs"]
 
 QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
+_CALL = ('"on_active":"parallel"', '"until":"always"')  # what each says of itself
 SHORTEST = 0.002  # and at first: a run may be over at once
 
 
@@ -87,6 +88,12 @@ class Runs:
         others = [it.ref for it in self._site.believed().active if it.ref.address in named]
         active = (ref for ref in others if self.status(ref).state.active)
         return tuple(sorted({*self.find(*texts), *active}))
+
+    def active_calls(self, backend: str) -> int:
+        """How many calls of functions are active on a backend, as far as this project knows."""
+        active = [it for it in self._site.believed().active if it.backend == backend]
+        calls = [it.ref for it in active if all(mark in it.spec for mark in _CALL)]
+        return sum(self.status(ref).state.active for ref in calls)
 
     def current(self) -> tuple[AttemptRef, ...]:
         """The latest attempt of every run that is not gone, and older ones that are active."""

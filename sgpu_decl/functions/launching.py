@@ -10,6 +10,7 @@ from types import FrameType
 from sgpu_decl.errors import Locked, StalePlan
 from sgpu_decl.functions.call import DistributedFunctionCall, announce
 from sgpu_decl.functions.following import Phases, follow, say, stopped_by_interrupt, tell_plan
+from sgpu_decl.functions.limiting import await_room
 from sgpu_decl.functions.preparing import Prepared, prepare
 from sgpu_decl.functions.refusing import refuse_plan
 from sgpu_decl.functions.results import Results, collect_outputs_or_raise
@@ -61,6 +62,8 @@ def _launch(prepared: Prepared, launched: list[AttemptRef]) -> Plan:
         )
         if error is not None:
             raise error
+        if await_room(session, plan, prepared.call.limit):
+            continue
         session.equip(plan, progress=Phases())
         try:
             with _interrupts_later() as interrupted:

@@ -14,6 +14,7 @@ from sgpu_decl.functions.arguments import shown_arguments
 from sgpu_decl.functions.binding import Bound, bind
 from sgpu_decl.functions.capturing import loaded_packages
 from sgpu_decl.functions.declaring import Declaration
+from sgpu_decl.functions.limiting import MOST_CALLS
 from sgpu_decl.functions.locating import call_location
 from sgpu_decl.functions.pickling import mentions, pickled
 from sgpu_decl.functions.settings import Settings
@@ -61,8 +62,14 @@ def prepare(
     location = call_location(target=settings.target)
     standing = standing_of(function)
     above = parent()
+    limit = MOST_CALLS if settings.remote else None
     call = _call(
-        standing.name, function, bound, above, attended=not (settings.remote or settings.run_async)
+        standing.name,
+        function,
+        bound,
+        above,
+        attended=not (settings.remote or settings.run_async),
+        limit=limit,
     )
     declaration = Declaration(
         standing=standing,
@@ -100,7 +107,13 @@ def refuse_inside_of_a_rank(function: Callable[..., object]) -> None:
 
 
 def _call(
-    name: str, function: Callable[..., object], bound: Bound, above: Parent, *, attended: bool
+    name: str,
+    function: Callable[..., object],
+    bound: Bound,
+    above: Parent,
+    *,
+    attended: bool,
+    limit: int | None,
 ) -> Call:
     packed = pickled(function, f"`{name}`")
     inputs = pickled(
@@ -120,6 +133,7 @@ def _call(
         group=bool(bound.fill) and _counts_on_a_group(function, packed),
         attended=attended,
         loads=loaded_packages(function),
+        limit=limit,
         tags=above.tags,
     )
 

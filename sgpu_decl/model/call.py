@@ -36,6 +36,7 @@ class Call:
         attended: whether the caller waits: ranks are then stopped when its process has ended.
         loads: the top-level packages that are imported when the function is loaded, before any of
             the caller's code is executed.
+        limit: how many calls may be active at once where the run does not say it; None for any.
         tags: MLflow tags that are of this call alone.
     """
 
@@ -50,4 +51,5 @@ class Call:
     group: bool = False
     attended: bool = False
     loads: frozenset[str] = frozenset()
+    limit: int | None = None
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sgpu_decl
+from sgpu_decl.backends.databricks.complaints import CODES as WORKSPACES
 from sgpu_decl.environments.declared.complaints import CODES as COMPLAINTS
 from sgpu_decl.errors import SgpuError
 
@@ -38,6 +39,9 @@ def codes() -> Iterator[tuple[str, str | None]]:
                 continue
             if ast.unparse(node.func) == "BuildFailed":  # made of what uv complained of
                 yield from (("environments/complaints.py", code) for code in COMPLAINTS)
+                continue
+            if ast.unparse(node.func) == "BackendError" and path.name == "complaints.py":
+                yield from (("databricks/complaints.py", code) for code in WORKSPACES)
                 continue
             given = [it.value for it in node.keywords if it.arg == "code"]
             code = ast.literal_eval(given[0]) if given else classes[ast.unparse(node.func)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sgpu_decl.errors import BackendError
 
-__all__ = ["Rejected", "Unknown", "explained"]
+__all__ = ["CODES", "Rejected", "Unknown", "explained"]
 
 
 class Unknown(BackendError):
@@ -67,6 +67,8 @@ _CUT = _Told(
     "try again: what was done already is found again",
     again=True,
 )
+CODES = frozenset(it.code for it in (*_BY_CLASS.values(), _UNREACHABLE, _CUT))
+"""The codes of what a workspace, or the way to it, refuses."""
 
 
 @contextmanager

@@ -108,7 +108,8 @@ def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
 
 
 def _parallel(launching: Launching, config: RunConfig, layout: Layout) -> Parallel | None:
-    if config.max_parallel is None:
+    limit = config.max_parallel or (launching.call.limit if launching.call else None)
+    if limit is None:
         return None
     locks = layout.parallel_locks(launching.ref, called=launching.call is not None)
-    return Parallel(lock_dir=str(locks), limit=config.max_parallel)
+    return Parallel(lock_dir=str(locks), limit=limit)

@@ -1,5 +1,4 @@
-"""What is brought to a workspace: to a volume, with an environment, after uploads that broke
-off."""
+"""What is brought to a workspace: to a volume, with an environment, after broken uploads."""
 
 from collections.abc import Callable
 from pathlib import Path
