@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from sgpu_decl.api import Validated
 from sgpu_decl.applying.opening import Opened
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.origin import Origin
 from sgpu_decl.functions.refusing import refuse
 from sgpu_decl.functions.settings import DEFAULT_TIMEOUT, Settings
-from sgpu_decl.functions.standing import Standing
 from sgpu_decl.functions.tracking import Parent
 from sgpu_decl.model.jsonable import Json
 
@@ -22,7 +22,7 @@ PROJECT_FILE = "sgpu.yml"
 class Declaration:
     """What a call says of its run; `arguments` are those that readers see."""
 
-    standing: Standing
+    origin: Origin
     settings: Settings
     arguments: Mapping[str, Json]
     parent: Parent
@@ -41,14 +41,14 @@ class Declaration:
         project = (read_bytes(file), os.path.relpath(file)) if file.is_file() else None
         if project is None and self.target is not None:
             raise InvalidInput(
-                f"`{self.standing.name}` cannot be called: there is no target `{self.target}`",
+                f"`{self.origin.name}` cannot be called: there is no target `{self.target}`",
                 hint=f"declare it under `targets` in `{file}`, or leave the target out",
                 code="unknown_target",
             )
         loaded, findings = declare_call(
             self._given(),
-            name=self.standing.name,
-            place=self.standing.place,
+            name=self.origin.name,
+            place=self.origin.place,
             spelled=self.settings.spelled,
             fallback=self._fallback(),
             project=project,
@@ -59,13 +59,13 @@ class Declaration:
             git=lambda: git_facts(opened.root),
         )
         if loaded is None:
-            raise refuse(self.standing.name, findings)
+            raise refuse(self.origin.name, findings)
         return Validated(loaded=loaded, findings=findings, source="")
 
     def _given(self) -> dict[str, Json]:
         given: dict[str, Json] = {
             **self.settings.given(),
-            "entrypoint": self.standing.entrypoint,
+            "entrypoint": self.origin.entrypoint,
             "until": "always",
             "on_active": "parallel",
         }
@@ -84,7 +84,7 @@ class Declaration:
         return {**fallback, **_of_this_machine(), "timeout": f"{DEFAULT_TIMEOUT:g}s"}
 
     def _mlflow(self) -> dict[str, Json]:
-        named: dict[str, Json] = {"run_name": self.standing.name}
+        named: dict[str, Json] = {"run_name": self.origin.name}
         if self.parent.experiment is not None:
             named["experiment"] = self.parent.experiment
         return named

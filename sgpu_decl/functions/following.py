@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.functions.standing import in_notebook
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Plan
@@ -102,8 +101,7 @@ class _Telling:
 
     def __init__(self, session: "Session") -> None:
         self._session = session
-        self._left = MOST_LINES if in_notebook() else None
-        self._tracked = False
+        self._left = MOST_LINES if "ipykernel" in sys.modules else None
 
     def standing(self, status: AttemptStatus) -> None:
         if status.state is AttemptState.QUEUED:

@@ -63,6 +63,7 @@ def _launch(prepared: Prepared, launched: list[AttemptRef]) -> Plan:
         if error is not None:
             raise error
         if await_room(session, plan, prepared.call.limit):
+            deadline = time.monotonic() + PATIENCE
             continue
         session.equip(plan, progress=Phases())
         try:

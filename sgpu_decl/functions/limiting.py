@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.functions.following import say
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.planning.capabilities import TODAY
+from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -28,7 +29,7 @@ def await_room(session: "Session", plan: Plan, limit: int | None) -> bool:
     waited = False
     while (active := session.runs.active_calls(backend)) >= limit:
         if not waited:
-            say(f"waiting: {active} calls are active, the limit is {limit} at once")
+            say(f"waiting: {count(active, 'call')} active, of {limit} at once")
         waited = True
         time.sleep(REST)
     return waited

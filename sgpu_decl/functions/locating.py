@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
-from sgpu_decl.functions.standing import program_file
+from sgpu_decl.functions.origin import program_file
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session

@@ -16,9 +16,9 @@ from sgpu_decl.functions.capturing import loaded_packages
 from sgpu_decl.functions.declaring import Declaration
 from sgpu_decl.functions.limiting import MOST_CALLS
 from sgpu_decl.functions.locating import call_location
+from sgpu_decl.functions.origin import local_paths, origin_of
 from sgpu_decl.functions.pickling import mentions, pickled
 from sgpu_decl.functions.settings import Settings
-from sgpu_decl.functions.standing import local_paths, standing_of
 from sgpu_decl.functions.tracking import Parent, parent
 from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.plan import Plan
@@ -60,11 +60,11 @@ def prepare(
     refuse_inside_of_a_rank(function)
     bound = bind(function, args, kwargs)
     location = call_location(target=settings.target)
-    standing = standing_of(function)
+    origin = origin_of(function)
     above = parent()
     limit = MOST_CALLS if settings.remote else None
     call = _call(
-        standing.name,
+        origin.name,
         function,
         bound,
         above,
@@ -72,7 +72,7 @@ def prepare(
         limit=limit,
     )
     declaration = Declaration(
-        standing=standing,
+        origin=origin,
         settings=settings,
         arguments=shown_arguments(bound.named),
         parent=above,
@@ -80,8 +80,8 @@ def prepare(
     )
     session = Session.for_call(location, declaration.read, call.path)
     return Prepared(
-        name=standing.name,
-        place=standing.place,
+        name=origin.name,
+        place=origin.place,
         spelled=settings.spelled,
         session=session,
         call=call,

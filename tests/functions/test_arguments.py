@@ -1,7 +1,7 @@
 import json
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgpu_decl.functions.arguments import shown_arguments
@@ -41,6 +41,7 @@ def test_what_looks_like_a_token_is_hidden() -> None:
     assert "0000" not in json.dumps(shown)
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(), st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.sets(st.integers()),

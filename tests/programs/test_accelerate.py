@@ -5,6 +5,7 @@ Without GPUs accelerate takes each rank for a world of its own unless it is told
 scripts then check little and pass: so what they say of their world is looked at, too.
 """
 
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -37,7 +38,7 @@ def test_gradients_are_synchronised_in_a_module_that_is_a_command(
     project: Callable[..., Any],
 ) -> None:
     it = project()
-    it.launch(ON_CPU, f"command: [python, -m, {SCRIPTS}.test_sync]")
+    it.launch(ON_CPU, f"command: [{sys.executable}, -m, {SCRIPTS}.test_sync]")
     assert "Test Distributed `no_sync` context manager with multiple forwards" in it.printed(0)
 
 

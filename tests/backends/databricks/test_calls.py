@@ -1,6 +1,7 @@
 """Functions called on a workspace: what they import travels, what they return comes back."""
 
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sgpu_decl
+from sgpu_decl.functions import limiting, preparing
 
 
 @pytest.fixture
@@ -21,6 +23,7 @@ def caller(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (package / "helping.py").write_text("def double(n):\n    return 2 * n\n")
     (package / "calling.py").write_text(
         f"def work(n):\n    from {name}.helping import double\n    return double(n)\n"
+        "def wait():\n    import threading\n    threading.Event().wait()\n"
         "def fail(n):\n    raise KeyError('not on a node', n)\n"
     )
     monkeypatch.syspath_prepend(str(folder))
@@ -49,3 +52,25 @@ def test_what_a_rank_raises_on_a_node_is_raised_here(caller: Path) -> None:
 
     with pytest.raises(KeyError, match="not on a node"):
         called.distributed(7)
+
+
+def test_calls_beyond_the_limit_wait_here_and_say_so(
+    caller: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(preparing, "MOST_CALLS", 1)
+    monkeypatch.setattr(limiting, "REST", 0.1)
+    calling = __import__(f"{caller.name}.calling", fromlist=["wait"])
+    remote = sgpu_decl.distributed(gpus=1, gpu_type="A10", remote=True, run_async=True)
+    first = remote(calling.wait).distributed()
+    second: list[object] = []
+    thread = threading.Thread(
+        target=lambda: second.append(remote(calling.work).distributed(4).result(timeout=60))
+    )
+    thread.start()
+    said = ""
+    while "waiting: 1 call active, of 1 at once" not in said:
+        assert thread.is_alive(), said
+        said += capfd.readouterr().err
+    first.cancel()
+    thread.join()
+    assert second == [[8]]

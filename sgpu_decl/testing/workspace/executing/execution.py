@@ -18,6 +18,7 @@ from sgpu_decl.testing.workspace.tenant import Tenant
 __all__ = ["Execution"]
 
 _GOOD = {Ending.SUCCEEDED, Ending.EXCLUDED}
+_HINDERED = frozenset({Ending.UPSTREAM_FAILED, Ending.UPSTREAM_CANCELLED})
 
 
 class Execution:
@@ -133,7 +134,8 @@ class Execution:
         if not bad:
             ending, life_cycle, message = Ending.SUCCEEDED, "TERMINATED", ""
         else:
-            first = min(bad, key=lambda one: one.ended or 0)
+            # A task that was skipped for another may end in the same millisecond.
+            first = min(bad, key=lambda one: (one.ending in _HINDERED, one.ended or 0))
             ending = first.ending or Ending.PLATFORM
             # The platform calls every run with a failed task an internal error.
             failed = TABLE[ending].result == "FAILED"

@@ -11,7 +11,7 @@ from types import CodeType
 
 from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["Standing", "in_notebook", "local_paths", "program_file", "standing_of"]
+__all__ = ["Origin", "in_notebook", "local_paths", "origin_of", "program_file"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
@@ -19,7 +19,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Origin:
     """Attributes:
     name: of the run that the function is.
     place: of its decorator, or of itself where it has none.
@@ -31,7 +31,7 @@ class Standing:
     entrypoint: str
 
 
-def standing_of(function: Callable[..., object]) -> Standing:
+def origin_of(function: Callable[..., object]) -> Origin:
     """Say where a function stands; a callable object stands where its class does."""
     called = getattr(function, "__name__", None) or type(function).__name__
     module = getattr(function, "__module__", None) or "__main__"
@@ -43,7 +43,7 @@ def standing_of(function: Callable[..., object]) -> Standing:
     shown = os.path.relpath(source) if in_file else program_file().name
     name = "".join(_NAME.findall(called.replace(".", "_")))[:100] or "function"
     plain = _MODULE.fullmatch(module) and called.isidentifier()
-    return Standing(
+    return Origin(
         name=name,
         place=Place(shown, line, 1),
         entrypoint=f"{module}:{called}" if plain else f"__main__:{name.replace('-', '_')}",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.functions.standing import program_file, standing_of
+from sgpu_decl.functions.origin import origin_of, program_file
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def function_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
 
 @pytest.mark.parametrize("folder", ["project/src", "lib/python3.11/site-packages"])
 def test_a_function_stands_in_its_file(function_in: Callable[[str], Any], folder: str) -> None:
-    standing = standing_of(function_in(folder))
-    assert standing.place.file == f"../{folder}/training.py"
-    assert (standing.name, standing.entrypoint) == ("train", "training:train")
+    origin = origin_of(function_in(folder))
+    assert origin.place.file == f"../{folder}/training.py"
+    assert (origin.name, origin.entrypoint) == ("train", "training:train")
 
 
 def program(file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
