@@ -20,6 +20,7 @@ from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.layout import Layout
+from sgpu_decl.backends.pinned import require_code
 from sgpu_decl.environments.progress import Progress, Quiet
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
@@ -62,15 +63,7 @@ class DatabricksBackend:
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         workspace.connection.start()
-        if (
-            launching.code_digest is not None
-            and self._store.manifest(launching.code_digest) is None
-        ):
-            raise BackendError(
-                f"the code of `{launching.ref}` ({launching.code_digest[:19]}) is not in the store",
-                hint="plan again on this machine",
-                code="code_missing",
-            )
+        require_code(self._store, launching)
         workspace.connection.user  # noqa: B018  that there is a connection, before any effect
 
     def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
