@@ -55,9 +55,11 @@ class DatabricksBackend:
 
     def keeper(self, block: "BackendBlock") -> "JobKeeper":
         """The jobs of the workspace that a `backend` block means."""
+        from sgpu_decl.backends.databricks.jobs.folders import JobFolders
         from sgpu_decl.backends.databricks.jobs.keeper import WorkspaceJobs
 
-        return WorkspaceJobs(self._workspaces.of(block).connection)
+        workspace = self._workspaces.of(block)
+        return WorkspaceJobs(workspace, JobFolders(workspace, self._fill, self._freed.append))
 
     def check(self, launching: Launching) -> None:
         config = config_of(launching.ref, launching.spec)
@@ -75,7 +77,6 @@ class DatabricksBackend:
         return ()  # each node had a tree of its own
 
     def stage(self, launching: Launching) -> None:
-        from sgpu_decl.backends.databricks.staging import bring_launch
         from sgpu_decl.backends.databricks.submitting import Staged, payload
 
         if self._whole(launching):
@@ -83,23 +84,7 @@ class DatabricksBackend:
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         handle = self._launches.begin(launching, config)
-        uses = self._bring(launching, Quiet())
-        try:
-            bring_launch(
-                workspace,
-                launching,
-                config,
-                handle.folder,
-                root=(self._project / launching.owner).parent / (config.code.root or "."),
-                store=self._store,
-                environment=uses.environment,
-            )
-        except OSError as error:
-            raise BackendError(
-                f"`{launching.ref}` could not be staged: {error}",
-                hint=f"see that there is room in `{tempfile.gettempdir()}`",
-                code="launch_failed",
-            ) from error
+        uses = self._fill(launching, handle.folder)
         body = payload(
             launching,
             config,
@@ -260,6 +245,30 @@ class DatabricksBackend:
         where a crash left an intent: `staged`."""
         handle = self._launches.here(launching.ref)
         return handle is not None and handle.token == launching.token and handle.staged
+
+    def _fill(self, launching: Launching, folder: str) -> Uses:
+        """Have in the workspace what a launch shares with others, and fill its folder."""
+        from sgpu_decl.backends.databricks.staging import bring_launch
+
+        config = config_of(launching.ref, launching.spec)
+        uses = self._bring(launching, Quiet())
+        try:
+            bring_launch(
+                self._workspaces.of(config.backend),
+                launching,
+                config,
+                folder,
+                root=(self._project / launching.owner).parent / (config.code.root or "."),
+                store=self._store,
+                environment=uses.environment,
+            )
+        except OSError as error:
+            raise BackendError(
+                f"`{launching.ref}` could not be staged: {error}",
+                hint=f"see that there is room in `{tempfile.gettempdir()}`",
+                code="launch_failed",
+            ) from error
+        return uses
 
     def _bring(self, launching: Launching, progress: Progress) -> Uses:
         """Have in the workspace what a launch shares with others."""

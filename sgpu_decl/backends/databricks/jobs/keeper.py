@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.databricks.complaints import Rejected, Unknown
-from sgpu_decl.backends.databricks.connecting import Connection
 from sgpu_decl.backends.databricks.jobs.creating import create_once
-from sgpu_decl.backends.databricks.jobs.describing import describe
+from sgpu_decl.backends.databricks.jobs.describing import JobRun, describe
 from sgpu_decl.backends.databricks.jobs.documents import (
     acl_of,
     document_of,
@@ -14,6 +15,10 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     permissions_of,
     settings_of,
 )
+from sgpu_decl.backends.databricks.jobs.folders import JobFolders
+from sgpu_decl.backends.databricks.offers import policy_of
+from sgpu_decl.backends.databricks.submitting import Staged
+from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.keeping import Described, JobOnShelf
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.project import Mode
@@ -29,16 +34,34 @@ _PAGE = 100
 class WorkspaceJobs:
     """A `JobKeeper`. Cheap to make; connects when something is asked first."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, workspace: Workspace, folders: JobFolders) -> None:
+        self._connection = workspace.connection
+        self._workspace = workspace
+        self._folders = folders
 
     @property
     def workspace(self) -> str:
         return self._connection.host
 
-    def describe(self, job: Job, name: str, mode: Mode) -> Described:
+    def describe(self, job: Job, name: str, mode: Mode, launching: Launching | None) -> Described:
         user = self._connection.user if mode is Mode.DEVELOPMENT else ""
-        return describe(job, name, mode, user)
+        return describe(job, name, mode, user, self._run(launching) if launching else None)
+
+    def stage(self, launching: Launching) -> None:
+        self._folders.stage(launching)
+
+    def free(self, launching: Launching, *, gone: bool) -> None:
+        self._folders.free(launching, gone=gone)
+
+    def busy(self, job_id: str) -> bool:
+        query: dict[str, Json] = {"job_id": job_id, "active_only": "true", "limit": 1}
+        try:
+            answer: dict[str, Any] = self._connection.ask(
+                f"looking for launches of the job {job_id}", f"{_API}/runs/list", **query
+            )
+        except (Rejected, Unknown):
+            return False  # there is no such job any more
+        return bool(answer.get("runs"))
 
     def named(self, title: str) -> tuple[JobOnShelf, ...]:
         return tuple(self._named(title))
@@ -96,6 +119,20 @@ class WorkspaceJobs:
 
     def url(self, job_id: str) -> str:
         return f"{self.workspace}/jobs/{job_id}"
+
+    def _run(self, launching: Launching) -> JobRun:
+        config = config_of(launching.ref, launching.spec)
+        code = launching.code_digest
+        return JobRun(
+            config=config,
+            pool=launching.pool,
+            staged=Staged(
+                folder=self._folders.of(launching),
+                code=self._workspace.places.code(code) if code is not None else None,
+                policy=policy_of(self._connection, config.budget) if config.budget else None,
+                dependencies=tuple(config.env.dependencies or ()),
+            ),
+        )
 
     def _settings(self, job_id: str) -> dict[str, Any]:
         """Of a job with many tasks, page by page."""
