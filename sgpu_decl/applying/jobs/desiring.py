@@ -24,6 +24,8 @@ __all__ = ["DeclaredJobs", "Keepers", "desire", "observe"]
 Keepers = Callable[[Backend], JobKeeper]
 
 _KEPT_BY = "databricks"
+# What a keeper refuses for what the file says.
+_MISTAKES = frozenset({"no_such_machines", "unknown_base", "unknown_policy"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +140,9 @@ def _desired(
     try:
         described = keepers(backend).describe(config, job.address.name, declared.mode, launching)
     except BackendError as error:
-        if error.code != "unknown_base":
+        if error.code not in _MISTAKES:
             raise
-        place = job.places.get("notebook.base", job.place)
-        found = Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)
-        return replace(bare, findings=(found,))
+        return replace(bare, findings=(_mistake(job, run, error),))
     return replace(
         bare,
         spec=canonical({**described.document, **ours}),
@@ -162,6 +162,18 @@ def _refusals(job: LoadedJob, backend: Backend) -> Iterator[Diagnostic]:
             f"`targets: {{NAME: {{jobs: {{{job.address.name}: …}}}}}}`; or leave it out with "
             f"`--exclude {job.address}`",
         )
+
+
+def _mistake(job: LoadedJob, run: Desired | None, error: BackendError) -> Diagnostic:
+    if run is None:
+        place = job.places.get("notebook.base", job.place)
+        return Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)
+    return Diagnostic(
+        code="run_refused",
+        summary=f"`{run.address}` cannot be launched there: {error.message}",
+        place=job.places.get("run", job.place),
+        hint=error.hint,
+    )
 
 
 class _Places(Mapping[str, Place]):

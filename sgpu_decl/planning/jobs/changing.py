@@ -23,6 +23,7 @@ from sgpu_decl.model.plan import (
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.planning.differing import Difference, compare, covered, join, leaves, parse
 from sgpu_decl.planning.equipping import difference
+from sgpu_decl.planning.estimating import gpus_of, worst_hours
 from sgpu_decl.planning.fingerprinting import token
 from sgpu_decl.planning.jobs.defaults import by_default
 from sgpu_decl.planning.jobs.policy import effect_of, is_ours, reason_of
@@ -46,6 +47,7 @@ def job_change(
     if change.action in (Action.CREATE, Action.UPDATE) and wanted.run is not None:
         before = resource.spec if resource is not None and not resource.gone else "{}"
         change = _with_run(change, wanted.run, staged_in(before), state.package_lists)
+        checks = (*checks, *_hours(wanted, wanted.run))
     return change, checks
 
 
@@ -276,6 +278,25 @@ def _namesakes(wanted: DesiredJob, seen: ObservedJob) -> Iterator[Check]:
         hint=f"if it is this one, take it over with `sgpu adopt {wanted.address} {first}`; or give "
         "this one another `name`",
         place=place_of(wanted.places, "name"),
+    )
+
+
+def _hours(wanted: DesiredJob, run: Desired) -> Iterator[Check]:
+    """What one launch may take: a schedule repeats it."""
+    spec = parse(run.spec)
+    gpus, hours = gpus_of(spec), worst_hours(spec)
+    if gpus == 0:
+        return
+    most = (
+        f"at most {hours:,.6g} GPU hours" if hours is not None else "as many GPU hours as it likes"
+    )
+    yield Check(
+        id="launch_hours",
+        severity=Severity.INFO,
+        address=wanted.address,
+        summary=f"each launch takes {most}, of {gpus:,} GPU{'s' if gpus > 1 else ''}",
+        hint=None if hours is not None else f"`timeout` of `{run.address}` is a limit",
+        place=place_of(wanted.places, f"{RUN}.timeout"),
     )
 
 
