@@ -38,7 +38,7 @@ def command(*, where: Where, names: tuple[str, ...], output: str) -> int:
     if runs or not jobs:
         click.echo(status_table(runs, now=now(), colour=colour))
     if jobs:
-        click.echo(("\n" if runs else "") + job_table(jobs, colour=colour))
+        click.echo(("\n" if runs else "") + job_table(jobs, now=now(), colour=colour))
     _say_where_tracked(session, runs)
     return 0
 

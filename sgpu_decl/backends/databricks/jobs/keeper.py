@@ -1,11 +1,13 @@
 """The jobs of one workspace, through the Jobs API."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.databricks.complaints import Rejected, Unknown
+from sgpu_decl.backends.databricks.endings import ending_of, state_of
 from sgpu_decl.backends.databricks.jobs.creating import create_once
 from sgpu_decl.backends.databricks.jobs.describing import JobRun, describe
 from sgpu_decl.backends.databricks.jobs.documents import (
@@ -19,7 +21,7 @@ from sgpu_decl.backends.databricks.jobs.folders import JobFolders
 from sgpu_decl.backends.databricks.offers import policy_of
 from sgpu_decl.backends.databricks.submitting import Staged
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.keeping import Described, JobOnShelf
+from sgpu_decl.backends.keeping import Described, JobLaunch, JobOnShelf
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.project import Mode
 from sgpu_decl.model.job import PERMISSIONS
@@ -54,14 +56,19 @@ class WorkspaceJobs:
         self._folders.free(launching, gone=gone)
 
     def busy(self, job_id: str) -> bool:
-        query: dict[str, Json] = {"job_id": job_id, "active_only": "true", "limit": 1}
-        try:
-            answer: dict[str, Any] = self._connection.ask(
-                f"looking for launches of the job {job_id}", f"{_API}/runs/list", **query
-            )
-        except (Rejected, Unknown):
-            return False  # there is no such job any more
-        return bool(answer.get("runs"))
+        return self._newest(job_id, active_only="true") is not None
+
+    def last(self, job_id: str) -> JobLaunch | None:
+        run = self._newest(job_id, expand_tasks="true")
+        if run is None:
+            return None
+        return JobLaunch(
+            id=str(run["run_id"]),
+            state=state_of(run) or ending_of(run).state,
+            started_at=_moment(run.get("start_time")),
+            ended_at=_moment(run.get("end_time")),
+            url=str(run.get("run_page_url") or self.url(job_id)),
+        )
 
     def named(self, title: str) -> tuple[JobOnShelf, ...]:
         return tuple(self._named(title))
@@ -120,6 +127,20 @@ class WorkspaceJobs:
     def url(self, job_id: str) -> str:
         return f"{self.workspace}/jobs/{job_id}"
 
+    def _newest(self, job_id: str, **query: Json) -> dict[str, Any] | None:
+        """The newest launch of a job of those that are asked for."""
+        try:
+            answer: dict[str, Any] = self._connection.ask(
+                f"looking for launches of the job {job_id}",
+                f"{_API}/runs/list",
+                job_id=job_id,
+                limit=1,
+                **query,
+            )
+        except (Rejected, Unknown):
+            return None  # there is no such job any more
+        return next(iter(answer.get("runs") or ()), None)
+
     def _run(self, launching: Launching) -> JobRun:
         config = config_of(launching.ref, launching.spec)
         code = launching.code_digest
@@ -164,6 +185,10 @@ class WorkspaceJobs:
             if not token:
                 return
             query["page_token"] = token
+
+
+def _moment(ms: object) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if isinstance(ms, int) and ms else None
 
 
 def _acl(job_id: str) -> str:
