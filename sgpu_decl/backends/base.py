@@ -144,8 +144,9 @@ class Backend(Protocol):
     def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
         """The truth about attempts; those that the backend no longer knows are left out."""
 
-    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
-        """The `status` object of one attempt, without address and name; `None` if unknown."""
+    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
+        """The `status` objects of attempts, without address and name; those that the backend no
+        longer knows are left out."""
 
     def cancel(self, ref: AttemptRef) -> None:
         """Ask an active attempt to stop; harmless when it has ended."""

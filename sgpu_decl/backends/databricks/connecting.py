@@ -1,13 +1,14 @@
 """The connection to a workspace: the SDK's own authentication, begun early and bounded in time.
 
 Importing the SDK takes a second, and its constructor asks the network, for minutes where a host is
-silent. So both are done by a thread, and whoever needs the client waits for it no longer than
-`PATIENCE`.
+silent. So both are done by a thread, and nobody waits for the client when the host has been asked
+for longer than `PATIENCE`, however often somebody needs it.
 """
 
 import logging
 import os
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE", "RETRIES", "Connection"]
 
-PATIENCE = 9.0  # seconds for a host to answer for the first time
+PATIENCE = 8.0  # seconds for a host to answer for the first time
 _AT_A_BROWSER = 600.0
 _HTTP = 60.0  # seconds without a byte
 RETRIES = 60  # seconds in which the SDK tries again what it may
@@ -37,6 +38,7 @@ class Connection:
         self._account = account
         self._made: Future[tuple[WorkspaceClient, str]] = Future()
         self._asking = threading.Event()  # the SDK is imported, and the host is being asked
+        self._asked_at = 0.0  # by the monotonic clock
         self._lock = threading.Lock()
         self._login: Login | None = None
 
@@ -101,7 +103,7 @@ class Connection:
         self._asking.wait()
         patience = _AT_A_BROWSER if self._login.interactive else PATIENCE
         try:
-            return self._made.result(patience)
+            return self._made.result(max(0.0, self._asked_at + patience - time.monotonic()))
         except TimeoutError:
             error = BackendError(
                 f"`{host}` does not answer: nothing came in {patience:g} s",
@@ -115,6 +117,7 @@ class Connection:
     def _make(self, login: Login) -> None:
         try:
             _import_sdk()
+            self._asked_at = time.monotonic()
             self._asking.set()
             self._made.set_result(_connected(login))
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
