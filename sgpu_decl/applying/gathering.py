@@ -112,6 +112,8 @@ class _Gathering:
 
     def desire(self, run: LoadedRun) -> Desired:
         config = run.config
+        if (backend := self._backend(config)) is not None:
+            backend.expect(config)
         taken = self._code(run)
         interpreter = self._interpreter(config)
         self._look(run, taken, interpreter)

@@ -61,6 +61,9 @@ class Survey(Protocol):
     def elsewhere(self) -> bool:
         """Whether ranks run on other machines: what a called function imports has to be sent."""
 
+    def expect(self, config: "RunConfig") -> None:
+        """A run is about to be looked at: begin, beside what is done meanwhile, what takes long."""
+
     def interpreter(self, env: "Env", folder: Path) -> Interpreter | None:
         """The Python of this machine that ranks use, or that a declared environment is made from;
         `None` where there is none, or none of this machine is used."""
