@@ -197,7 +197,7 @@ def many(folder: Path) -> Iterator[Row]:
         took=f"{taken.seconds:.2f} s, {len(asked)} asked",
         against=f"the SDK sends the same, {bare.seconds:.2f} s",
         ratio=taken.seconds / bare.seconds,
-        limit=1.5,
+        limit=1.25,
     )
 
 
@@ -229,7 +229,7 @@ def planned(folder: Path, repeats: int) -> Iterator[Row]:
         took=f"{first.seconds * 1000:.0f} ms",
         against=f"plan here, then the SDK asks the same, {both * 1000:.0f} ms, n={rounds}",
         ratio=first.seconds / both,
-        limit=1.05,
+        limit=1,
     )
     yield Row(
         what="plan for a workspace that was asked lately",

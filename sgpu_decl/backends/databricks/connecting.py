@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE", "RETRIES", "Connection"]
 
-PATIENCE = 8.0  # seconds for a host to answer for the first time
+PATIENCE = 7.0  # seconds for a host to answer for the first time
 _AT_A_BROWSER = 600.0
 _HTTP = 60.0  # seconds without a byte
 RETRIES = 60  # seconds in which the SDK tries again what it may
