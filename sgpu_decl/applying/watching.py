@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.naming import match_addresses, split_attempt
+from sgpu_decl.applying.neighbouring import elsewhere
 from sgpu_decl.applying.observing import being_launched, lost
 from sgpu_decl.applying.site import Site
 from sgpu_decl.errors import NotFound, OutOfTime
@@ -44,6 +45,9 @@ class Runs:
         name, number = split_attempt(text)
         state = self._site.believed()
         resources = {a: it for a, it in state.resources.items() if it.last is not None}
+        if not resources:
+            hint = elsewhere(self._site.state_dir) or "nothing was applied here yet"
+            raise NotFound(f"no run matches `{name}`", hint=hint)
         found = []
         for address in sorted(match_addresses([name], resources)):
             last = resources[address].last
