@@ -208,7 +208,12 @@ class Runs:
         while streams:
             quiet = True
             watched = list(streams)
+            told = time.monotonic()
             for ref in watched:
+                # Each may be far away; whoever presses Ctrl-C does not wait for all of them.
+                if time.monotonic() - told > QUIET:
+                    yield None
+                    told = time.monotonic()
                 for line in streams[ref]:
                     if line is None:
                         break
