@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DatabricksBackend"]
 
+_LOOKS = 8  # attempts that are asked about at once
 ENDING = 600.0  # seconds that a replaced attempt may take to stop
 
 
@@ -118,19 +120,14 @@ class DatabricksBackend:
         return handle is not None and handle.token == token and handle.staged
 
     def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
-        found = {}
-        for ref in refs:
-            described = self._described(ref)
-            if described is not None:
-                found[ref] = status_of(ref, described)
-        return found
+        return {ref: status_of(ref, it) for ref, it in self._all_described(refs).items()}
 
-    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
-        described = self._described(ref)
-        if described is None:
-            return None
+    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
         own = ("class", "restart", "brought")
-        return {name: value for name, value in described.items() if name not in own}
+        return {
+            ref: {name: value for name, value in it.items() if name not in own}
+            for ref, it in self._all_described(refs).items()
+        }
 
     def cancel(self, ref: AttemptRef) -> None:
         handle = self._launches.of(ref)
@@ -304,6 +301,12 @@ class DatabricksBackend:
                     code="launch_failed",
                 )
             time.sleep(OFTEN / 2)
+
+    def _all_described(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, Described]:
+        """Those that are known. Each may take requests, so several are asked about at once."""
+        with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
+            found = zip(refs, pool.map(self._described, refs), strict=True)
+            return {ref: described for ref, described in found if described is not None}
 
     def _described(self, ref: AttemptRef) -> Described | None:
         handle = self._launches.of(ref)

@@ -2,20 +2,23 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from sgpu_decl.backends.databricks.asking import ask_workspace
 from sgpu_decl.backends.databricks.code_rules import code_findings
+from sgpu_decl.backends.databricks.offers import offers_known
 from sgpu_decl.backends.databricks.rules import config_findings
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.interpreting import interpreter_of
+from sgpu_decl.config.backend import Backend as BackendBlock
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.pools import choose_pool
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.pool import PoolChoice, PoolKind
 from sgpu_decl.staging.snapshot import Snapshot
@@ -30,7 +33,17 @@ class DatabricksSurvey:
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
+        self._expected: set[BackendBlock] = set()
         self._unasked: set[str] = set()
+
+    def expect(self, config: RunConfig) -> None:
+        if config.backend in self._expected:
+            return
+        self._expected.add(config.backend)
+        connection = self._workspaces.of(config.backend).connection
+        with suppress(BackendError):  # `check` says that nothing says which workspace is meant
+            if not offers_known(connection):
+                connection.start()
 
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
         """The platform has the Python that ranks use. What is captured or locked is made from one
@@ -60,7 +73,6 @@ class DatabricksSurvey:
         workspace = self._workspaces.of(config.backend)
         found = list(config_findings(config, places, folder, self.interpreter, called=called))
         try:
-            workspace.connection.start()
             asked = ask_workspace(workspace)
             found += asked.accelerator(config, places)
             if not has_errors(found):

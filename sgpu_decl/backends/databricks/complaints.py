@@ -61,13 +61,20 @@ _UNREACHABLE = _Told(
     "see that the name is right and that this network reaches it (VPN, proxy, private link)",
     again=True,
 )
+_TOO_LARGE = _Told(
+    "too_large_to_fetch",
+    "hands out files of 10 MiB at most from `/Workspace`",
+    "set `backend.staging` to a folder of a volume (`/Volumes/…`) for runs that leave more, or let "
+    "ranks write it to a volume and return its path",
+)
+_SIZE_EXCEEDED = "MAX_NOTEBOOK_SIZE_EXCEEDED"  # what `workspace/export` says of files, too
 _CUT = _Told(
     "connection_lost",
     "broke the connection off ({message})",
     "try again: what was done already is found again",
     again=True,
 )
-CODES = frozenset(it.code for it in (*_BY_CLASS.values(), _UNREACHABLE, _CUT))
+CODES = frozenset(it.code for it in (*_BY_CLASS.values(), _UNREACHABLE, _CUT, _TOO_LARGE))
 """The codes of what a workspace, or the way to it, refuses."""
 
 
@@ -103,6 +110,8 @@ def _translated(error: BaseException, doing: str, host: str) -> BackendError:
     message = _short(str(error))
     if isinstance(error, NotFound):
         return Unknown(f"{doing}: {message}", hint=f"look for it in `{host}`")
+    if isinstance(error, BadRequest) and error.error_code == _SIZE_EXCEEDED:
+        return _worded(_TOO_LARGE, doing, host, message)
     if isinstance(error, (BadRequest, ResourceConflict)):
         return Rejected(
             f"{doing}: `{host}` does not accept it: {message}",

@@ -1,13 +1,14 @@
 """The connection to a workspace: the SDK's own authentication, begun early and bounded in time.
 
 Importing the SDK takes a second, and its constructor asks the network, for minutes where a host is
-silent. So both are done by a thread, and whoever needs the client waits for it no longer than
-`PATIENCE`.
+silent. So both are done by a thread, and nobody waits for the client when the host has been asked
+for longer than `PATIENCE`, however often somebody needs it.
 """
 
 import logging
 import os
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
@@ -24,42 +25,55 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE", "RETRIES", "Connection"]
 
-PATIENCE = 9.0  # seconds for a host to answer for the first time
+PATIENCE = 7.0  # seconds for a host to answer for the first time
 _AT_A_BROWSER = 600.0
 _HTTP = 60.0  # seconds without a byte
 RETRIES = 60  # seconds in which the SDK tries again what it may
 
 
 class Connection:
-    """One workspace, as one user. `start` returns at once; the rest waits until it is there."""
+    """One workspace, as one user. `start` returns at once; `client`, `user` and those who ask
+    something wait until it is there."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._made: Future[tuple[WorkspaceClient, str]] = Future()
         self._asking = threading.Event()  # the SDK is imported, and the host is being asked
+        self._asked_at = 0.0  # by the monotonic clock
         self._lock = threading.Lock()
         self._login: Login | None = None
+        self._begun = False
 
     def start(self) -> None:
-        """Begin to connect, unless that was begun before."""
+        """Begin to connect, unless that was begun before.
+
+        Raises:
+            BackendError: nothing says which workspace is meant.
+        """
+        login = self.login
         with self._lock:
-            if self._login is not None:
-                return
-            self._login = login_of(self._account, os.environ)
-        threading.Thread(
-            target=self._make, args=(self._login,), name="databricks-sdk", daemon=True
-        ).start()
+            begun, self._begun = self._begun, True
+        if not begun:
+            threading.Thread(
+                target=self._make, args=(login,), name="databricks-sdk", daemon=True
+            ).start()
+
+    @property
+    def login(self) -> Login:
+        """Which workspace is meant, and whose credentials; known without connecting.
+
+        Raises:
+            BackendError: nothing says so.
+        """
+        with self._lock:
+            if self._login is None:
+                self._login = login_of(self._account, os.environ)
+            return self._login
 
     @property
     def host(self) -> str:
-        """The workspace's URL; known without connecting.
-
-        Raises:
-            BackendError: nothing says which one is meant.
-        """
-        self.start()
-        assert self._login is not None  # noqa: S101  set by start
-        return self._login.host
+        """The workspace's URL. As `login`."""
+        return self.login.host
 
     @property
     def client(self) -> "WorkspaceClient":
@@ -96,12 +110,12 @@ class Connection:
         return answer if isinstance(answer, dict) else {}
 
     def _get(self) -> "tuple[WorkspaceClient, str]":
-        host = self.host
-        assert self._login is not None  # noqa: S101  set by start
+        self.start()
         self._asking.wait()
-        patience = _AT_A_BROWSER if self._login.interactive else PATIENCE
+        host = self.login.host
+        patience = _AT_A_BROWSER if self.login.interactive else PATIENCE
         try:
-            return self._made.result(patience)
+            return self._made.result(max(0.0, self._asked_at + patience - time.monotonic()))
         except TimeoutError:
             error = BackendError(
                 f"`{host}` does not answer: nothing came in {patience:g} s",
@@ -115,6 +129,7 @@ class Connection:
     def _make(self, login: Login) -> None:
         try:
             _import_sdk()
+            self._asked_at = time.monotonic()
             self._asking.set()
             self._made.set_result(_connected(login))
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for

@@ -5,7 +5,7 @@ is not there.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,19 @@ from urllib.parse import quote
 
 from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.backends.databricks.counting import Counting
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["Found", "RemoteFiles", "VolumeFiles", "WorkspaceFiles", "files_at"]
 
 MOST = 500 << 20  # bytes of a workspace file
+
+Sent = Callable[[int], None]
+
+
+def _nobody(_: int) -> None:
+    """For uploads that nobody watches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +46,9 @@ class RemoteFiles(Protocol):
     def size(self, path: str) -> int | None:
         """Bytes of a file; `None` where there is none."""
 
-    def put(self, path: str, content: bytes | Path) -> None:
-        """Write a file, over what was there; its folder must be there."""
+    def put(self, path: str, content: bytes | Path, sent: Sent = ...) -> None:
+        """Write a file, over what was there; its folder must be there. `sent` is told how many
+        bytes of it are under way, where it is a file."""
 
     def get(self, path: str) -> bytes:
         """Read a file. Raises Unknown where it is not there."""
@@ -83,10 +91,10 @@ class WorkspaceFiles:
             )
         return _number(found.get("size"))
 
-    def put(self, path: str, content: bytes | Path) -> None:
+    def put(self, path: str, content: bytes | Path, sent: Sent = _nobody) -> None:
         _refuse_large(path, content)
         client = self._connection.client
-        with self._connection.explained(f"uploading `{path}`"), _opened(content) as stream:
+        with self._connection.explained(f"uploading `{path}`"), _opened(content, sent) as stream:
             client.api_client.do(
                 "POST",
                 f"/api/2.0/workspace-files/import-file/{quote(path.lstrip('/'), safe='')}",
@@ -148,9 +156,9 @@ class VolumeFiles:
         except Unknown:
             return None
 
-    def put(self, path: str, content: bytes | Path) -> None:
+    def put(self, path: str, content: bytes | Path, sent: Sent = _nobody) -> None:
         client = self._connection.client
-        with self._connection.explained(f"uploading `{path}`"), _opened(content) as stream:
+        with self._connection.explained(f"uploading `{path}`"), _opened(content, sent) as stream:
             client.files.upload(path, stream, overwrite=True)
 
     def get(self, path: str) -> bytes:
@@ -215,8 +223,8 @@ def _refuse_large(path: str, content: bytes | Path) -> None:
 
 
 @contextmanager
-def _opened(content: bytes | Path) -> Iterator[BinaryIO]:
-    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
+def _opened(content: bytes | Path, sent: Sent) -> Iterator[BinaryIO]:
+    with io.BytesIO(content) if isinstance(content, bytes) else Counting(content, sent) as stream:
         yield stream
 
 

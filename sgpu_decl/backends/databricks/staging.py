@@ -42,12 +42,13 @@ def bring_code(workspace: Workspace, store: Store, digest: str, progress: Progre
             return
         with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
             archive = Path(scratch, "code.tar.gz")
-            write_archive(store, digest, archive)
+            write_archive(store, digest, archive, progress)
             size = archive.stat().st_size
-            progress.advance("uploading", 0, size)
             _make_folder_of(workspace, path)
-            workspace.files.put(path, archive)
-            progress.advance("uploading", size, size)
+            progress.advance("uploading", 0, size)
+            workspace.files.put(
+                path, archive, lambda sent: progress.advance("uploading", sent, size)
+            )
 
     workspace.once(path, bring)
     return path

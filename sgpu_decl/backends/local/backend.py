@@ -113,10 +113,11 @@ class LocalBackend:
                 found[ref] = _status(ref, reading.read_attempt(folder))
         return found
 
-    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
-        folder = self._layout.attempt(ref)
-        if not folder.is_dir():
-            return None
+    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
+        folders = {ref: self._layout.attempt(ref) for ref in refs}
+        return {ref: self._described(ref, it) for ref, it in folders.items() if it.is_dir()}
+
+    def _described(self, ref: AttemptRef, folder: Path) -> dict[str, Json]:
         seen = reading.read_attempt(folder)
         return {
             "attempt": ref.number,
