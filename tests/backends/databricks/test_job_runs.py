@@ -1,6 +1,7 @@
 """Jobs that launch a run of the project: staged once, launched by the workspace again and again."""
 
 import json
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -288,3 +289,17 @@ def test_killed_while_a_job_is_made_it_is_made_once_and_whole(
     assert shop.change().action is Action.NO_OP
     assert len(shop.folders()) == 1
     assert shop.job()[1]["tasks"][0]["task_key"] == "nightly"
+
+
+def test_what_somebody_deleted_of_it_is_drift_and_is_staged_again(shop: Shop) -> None:
+    shop.apply()
+    (folder,) = shop.folders()
+    shutil.rmtree(folder)
+
+    planned = shop.change()
+
+    assert (planned.action, planned.reason) == (Action.UPDATE, Reason.LIVE_DRIFTED)
+    assert [(it.path, it.drifted) for it in planned.fields] == [("staged", True)]
+    shop.apply()
+    assert shop.folders() == [folder]
+    assert shop.change().action is Action.NO_OP

@@ -29,18 +29,22 @@ class JobFolders:
         """Where the folder of a job's run lies, filled or not."""
         return self._workspace.places.job(launching.lineage, launching.ref, launching.token)
 
+    def staged(self, launching: Launching) -> bool:
+        """Whether it is filled. Raises BackendError."""
+        return self._workspace.files.size(f"{self.of(launching)}/{MARKER}") is not None
+
     def stage(self, launching: Launching) -> None:
         """Have it filled. Raises SgpuError."""
-        folder, files = self.of(launching), self._workspace.files
-        if files.size(f"{folder}/{MARKER}") is not None:
+        if self.staged(launching):
             return
+        folder = self.of(launching)
         uses = self._fill(launching, folder)
         # The marker says that the folder is whole, and keeps what it needs from being collected.
         marker: dict[str, Json] = {
             "token": launching.token,
             "uses": asdict(uses),
         }
-        files.put(f"{folder}/{MARKER}", canonical(marker).encode())
+        self._workspace.files.put(f"{folder}/{MARKER}", canonical(marker).encode())
 
     def free(self, launching: Launching, *, gone: bool) -> None:
         """Delete those of other versions of the job's run, with what their nodes brought back; all
