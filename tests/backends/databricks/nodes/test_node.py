@@ -170,7 +170,8 @@ def test_no_node_fails_before_all_have_brought_back_what_they_have(
     make_hosted: Any, failing: int
 ) -> None:
     hosted = make_hosted(
-        f"import os\ndef main():\n    if os.environ['RANK'] == '{failing}':\n        raise ValueError",
+        f"import os\ndef main():\n    if os.environ['RANK'] == '{failing}':\n"
+        "        raise ValueError",
         nodes=2,
     ).start()
     hosted.until(lambda: any(node.poll() is not None for node in hosted.started))
