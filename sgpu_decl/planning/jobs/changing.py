@@ -33,6 +33,7 @@ from sgpu_decl.planning.linting import place_of
 __all__ = ["job_change", "without_defaults"]
 
 _SHOWN = 5
+_DIGESTS = frozenset(f"{STAGED}.{it}" for it in ("code", "environment", "packages"))
 
 # In the order of their precedence.
 _WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_CHANGED)
@@ -124,9 +125,7 @@ def _told(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
     found = tuple(fields)
     leading = _leading(it.path for it in found)
     return tuple(
-        it
-        for it in found
-        if it.drifted or (it.path in leading and not it.path.startswith(f"{STAGED}."))
+        it for it in found if it.drifted or (it.path in leading and it.path not in _DIGESTS)
     )
 
 

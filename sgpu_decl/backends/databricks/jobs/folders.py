@@ -40,10 +40,7 @@ class JobFolders:
         folder = self.of(launching)
         uses = self._fill(launching, folder)
         # The marker says that the folder is whole, and keeps what it needs from being collected.
-        marker: dict[str, Json] = {
-            "token": launching.token,
-            "uses": asdict(uses),
-        }
+        marker: dict[str, Json] = {"token": launching.token, "uses": asdict(uses)}
         self._workspace.files.put(f"{folder}/{MARKER}", canonical(marker).encode())
 
     def free(self, launching: Launching, *, gone: bool) -> None:
