@@ -2,7 +2,6 @@
 none needs any more."""
 
 import json
-import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -52,7 +51,7 @@ def collect(workspace: Workspace) -> int:
     """
     files, places = workspace.files, workspace.places
     kept: list[Uses] = []
-    for launch in _launches(files, f"{places.root}/runs"):
+    for launch in _launches(files, f"{places.root}/runs", workspace.connection.now()):
         if launch.uses is None:
             return 0
         kept.append(launch.uses)
@@ -82,8 +81,8 @@ class _Launch:
     uses: Uses | None
 
 
-def _launches(files: RemoteFiles, root: str) -> Iterator[_Launch]:
-    """All launch folders that count: three levels below the root."""
+def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
+    """All launch folders that count: three levels below the root. `now` is the workspace's."""
     folders = [root]
     with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
         for _ in range(3):
@@ -98,14 +97,14 @@ def _launches(files: RemoteFiles, root: str) -> Iterator[_Launch]:
             names = {it.name for it in found}
             if MARKER in names:
                 yield _Launch(folder, _uses(files.get(f"{folder}/{MARKER}")))
-            elif _fresh(found):
+            elif _fresh(found, now):
                 yield _Launch(folder, None)
 
 
-def _fresh(found: Iterable[Found]) -> bool:
+def _fresh(found: Iterable[Found], now: float) -> bool:
     """Whether something was put there lately, beside what nodes brought back."""
     moments = [it.modified for it in found if not it.folder]
-    return bool(moments) and time.time() - max(moments) < _YOUNG
+    return bool(moments) and now - max(moments) < _YOUNG
 
 
 def _uses(raw: bytes) -> Uses | None:
