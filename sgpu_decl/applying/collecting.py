@@ -64,7 +64,8 @@ def collect(
             freed.append(attempt.ref)
             total += size if dry_run else backend(attempt.backend).free(attempt.ref)
         if not dry_run:
-            total += sum(backend(kind).tidy() for kind in {it.backend for it in chosen})
+            # of all that ever ran: what an earlier call could not free may be free now
+            total += sum(backend(kind).tidy() for kind in {it.backend for it in attempts})
             gone = {it.ref for it in chosen}
             used = {it.code_digest for it in attempts if it.code_digest and it.ref not in gone}
             store.refer(site.state_dir / "state.db", used)

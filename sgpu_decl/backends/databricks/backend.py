@@ -13,15 +13,17 @@ from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.databricks.checking import DatabricksSurvey
 from sgpu_decl.backends.databricks.following import OFTEN
 from sgpu_decl.backends.databricks.handle import Handle
+from sgpu_decl.backends.databricks.holding import Hold
 from sgpu_decl.backends.databricks.launches import Launches
 from sgpu_decl.backends.databricks.offers import policy_of
 from sgpu_decl.backends.databricks.places import Uses
 from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
+from sgpu_decl.backends.databricks.unfreed import Unfreed
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.layout import Layout
 from sgpu_decl.environments.progress import Progress, Quiet
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
@@ -45,7 +47,8 @@ class DatabricksBackend:
         self._store = surroundings.store
         self._environments = surroundings.environments
         self._workspaces = Workspaces()
-        self._freed: list[Workspace] = []  # where something may be shared by nobody any more
+        self._unfreed = Unfreed(surroundings.state_dir, self._workspaces)
+        self._holds: dict[AttemptRef, Hold] = {}
         self._launches = Launches(self._layout, self._workspaces, surroundings.recorded)
 
     @property
@@ -74,19 +77,38 @@ class DatabricksBackend:
         workspace.connection.user  # noqa: B018  that there is a connection, before any effect
 
     def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
+        lacking: dict[Workspace, list[Launching]] = {}
         for launching in launchings:
             if not self._whole(launching):
+                lacking.setdefault(self._workspace(launching), []).append(launching)
+        for workspace, group in lacking.items():
+            first = group[0]
+            folder = workspace.places.launch(first.lineage, first.ref, first.token)
+            hold = Hold(workspace, folder, [it.ref for it in group])
+            hold.begin()
+            self._holds |= dict.fromkeys((it.ref for it in group), hold)
+            for launching in group:
                 self._bring(launching, progress)
 
     def examine(self, environment: str) -> tuple[str, ...]:  # noqa: ARG002  the protocol's
         return ()  # each node had a tree of its own
 
     def stage(self, launching: Launching) -> None:
+        if self._whole(launching):
+            return
+        if launching.ref not in self._holds:
+            self.equip([launching], Quiet())
+        try:
+            self._fill(launching)
+        except SgpuError:
+            self._over(launching.ref)
+            raise
+
+    def _fill(self, launching: Launching) -> None:
+        """Have a launch folder with all that is in it, and remember so."""
         from sgpu_decl.backends.databricks.staging import bring_launch
         from sgpu_decl.backends.databricks.submitting import Staged, payload
 
-        if self._whole(launching):
-            return
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         handle = self._launches.begin(launching, config)
@@ -124,6 +146,12 @@ class DatabricksBackend:
         return False  # the platform has the line, and its own order
 
     def launch(self, launching: Launching) -> None:
+        try:
+            self._submit(launching)
+        finally:
+            self._over(launching.ref)
+
+    def _submit(self, launching: Launching) -> None:
         handle = self._launches.here(launching.ref)
         if handle is None or handle.token != launching.token:
             raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
@@ -224,8 +252,8 @@ class DatabricksBackend:
         if handle is None or self._active(ref):
             return
         workspace = self._launches.workspace(handle)
+        self._unfreed.add(workspace)
         unstage_launch(workspace, handle.folder)
-        self._freed.append(workspace)
 
     def sweep(self, ref: AttemptRef) -> None:
         """The platform takes its nodes back by itself."""
@@ -250,8 +278,8 @@ class DatabricksBackend:
         handle = self._launches.of(ref)
         if handle is not None:
             workspace = self._launches.workspace(handle)
+            self._unfreed.add(workspace)
             free_launch(workspace, handle.folder)
-            self._freed.append(workspace)
         shutil.rmtree(self._launches.folder(ref), ignore_errors=True)
         self._launches.forget(ref)
         return size
@@ -259,14 +287,28 @@ class DatabricksBackend:
     def tidy(self) -> int:
         from sgpu_decl.backends.databricks.freeing import collect
 
-        freed, self._freed = self._freed, []
-        return sum(collect(it) for it in dict.fromkeys(freed))
+        total = 0
+        for workspace in self._unfreed.all():
+            freed = collect(workspace)
+            if freed is not None:
+                self._unfreed.settle(workspace)
+                total += freed
+        return total
 
     def _whole(self, launching: Launching) -> bool:
         """Whether this machine has staged a launch. Whether another has is asked of the workspace
         where a crash left an intent: `staged`."""
         handle = self._launches.here(launching.ref)
         return handle is not None and handle.token == launching.token and handle.staged
+
+    def _workspace(self, launching: Launching) -> Workspace:
+        return self._workspaces.of(config_of(launching.ref, launching.spec).backend)
+
+    def _over(self, ref: AttemptRef) -> None:
+        """A launch is not on its way any more."""
+        hold = self._holds.pop(ref, None)
+        if hold is not None:
+            hold.over(ref)
 
     def _bring(self, launching: Launching, progress: Progress) -> Uses:
         """Have in the workspace what a launch shares with others."""
@@ -276,8 +318,8 @@ class DatabricksBackend:
             bring_environment,
         )
 
-        config = config_of(launching.ref, launching.spec)
-        workspace = self._workspaces.of(config.backend)
+        workspace = self._workspace(launching)
+        agent = bring_agent(workspace)
         code, environment = launching.code_digest, launching.environment_digest
         if code is not None:
             bring_code(workspace, self._store, code, progress)
@@ -285,7 +327,7 @@ class DatabricksBackend:
             store = self._environments()
             environment = store.built(environment) or environment
             bring_environment(workspace, store, environment, progress)
-        return Uses(agent=bring_agent(workspace), code=code, environment=environment)
+        return Uses(agent=agent, code=code, environment=environment)
 
     def _end(self, refs: Sequence[AttemptRef]) -> None:
         """Stop earlier attempts of a run and wait until they are over: the platform would start the

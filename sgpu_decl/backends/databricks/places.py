@@ -48,7 +48,12 @@ class Staging:
 
     def agent(self, digest: str) -> str:
         """The node agent, by its own SHA-256."""
-        return f"{self.root}/objects/agent/{_hex(digest)}.zip"
+        return f"{self.agents}/{_hex(digest)}.zip"
+
+    @property
+    def agents(self) -> str:
+        """The folder of node agents."""
+        return f"{self.root}/objects/agent"
 
     @property
     def packs(self) -> str:

@@ -26,10 +26,11 @@ calls = 0
 def dying(*args, **kwargs):
     global calls
     calls += 1
-    if calls == int(nth) and when == "before":
+    mine = calls
+    if mine == int(nth) and when == "before":
         os.kill(os.getpid(), signal.SIGKILL)
     value = real(*args, **kwargs)
-    if calls == int(nth) and when == "after":
+    if mine == int(nth) and when == "after":
         os.kill(os.getpid(), signal.SIGKILL)
     return value
 setattr(holder, name, dying)
@@ -42,9 +43,9 @@ DATABRICKS = "sgpu_decl.backends.databricks"
 STEPS = [
     f"{WRITER},begin,after,1",
     f"{DATABRICKS}.launches,Launches,begin,after,1",
-    f"{DATABRICKS}.files,WorkspaceFiles,put,before,1",
-    f"{DATABRICKS}.files,WorkspaceFiles,put,after,2",
-    f"{DATABRICKS}.files,WorkspaceFiles,put,after,4",
+    f"{DATABRICKS}.files,WorkspaceFiles,put,after,1",
+    f"{DATABRICKS}.files,WorkspaceFiles,put,after,3",
+    f"{DATABRICKS}.files,WorkspaceFiles,put,after,5",
     f"{DATABRICKS}.staging,,bring_launch,after,1",
     f"{DATABRICKS}.launches,Launches,submitted,before,1",
     f"{DATABRICKS}.launches,,write_handle,before,3",
