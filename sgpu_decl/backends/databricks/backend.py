@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,24 +10,26 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Launching, LogLine, Survey
 from sgpu_decl.backends.configured import config_of
+from sgpu_decl.backends.databricks.bringing import Bringing
 from sgpu_decl.backends.databricks.checking import DatabricksSurvey
 from sgpu_decl.backends.databricks.following import OFTEN
 from sgpu_decl.backends.databricks.handle import Handle
 from sgpu_decl.backends.databricks.launches import Launches
 from sgpu_decl.backends.databricks.offers import policy_of
-from sgpu_decl.backends.databricks.places import Uses
 from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
-from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.databricks.unfreed import Unfreed
+from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.layout import Layout
 from sgpu_decl.backends.pinned import require_code
-from sgpu_decl.environments.progress import Progress, Quiet
+from sgpu_decl.environments.progress import Progress
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.databricks.jobs.folders import JobFolders
     from sgpu_decl.backends.keeping import JobKeeper
     from sgpu_decl.backends.registry import Surroundings
     from sgpu_decl.config.backend import Backend as BackendBlock
@@ -43,12 +44,11 @@ class DatabricksBackend:
     """See `backends.base.Backend`. The SDK is imported when the first workspace is needed."""
 
     def __init__(self, surroundings: "Surroundings") -> None:
-        self._project = surroundings.project
         self._layout = Layout(surroundings.state_dir)
         self._store = surroundings.store
-        self._environments = surroundings.environments
         self._workspaces = Workspaces()
-        self._freed: list[Workspace] = []  # where something may be shared by nobody any more
+        self._bringing = Bringing(surroundings, self._workspaces)
+        self._unfreed = Unfreed(surroundings.state_dir, self._workspaces)
         self._launches = Launches(self._layout, self._workspaces, surroundings.recorded)
 
     @property
@@ -57,11 +57,9 @@ class DatabricksBackend:
 
     def keeper(self, block: "BackendBlock") -> "JobKeeper":
         """The jobs of the workspace that a `backend` block means."""
-        from sgpu_decl.backends.databricks.jobs.folders import JobFolders
         from sgpu_decl.backends.databricks.jobs.keeper import WorkspaceJobs
 
-        workspace = self._workspaces.of(block)
-        return WorkspaceJobs(workspace, JobFolders(workspace, self._fill, self._freed.append))
+        return WorkspaceJobs(self._workspaces.of(block), self._folders(block))
 
     def check(self, launching: Launching) -> None:
         config = config_of(launching.ref, launching.spec)
@@ -71,9 +69,7 @@ class DatabricksBackend:
         workspace.connection.user  # noqa: B018  that there is a connection, before any effect
 
     def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
-        for launching in launchings:
-            if not self._whole(launching):
-                self._bring(launching, progress)
+        self._bringing.share([it for it in launchings if not self._whole(it)], progress)
 
     def examine(self, environment: str) -> tuple[str, ...]:  # noqa: ARG002  the protocol's
         return ()  # each node had a tree of its own
@@ -86,7 +82,7 @@ class DatabricksBackend:
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         handle = self._launches.begin(launching, config)
-        uses = self._fill(launching, handle.folder)
+        uses = self._bringing.fill(launching)
         body = payload(
             launching,
             config,
@@ -104,6 +100,12 @@ class DatabricksBackend:
         return False  # the platform has the line, and its own order
 
     def launch(self, launching: Launching) -> None:
+        try:
+            self._submit(launching)
+        finally:
+            self._bringing.over(launching.ref)
+
+    def _submit(self, launching: Launching) -> None:
         handle = self._launches.here(launching.ref)
         if handle is None or handle.token != launching.token:
             raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
@@ -199,8 +201,8 @@ class DatabricksBackend:
         if handle is None or self._active(ref):
             return
         workspace = self._launches.workspace(handle)
+        self._unfreed.add(workspace)
         unstage_launch(workspace, handle.folder)
-        self._freed.append(workspace)
 
     def sweep(self, ref: AttemptRef) -> None:
         """The platform takes its nodes back by itself."""
@@ -225,8 +227,8 @@ class DatabricksBackend:
         handle = self._launches.of(ref)
         if handle is not None:
             workspace = self._launches.workspace(handle)
+            self._unfreed.add(workspace)
             free_launch(workspace, handle.folder)
-            self._freed.append(workspace)
         shutil.rmtree(self._launches.folder(ref), ignore_errors=True)
         self._launches.forget(ref)
         return size
@@ -234,57 +236,27 @@ class DatabricksBackend:
     def tidy(self) -> int:
         from sgpu_decl.backends.databricks.freeing import collect
 
-        freed, self._freed = self._freed, []
-        return sum(collect(it) for it in dict.fromkeys(freed))
+        total = 0
+        for workspace in self._unfreed.all():
+            freed = collect(workspace)
+            if freed is not None:
+                self._unfreed.settle(workspace)
+                total += freed
+        return total
+
+    def _folders(self, block: "BackendBlock") -> "JobFolders":
+        from sgpu_decl.backends.databricks.jobs.folders import JobFolders
+
+        return JobFolders(self._workspaces.of(block), self._bringing, self._unfreed.add)
 
     def _whole(self, launching: Launching) -> bool:
-        """Whether this machine has staged a launch. Whether another has is asked of the workspace
-        where a crash left an intent: `staged`."""
+        """Whether a launch of a job is staged, or this machine has staged one of a run. Whether
+        another has is asked of the workspace where a crash left an intent: `staged`."""
+        if launching.ref.address.kind is Kind.JOB:
+            block = config_of(launching.ref, launching.spec).backend
+            return self._folders(block).staged(launching)
         handle = self._launches.here(launching.ref)
         return handle is not None and handle.token == launching.token and handle.staged
-
-    def _fill(self, launching: Launching, folder: str) -> Uses:
-        """Have in the workspace what a launch shares with others, and fill its folder."""
-        from sgpu_decl.backends.databricks.staging import bring_launch
-
-        config = config_of(launching.ref, launching.spec)
-        uses = self._bring(launching, Quiet())
-        try:
-            bring_launch(
-                self._workspaces.of(config.backend),
-                launching,
-                config,
-                folder,
-                root=(self._project / launching.owner).parent / (config.code.root or "."),
-                store=self._store,
-                environment=uses.environment,
-            )
-        except OSError as error:
-            raise BackendError(
-                f"`{launching.ref}` could not be staged: {error}",
-                hint=f"see that there is room in `{tempfile.gettempdir()}`",
-                code="launch_failed",
-            ) from error
-        return uses
-
-    def _bring(self, launching: Launching, progress: Progress) -> Uses:
-        """Have in the workspace what a launch shares with others."""
-        from sgpu_decl.backends.databricks.staging import (
-            bring_agent,
-            bring_code,
-            bring_environment,
-        )
-
-        config = config_of(launching.ref, launching.spec)
-        workspace = self._workspaces.of(config.backend)
-        code, environment = launching.code_digest, launching.environment_digest
-        if code is not None:
-            bring_code(workspace, self._store, code, progress)
-        if environment is not None:
-            store = self._environments()
-            environment = store.built(environment) or environment
-            bring_environment(workspace, store, environment, progress)
-        return Uses(agent=bring_agent(workspace), code=code, environment=environment)
 
     def _end(self, refs: Sequence[AttemptRef]) -> None:
         """Stop earlier attempts of a run and wait until they are over: the platform would start the

@@ -4,10 +4,12 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from sgpu_decl.backends.databricks.asking import ask_workspace
 from sgpu_decl.backends.databricks.code_rules import code_findings
+from sgpu_decl.backends.databricks.connecting import Connection
 from sgpu_decl.backends.databricks.offers import offers_known
 from sgpu_decl.backends.databricks.rules import config_findings
 from sgpu_decl.backends.databricks.workspace import Workspaces
@@ -24,6 +26,8 @@ from sgpu_decl.model.pool import PoolChoice, PoolKind
 from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = ["DatabricksSurvey"]
+
+_NOTICED = 300.0  # seconds that two clocks may differ without a word
 
 
 class DatabricksSurvey:
@@ -75,6 +79,7 @@ class DatabricksSurvey:
         try:
             asked = ask_workspace(workspace)
             found += asked.accelerator(config, places)
+            found += self._clock(workspace.connection, places)
             if not has_errors(found):
                 found += asked.validated(config, places)
         except SgpuError as error:
@@ -88,6 +93,25 @@ class DatabricksSurvey:
         code: Snapshot,
     ) -> Sequence[Diagnostic]:
         return code_findings(config, code)
+
+    def _clock(self, connection: Connection, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
+        """Once. Runs do not depend on it, but logins that expire do, and so does whoever looks for
+        a moment in the workspace's own pages."""
+        ahead = connection.ahead_as_known
+        if ahead is None or abs(ahead) < _NOTICED or connection.host in self._unasked:
+            return ()
+        self._unasked.add(connection.host)
+        apart = timedelta(minutes=round(abs(ahead) / 60))
+        direction = "ahead of" if ahead > 0 else "behind"
+        found = Diagnostic(
+            code="clock_differs",
+            severity=Severity.WARNING,
+            summary=f"the clock of `{connection.host}` is {apart} {direction} this machine's",
+            place=places.get("backend.kind") or places.get("backend"),
+            hint="set this machine's clock, as with `timedatectl set-ntp true`; times of runs are "
+            "shown by it",
+        )
+        return (found,)
 
     def _unreachable(self, error: SgpuError, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
         """Once: a plan can be made without its workspace, and not be carried out."""

@@ -21,6 +21,14 @@ from sgpu_decl.model.jsonable import Json
 __all__ = ["Found", "RemoteFiles", "VolumeFiles", "WorkspaceFiles", "files_at"]
 
 MOST = 500 << 20  # bytes of a workspace file
+_WRITING = {
+    "permission_denied": "ask who owns it to let you write there, or set `backend.staging` to a "
+    "folder where you may",
+    "remote_missing": "make the volume or the folder that it names, or set `backend.staging` to "
+    "one that is there",
+    "remote_refused": "move away what is there, or set another `backend.staging`",
+}
+"""What to do where the staging folder takes nothing."""
 
 Sent = Callable[[int], None]
 
@@ -94,7 +102,8 @@ class WorkspaceFiles:
     def put(self, path: str, content: bytes | Path, sent: Sent = _nobody) -> None:
         _refuse_large(path, content)
         client = self._connection.client
-        with self._connection.explained(f"uploading `{path}`"), _opened(content, sent) as stream:
+        doing = f"uploading `{path}`"
+        with self._connection.explained(doing, _WRITING), _opened(content, sent) as stream:
             client.api_client.do(
                 "POST",
                 f"/api/2.0/workspace-files/import-file/{quote(path.lstrip('/'), safe='')}",
@@ -127,9 +136,9 @@ class WorkspaceFiles:
         return tuple(_found(it) for it in found if isinstance(it, dict))
 
     def make_folder(self, folder: str) -> None:
-        self._connection.tell(
-            f"making the folder `{folder}`", "/api/2.0/workspace/mkdirs", {"path": folder}
-        )
+        client = self._connection.client
+        with self._connection.explained(f"making the folder `{folder}`", _WRITING):
+            client.api_client.do("POST", "/api/2.0/workspace/mkdirs", body={"path": folder})
 
     def delete(self, path: str) -> None:
         try:
@@ -158,7 +167,8 @@ class VolumeFiles:
 
     def put(self, path: str, content: bytes | Path, sent: Sent = _nobody) -> None:
         client = self._connection.client
-        with self._connection.explained(f"uploading `{path}`"), _opened(content, sent) as stream:
+        doing = f"uploading `{path}`"
+        with self._connection.explained(doing, _WRITING), _opened(content, sent) as stream:
             client.files.upload(path, stream, overwrite=True)
 
     def get(self, path: str) -> bytes:
@@ -189,7 +199,7 @@ class VolumeFiles:
 
     def make_folder(self, folder: str) -> None:
         client = self._connection.client
-        with self._connection.explained(f"making the folder `{folder}`"):
+        with self._connection.explained(f"making the folder `{folder}`", _WRITING):
             client.files.create_directory(folder)
 
     def delete(self, path: str) -> None:

@@ -11,6 +11,7 @@ from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.databricks.accelerating import machines_of
 from sgpu_decl.backends.databricks.archiving import write_archive
 from sgpu_decl.backends.databricks.files import RemoteFiles
+from sgpu_decl.backends.databricks.holding import agents
 from sgpu_decl.backends.databricks.node import agent_zip, manifest_name, node_files
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.config.run import RunConfig
@@ -55,12 +56,14 @@ def bring_code(workspace: Workspace, store: Store, digest: str, progress: Progre
 
 
 def bring_agent(workspace: Workspace) -> str:
-    """Have the node agent in the workspace; return its digest. Raises BackendError."""
+    """Have the node agent in the workspace; return its digest. It comes before all else that is
+    shared, see `holding.agents`. Raises BackendError."""
     digest, content = agent_zip()
     path = workspace.places.agent(digest)
 
     def bring() -> None:
-        if workspace.files.size(path) != len(content):
+        there = {f"{workspace.places.agents}/{it.name}": it.size for it in agents(workspace)}
+        if there.get(path) != len(content):
             _make_folder_of(workspace, path)
             workspace.files.put(path, content)
 
@@ -143,7 +146,7 @@ def bring_launch(
         )
         last = files.pop(LAST)
         remote = workspace.files
-        remote.make_folder(folder)
+        workspace.once(folder, lambda: remote.make_folder(folder))
         _at_once([_putting(remote, f"{folder}/{name}", it) for name, it in files.items()])
         remote.put(f"{folder}/{LAST}", last)
 

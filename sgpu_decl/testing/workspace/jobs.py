@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
-from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, Runs, now_ms
+from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, Runs
 from sgpu_decl.testing.workspace.executing.runner import Runner
 from sgpu_decl.testing.workspace.job_settings import checked_token, executable, kept_settings
 from sgpu_decl.testing.workspace.paging import Paging

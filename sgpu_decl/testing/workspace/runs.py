@@ -4,13 +4,13 @@ import shutil
 from dataclasses import dataclass
 
 from sgpu_decl.testing.workspace import run_shapes
+from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.records import (
     SUBMIT_RUN,
     Attempt,
     Run,
     Runs,
     attempt_folder,
-    now_ms,
 )
 from sgpu_decl.testing.workspace.executing.runner import Runner
 from sgpu_decl.testing.workspace.job_settings import checked_token, run_settings

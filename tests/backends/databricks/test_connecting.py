@@ -68,6 +68,29 @@ def test_no_credentials_say_how_to_get_some(
     assert f"databricks auth login --host {server.url}" in str(error.hint)
 
 
+def test_nobody_opens_a_browser_where_nobody_sits(
+    server: WorkspaceServer, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("HOST", "TOKEN"):
+        monkeypatch.delenv(f"DATABRICKS_{name}")
+    (tmp_path / "databrickscfg").write_text(
+        f"[DEFAULT]\nhost = {server.url}\nauth_type = external-browser\n"
+    )
+    (tmp_path / "browser").write_text('#!/bin/sh\ntouch "$0.opened"\n')
+    (tmp_path / "browser").chmod(0o700)
+    monkeypatch.setenv("BROWSER", f"{tmp_path / 'browser'} %s")
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "sgpu_decl", "apply", "-y", "run.yaml"],
+        cwd=project, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ran.returncode == 1
+    assert "nobody is at a terminal" in ran.stderr
+    assert "databricks auth login --profile DEFAULT" in ran.stderr
+    assert not (tmp_path / "browser.opened").exists()
+
+
 @pytest.mark.parametrize(
     ("status", "name", "code", "again"),
     [
@@ -78,7 +101,10 @@ def test_no_credentials_say_how_to_get_some(
         (409, "RESOURCE_CONFLICT", "remote_refused", False),
         (500, "INTERNAL_ERROR", "remote_broken", True),
         (503, "TEMPORARILY_UNAVAILABLE", "throttled", True),
-        (429, "RESOURCE_EXHAUSTED", "throttled", True),
+        (429, "REQUEST_LIMIT_EXCEEDED", "throttled", True),
+        (429, "RESOURCE_EXHAUSTED", "limit_reached", True),
+        (403, "QUOTA_EXCEEDED", "no_room", False),
+        (507, "INSUFFICIENT_STORAGE", "no_room", False),
     ],
 )
 def test_answers_of_the_workspace_become_errors_of_ours(
@@ -106,6 +132,7 @@ def test_answers_of_the_workspace_become_errors_of_ours(
 
     assert (caught.value.code, caught.value.retryable) == (code, again)
     assert caught.value.message.startswith("looking at run 7: ")
+    assert "Config:" not in caught.value.message, "the SDK's settings are no business of ours"
     assert caught.value.hint
 
 

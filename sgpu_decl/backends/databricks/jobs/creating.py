@@ -36,7 +36,7 @@ def create_once(
         try:
             return _create(connection, body)
         except BackendError as error:
-            busy = error.code == "throttled"
+            busy = error.code in ("throttled", "limit_reached")
             if not error.retryable or (busy and attempt == _TRIES):
                 raise
             if busy:

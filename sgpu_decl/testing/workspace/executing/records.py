@@ -1,24 +1,19 @@
 """What is known of runs and their attempts, as it is kept in the tenant's tables."""
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
 from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
 from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["JOB_RUN", "SUBMIT_RUN", "Attempt", "Run", "Runs", "attempt_folder", "now_ms"]
+__all__ = ["JOB_RUN", "SUBMIT_RUN", "Attempt", "Run", "Runs", "attempt_folder"]
 
 JOB_RUN = "JOB_RUN"
 SUBMIT_RUN = "SUBMIT_RUN"
-
-
-def now_ms() -> int:
-    """The time, as the API has it."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
