@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.naming import match_addresses, split_attempt
@@ -14,6 +13,7 @@ from sgpu_decl.errors import NotFound, OutOfTime
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Attempt
+from sgpu_decl.storing.times import to_text
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.base import Backend, LogLine
@@ -331,8 +331,8 @@ class Runs:
             "attempt": ref.number,
             "state": str(status.state),
             "backend": self._kinds[ref],
-            "started_at": _text(status.started_at),
-            "ended_at": _text(status.ended_at),
+            "started_at": to_text(status.started_at),
+            "ended_at": to_text(status.ended_at),
             "exit_code": status.exit_code,
             "ranks": [],
             "first_cause": None,
@@ -343,12 +343,8 @@ class Runs:
 def _live(status: AttemptStatus) -> dict[str, Json]:
     return {
         "state": str(status.state),
-        "started_at": _text(status.started_at),
-        "ended_at": _text(status.ended_at),
+        "started_at": to_text(status.started_at),
+        "ended_at": to_text(status.ended_at),
         "exit_code": status.exit_code,
         "class": str(status.failure) if status.failure else None,
     }
-
-
-def _text(moment: datetime | None) -> str | None:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z") if moment else None

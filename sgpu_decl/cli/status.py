@@ -40,7 +40,7 @@ def command(*, where: Where, names: tuple[str, ...], output: str) -> int:
     if not (runs or jobs):
         _say_where_else(session)
     if jobs:
-        click.echo(("\n" if runs else "") + job_table(jobs, colour=colour))
+        click.echo(("\n" if runs else "") + job_table(jobs, now=now(), colour=colour))
     _say_where_tracked(session, runs)
     return 0
 

@@ -21,6 +21,7 @@ from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.layout import Layout
+from sgpu_decl.backends.pinned import require_code
 from sgpu_decl.environments.progress import Progress, Quiet
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
@@ -56,23 +57,17 @@ class DatabricksBackend:
 
     def keeper(self, block: "BackendBlock") -> "JobKeeper":
         """The jobs of the workspace that a `backend` block means."""
+        from sgpu_decl.backends.databricks.jobs.folders import JobFolders
         from sgpu_decl.backends.databricks.jobs.keeper import WorkspaceJobs
 
-        return WorkspaceJobs(self._workspaces.of(block).connection)
+        workspace = self._workspaces.of(block)
+        return WorkspaceJobs(workspace, JobFolders(workspace, self._fill, self._freed.append))
 
     def check(self, launching: Launching) -> None:
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         workspace.connection.start()
-        if (
-            launching.code_digest is not None
-            and self._store.manifest(launching.code_digest) is None
-        ):
-            raise BackendError(
-                f"the code of `{launching.ref}` ({launching.code_digest[:19]}) is not in the store",
-                hint="plan again on this machine",
-                code="code_missing",
-            )
+        require_code(self._store, launching)
         workspace.connection.user  # noqa: B018  that there is a connection, before any effect
 
     def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
@@ -84,7 +79,6 @@ class DatabricksBackend:
         return ()  # each node had a tree of its own
 
     def stage(self, launching: Launching) -> None:
-        from sgpu_decl.backends.databricks.staging import bring_launch
         from sgpu_decl.backends.databricks.submitting import Staged, payload
 
         if self._whole(launching):
@@ -92,23 +86,7 @@ class DatabricksBackend:
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         handle = self._launches.begin(launching, config)
-        uses = self._bring(launching, Quiet())
-        try:
-            bring_launch(
-                workspace,
-                launching,
-                config,
-                handle.folder,
-                root=(self._project / launching.owner).parent / (config.code.root or "."),
-                store=self._store,
-                environment=uses.environment,
-            )
-        except OSError as error:
-            raise BackendError(
-                f"`{launching.ref}` could not be staged: {error}",
-                hint=f"see that there is room in `{tempfile.gettempdir()}`",
-                code="launch_failed",
-            ) from error
+        uses = self._fill(launching, handle.folder)
         body = payload(
             launching,
             config,
@@ -264,6 +242,30 @@ class DatabricksBackend:
         where a crash left an intent: `staged`."""
         handle = self._launches.here(launching.ref)
         return handle is not None and handle.token == launching.token and handle.staged
+
+    def _fill(self, launching: Launching, folder: str) -> Uses:
+        """Have in the workspace what a launch shares with others, and fill its folder."""
+        from sgpu_decl.backends.databricks.staging import bring_launch
+
+        config = config_of(launching.ref, launching.spec)
+        uses = self._bring(launching, Quiet())
+        try:
+            bring_launch(
+                self._workspaces.of(config.backend),
+                launching,
+                config,
+                folder,
+                root=(self._project / launching.owner).parent / (config.code.root or "."),
+                store=self._store,
+                environment=uses.environment,
+            )
+        except OSError as error:
+            raise BackendError(
+                f"`{launching.ref}` could not be staged: {error}",
+                hint=f"see that there is room in `{tempfile.gettempdir()}`",
+                code="launch_failed",
+            ) from error
+        return uses
 
     def _bring(self, launching: Launching, progress: Progress) -> Uses:
         """Have in the workspace what a launch shares with others."""

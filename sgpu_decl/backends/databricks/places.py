@@ -42,6 +42,15 @@ class Staging:
         """The folder of one launch."""
         return f"{self.run(lineage, ref)}/{ref.number}-{token[:8]}"
 
+    def job(self, lineage: str, ref: AttemptRef, token: str) -> str:
+        """The folder that a job launches its run from, again and again: one for each version of
+        what it launches."""
+        return f"{self.jobs(lineage, ref)}/{token[-16:]}"
+
+    def jobs(self, lineage: str, ref: AttemptRef) -> str:
+        """The folder of all versions of what a job launches."""
+        return f"{self.root}/runs/{lineage[:8]}/job.{ref.address.folder}"
+
     def code(self, digest: str) -> str:
         """An archive of code, by the digest of its manifest."""
         return f"{self.root}/objects/code/{_hex(digest)}.tar.gz"
