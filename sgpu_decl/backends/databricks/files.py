@@ -5,7 +5,7 @@ is not there.
 """
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +15,13 @@ from urllib.parse import quote
 from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.connecting import Connection
 from sgpu_decl.backends.databricks.counting import Counting
+from sgpu_decl.environments.progress import Sent
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["Found", "RemoteFiles", "VolumeFiles", "WorkspaceFiles", "files_at"]
 
 MOST = 500 << 20  # bytes of a workspace file
-
-Sent = Callable[[int], None]
 
 
 def _nobody(_: int) -> None:
