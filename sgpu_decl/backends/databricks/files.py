@@ -5,7 +5,7 @@ is not there.
 """
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from urllib.parse import quote
 from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.connecting import Connection
 from sgpu_decl.backends.databricks.counting import Counting
+from sgpu_decl.environments.progress import Sent
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 
@@ -29,8 +30,6 @@ _WRITING = {
     "remote_refused": "move away what is there, or set another `backend.staging`",
 }
 """What to do where the staging folder takes nothing."""
-
-Sent = Callable[[int], None]
 
 
 def _nobody(_: int) -> None:

@@ -101,11 +101,17 @@ def test_a_captured_environment_goes_along_and_once(
     create(venv, symlinks=True)
     (package,) = venv.glob("lib/python*/site-packages")
     (package / "carried.py").write_text("WORD = 'carried along'\n")
+    (package / "data.bin").write_bytes(os.urandom(1_000_000))
     run = (project / "run.yaml").read_text()
     declared = f"env: {{base: gpu-6, snapshot: true, python: {venv}/bin/python}}"
     (project / "run.yaml").write_text(run.replace("env: {base: gpu-6}", declared))
     (project / "train.py").write_text("import carried\ndef main(n):\n    return carried.WORD\n")
-    opened = session()
+    opened, told = session(), Told()
+    opened.equip(opened.plan(take_in=True), progress=told)
+    sent = [done for done, _ in told.phases["sending"]]
+    (total,) = {it for _, it in told.phases["sending"]}
+    assert sent == sorted(sent)
+    assert sent[0] < total // 2 < sent[-1] == total, "in one pack"
 
     assert succeeded(opened)
 
