@@ -16,7 +16,8 @@ from sgpu_decl.model.state import Attempt
 from sgpu_decl.storing.times import to_text
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import Backend, LogLine
+    from sgpu_decl.backends.base import Backend, LogLine, Output
+    from sgpu_decl.environments.progress import Progress
 
 __all__ = ["Runs"]
 
@@ -156,6 +157,18 @@ class Runs:
         """
         self._must_be_kept(ref)
         return self._backend_of(ref).results(ref)
+
+    def output(self, ref: AttemptRef, progress: "Progress | None" = None) -> "Output":
+        """The files that ranks left in SGPU_OUTPUT_DIR, on this machine.
+
+        Raises:
+            NotFound: what the attempt left was deleted.
+            BackendError: they cannot be had yet.
+        """
+        from sgpu_decl.environments.progress import Quiet
+
+        self._must_be_kept(ref)
+        return self._backend_of(ref).output(ref, progress or Quiet())
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         """The pickled exception of a rank of a called function, if it left one."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["Backend", "Launching", "LogLine", "Survey"]
+__all__ = ["Backend", "Launching", "LogLine", "Output", "Survey"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,18 @@ class LogLine:
     rank: int | None
     stream: str
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What ranks left in SGPU_OUTPUT_DIR: the folder here, what is in it, and the names of what is
+    lacking, with the reason."""
+
+    folder: Path
+    files: int
+    bytes: int
+    lacking: tuple[str, ...] = ()
+    why: str = ""
 
 
 class Survey(Protocol):
@@ -156,6 +168,14 @@ class Backend(Protocol):
 
     def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, in rank order."""
+
+    def output(self, ref: AttemptRef, progress: Progress) -> Output:
+        """The files that ranks left in SGPU_OUTPUT_DIR, on this machine: brought here where they
+        are elsewhere, but for those that were before.
+
+        Raises:
+            BackendError: they cannot be had yet, or not any more.
+        """
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         """The pickled exception that a rank of a called function ended with, if it could leave

@@ -1,4 +1,4 @@
-"""How far a long step has come: of an environment, or of sending the code."""
+"""How far a long step has come: of an environment, of sending the code, of fetching files."""
 
 from collections.abc import Callable
 from typing import Protocol

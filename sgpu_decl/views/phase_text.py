@@ -11,6 +11,8 @@ _COUNTED = {"compiling": "files", "resolving": "packages", "building": "packages
 _CODE = frozenset({"archiving", "uploading"})
 """The phases that are about the code of a run; the others are about its environment."""
 
+_FETCHING = "fetching"
+
 
 def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
     """Return `copying the environment: 412 MB of 1.2 GB, 180 MB/s`.
@@ -19,7 +21,7 @@ def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
         done, total: bytes, or what the phase counts; a total of 0 is not known yet.
         seconds: since the phase began.
     """
-    what = "the code" if phase in _CODE else "the environment"
+    what = "files" if phase == _FETCHING else "the code" if phase in _CODE else "the environment"
     unit = _COUNTED.get(phase)
     if unit is not None:
         of = f" of {total:,}" if total else ""

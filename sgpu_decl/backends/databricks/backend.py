@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Launching, LogLine, Survey
+from sgpu_decl.backends.base import Launching, LogLine, Output, Survey
 from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.databricks.bringing import Bringing
 from sgpu_decl.backends.databricks.checking import DatabricksSurvey
@@ -150,6 +150,24 @@ class DatabricksBackend:
             return []
         handle, described = found
         return self._returned(ref, handle).values(int(str(described["brought"])), _ranks(described))
+
+    def output(self, ref: AttemptRef, progress: Progress) -> Output:
+        if self._active(ref):
+            raise BackendError(
+                f"`{ref}` has not ended, and its nodes bring back what ranks left when it has",
+                hint=f"`sgpu wait '{ref}'` waits for that",
+                code="nothing_yet",
+            )
+        found = self._brought(ref)
+        if found is None:
+            raise BackendError(
+                f"nothing of `{ref}` was brought back from its nodes",
+                hint=f"`sgpu show '{ref}'` says how it ended",
+                code="nothing_yet",
+            )
+        handle, described = found
+        nodes = sorted({node for _, node in _ranks(described)})
+        return self._returned(ref, handle).output(int(str(described["brought"])), nodes, progress)
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         found = self._brought(ref)

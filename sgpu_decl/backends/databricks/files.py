@@ -5,11 +5,12 @@ is not there.
 """
 
 import io
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 from urllib.parse import quote
 
 from sgpu_decl.backends.databricks.complaints import Unknown
@@ -21,6 +22,7 @@ from sgpu_decl.model.jsonable import Json
 
 __all__ = ["Found", "RemoteFiles", "VolumeFiles", "WorkspaceFiles", "files_at"]
 
+_CHUNK = 1 << 20
 MOST = 500 << 20  # bytes of a workspace file
 _WRITING = {
     "permission_denied": "ask who owns it to let you write there, or set `backend.staging` to a "
@@ -59,6 +61,9 @@ class RemoteFiles(Protocol):
 
     def get(self, path: str) -> bytes:
         """Read a file. Raises Unknown where it is not there."""
+
+    def fetch(self, path: str, file: Path) -> None:
+        """Read a file into one here, however large it is. As `get`."""
 
     def list(self, folder: str) -> tuple[Found, ...]:
         """What lies in a folder, by name; nothing where it is not there."""
@@ -112,16 +117,21 @@ class WorkspaceFiles:
             )
 
     def get(self, path: str) -> bytes:
-        client = self._connection.client
-        with self._connection.explained(f"reading `{path}`"):
-            answer = client.api_client.do(
-                "GET",
-                "/api/2.0/workspace/export",
-                query={"path": path, "format": "AUTO", "direct_download": "true"},
-                raw=True,
-            )
-            with answer["contents"] as stream:
-                return bytes(stream.read())
+        with self._connection.explained(f"reading `{path}`"), self._contents(path) as stream:
+            return bytes(stream.read())
+
+    def fetch(self, path: str, file: Path) -> None:
+        with self._connection.explained(f"reading `{path}`"), self._contents(path) as stream:
+            _save(stream, file)
+
+    def _contents(self, path: str) -> BinaryIO:
+        answer = self._connection.client.api_client.do(
+            "GET",
+            "/api/2.0/workspace/export",
+            query={"path": path, "format": "AUTO", "direct_download": "true"},
+            raw=True,
+        )
+        return cast("BinaryIO", answer["contents"])
 
     def list(self, folder: str) -> tuple[Found, ...]:
         try:
@@ -171,13 +181,15 @@ class VolumeFiles:
             client.files.upload(path, stream, overwrite=True)
 
     def get(self, path: str) -> bytes:
-        client = self._connection.client
-        with self._connection.explained(f"reading `{path}`"):
-            contents = client.files.download(path).contents
-            if contents is None:
-                return b""
-            with contents as stream:
-                return bytes(stream.read())
+        with self._connection.explained(f"reading `{path}`"), self._contents(path) as stream:
+            return bytes(stream.read())
+
+    def fetch(self, path: str, file: Path) -> None:
+        with self._connection.explained(f"reading `{path}`"), self._contents(path) as stream:
+            _save(stream, file)
+
+    def _contents(self, path: str) -> BinaryIO:
+        return self._connection.client.files.download(path).contents or io.BytesIO()
 
     def list(self, folder: str) -> tuple[Found, ...]:
         client = self._connection.client
@@ -218,6 +230,12 @@ class VolumeFiles:
                     client.files.delete(path)
         except Unknown:
             return
+
+
+def _save(stream: BinaryIO, file: Path) -> None:
+    file.touch(mode=0o600)
+    with file.open("wb") as target:
+        shutil.copyfileobj(stream, target, _CHUNK)
 
 
 def _refuse_large(path: str, content: bytes | Path) -> None:

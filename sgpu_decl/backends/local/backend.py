@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.agent import launching as agent
 from sgpu_decl.agent import reading
 from sgpu_decl.agent.redacting import Redactor
-from sgpu_decl.backends.base import Launching, LogLine
+from sgpu_decl.backends.base import Launching, LogLine, Output
 from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.interpreting import interpreter_of
 from sgpu_decl.backends.layout import Layout
@@ -21,7 +21,7 @@ from sgpu_decl.backends.local.devices import visible_devices
 from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
 from sgpu_decl.backends.pinned import require_code
-from sgpu_decl.backends.returning import read_returned
+from sgpu_decl.backends.returning import output_in, read_returned
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.environments.progress import Progress, Quiet
 from sgpu_decl.errors import BackendError, SgpuError
@@ -139,6 +139,9 @@ class LocalBackend:
 
     def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
         return read_returned(self._layout.attempt(ref) / "ranks")
+
+    def output(self, ref: AttemptRef, progress: Progress) -> Output:  # noqa: ARG002  the protocol's
+        return output_in(self.folder(ref) / "output")
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         restart = reading.read_attempt(self._layout.attempt(ref))["restart"] or 0
