@@ -126,8 +126,9 @@ class Asked:
                     for name, reference in config.env.secrets.items()
                 },
             },
-            "environment": environment_of(config.env, config.env.dependencies or ()),
         }
+        if config.image is None:
+            body["environment"] = environment_of(config.env, config.env.dependencies or ())
         connection = self.workspace.connection
         memory = Memory(connection)
         if memory.answer(body) == []:

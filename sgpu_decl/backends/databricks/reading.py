@@ -148,8 +148,7 @@ def _shape(
 
 _WAY_OUT: Mapping[FailureClass, str] = MappingProxyType(
     {
-        FailureClass.CAPACITY: "no GPUs came: apply again later, or use another `type`, fewer "
-        "`gpus` or a `pool`",
+        FailureClass.CAPACITY: "apply again later, or use another `type`, fewer `gpus` or a `pool`",
         FailureClass.NODE_LOST: "apply again, or let the platform bring new nodes by itself with "
         "`retry`",
     }

@@ -115,6 +115,11 @@ def test_an_upload_that_breaks_at_part_seven(
     runs: Callable[[], int],
 ) -> None:
     volume = stage_in_a_volume(server, project, token)
+    opened = session()
+    plan = opened.plan()
+    with clock.ahead(7200), pytest.raises(BackendError, match="URL expired") as caught:
+        opened.apply(plan)  # links to the storage expire before they are used
+    assert "clock" in str(caught.value.hint)
     befall("PUT /__storage/*/7", status_code=400)
 
     error = refused(session())
@@ -176,6 +181,8 @@ def test_a_storm_that_hides_whether_a_run_was_started_loses_none(
     assert error.code == "outcome_unknown"
     assert "apply again" in str(error.hint)
     assert runs() == 1
+    opened = session()
+    assert not opened.apply(opened.plan()).launched, "nor is a second one, while it goes on"
     server.faults.clear(server.tenants.of_token(token).key)
     again = session()
     again.apply(again.plan())
