@@ -171,16 +171,12 @@ class Session:
             NotFound: an option names no run, or there is no file.
             Usage: `rerun` names what `select` and `exclude` leave out.
         """
-        from sgpu_decl.applying.equipping import Equipment
         from sgpu_decl.applying.observing import observe
         from sgpu_decl.planning import planner
 
         site = self._site
         state = site.state()
-        equipment = Equipment(
-            lambda: site.environments, progress, recorded=state.resources, take_in=take_in
-        )
-        gathered = self._gather(options, state, equipment)
+        gathered = self._gather(options, state, self._equipment(state, progress, take_in=take_in))
         self._snapshots = gathered.snapshots
         state = site.believed(state)
         wanted = {desired.address for desired in gathered.desired} | gathered.jobs.addresses
@@ -211,7 +207,10 @@ class Session:
         )
 
     def _jobs(
-        self, declared: "DeclaredJobs", state: State, select: frozenset[Address] | None
+        self,
+        declared: "DeclaredJobs",
+        state: State,
+        select: frozenset[Address] | None,
     ) -> "tuple[tuple[DesiredJob, ...], dict[Address, ObservedJob]]":
         """What is wanted of jobs and what is seen of them; workspaces are asked for those alone
         that are planned."""
@@ -223,8 +222,18 @@ class Session:
             return select is None or address in select
 
         keepers = self._site.keeper
-        desired = desire(declared, keepers, planned)
-        return desired, observe(declared, desired, state.resources, keepers, planned)
+        desired = desire(declared, keepers, planned, state.lineage)
+        return desired, observe(declared, desired, state.resources, keepers, planned, state.lineage)
+
+    def _equipment(
+        self, state: State, progress: "Progress | None" = None, *, take_in: bool = False
+    ) -> "Equipment":
+        from sgpu_decl.applying.equipping import Equipment
+
+        site = self._site
+        return Equipment(
+            lambda: site.environments, progress, recorded=state.resources, take_in=take_in
+        )
 
     def _gather(self, options: PlanOptions, state: State, equipment: "Equipment") -> "Gathered":
         """What the file asks for. What it was read from, ten thousand configs maybe, is let go
@@ -344,7 +353,7 @@ class Session:
             )
         refer(site)
         refer_environments(site)
-        unstage(site, [it.address for it in plan.changes if it.action is Action.DESTROY])
+        unstage(site, plan)
         return applied
 
     def record_ended(self) -> "tuple[Diagnostic, ...]":
@@ -370,10 +379,10 @@ class Session:
             SgpuError: one of both belongs to another.
         """
         from sgpu_decl.applying.jobs.adopting import adopt
-        from sgpu_decl.applying.jobs.desiring import DeclaredJobs
 
-        declared = DeclaredJobs.of(self.validate().loaded, self._site.opened.owner or "")
-        return adopt(self._site, declared, text, job_id)
+        state = self._site.state()
+        gathered = self._gather(PlanOptions(), state, self._equipment(state))
+        return adopt(self._site, gathered.jobs, text, job_id)
 
     def jobs(self, *names: str) -> list[Resource]:
         """The recorded jobs that names, addresses or globs stand for; all without one.

@@ -9,7 +9,6 @@ from sgpu_decl.config.code import Code
 from sgpu_decl.config.reading import LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.model.desired import CodeFacts
-from sgpu_decl.model.state import State
 from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.modules import Copies, own_modules, snapshot_of
 from sgpu_decl.staging.signatures import check_entrypoint
@@ -23,10 +22,9 @@ class Coding:
     """Looks at code. `folder` is what paths of the file `shown` start from; `by_digest` has the
     files behind each digest."""
 
-    def __init__(self, folder: Path, shown: str, state: State, store: Store) -> None:
+    def __init__(self, folder: Path, shown: str, store: Store) -> None:
         self._folder = folder
         self._shown = shown
-        self._state = state
         self._store = store
         self._roots: dict[Code, Path] = {}
         self._snapshots: dict[Code, Snapshot | None] = {}
@@ -70,10 +68,8 @@ class Coding:
             self._roots[code] = (self._folder / (code.root or ".")).resolve()
         return self._roots[code]
 
-    def facts(self, run: LoadedRun, taken: Snapshot) -> CodeFacts:
-        """What planning compares."""
-        resource = self._state.resources.get(run.address)
-        before = resource.last.code_digest if resource and resource.last else None
+    def facts(self, taken: Snapshot, before: str | None) -> CodeFacts:
+        """What planning compares; `before` is the digest of the code that was launched last."""
         key = (taken.digest, before)
         if key not in self._facts:
             self._facts[key] = CodeFacts(

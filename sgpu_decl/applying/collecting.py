@@ -5,16 +5,20 @@ from collections import defaultdict
 from datetime import datetime
 
 from sgpu_decl.applying.equipping import collect_environments
+from sgpu_decl.applying.jobs.tidying import tidy
 from sgpu_decl.applying.observing import refresh
 from sgpu_decl.applying.site import Site
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Attempt
+from sgpu_decl.planning.jobs.running import staged_by_jobs
 
 __all__ = ["KEEP_LAST", "collect", "garbage", "unstage"]
 
 KEEP_LAST = 3
+_FREEING = (Action.UPDATE, Action.DESTROY)
 
 
 def garbage(
@@ -64,11 +68,15 @@ def collect(
             freed.append(attempt.ref)
             total += size if dry_run else backend(attempt.backend).free(attempt.ref)
         if not dry_run:
+            jobs = [it for it in writer.state.resources.values() if it.address.kind is Kind.JOB]
+            for job in jobs:
+                tidy(job, writer.state.lineage, site.keeper)
             # of all that ever ran: what an earlier call could not free may be free now
-            total += sum(backend(kind).tidy() for kind in {it.backend for it in attempts})
+            kinds = {it.backend for it in attempts} | {it.backend for it in jobs}
+            total += sum(backend(kind).tidy() for kind in kinds)
             gone = {it.ref for it in chosen}
             used = {it.code_digest for it in attempts if it.code_digest and it.ref not in gone}
-            store.refer(site.state_dir / "state.db", used)
+            store.refer(site.state_dir / "state.db", used | staged_by_jobs(jobs, "code"))
         code = environments = 0
         if not dry_run:
             code = store.collect()
@@ -81,10 +89,14 @@ def collect(
     }
 
 
-def unstage(site: Site, addresses: list[Address]) -> None:
-    """Delete the code copies of all ended attempts of these runs, and what only they shared."""
-    history = [it for address in addresses for it in site.states.history(address)]
+def unstage(site: Site, plan: Plan) -> None:
+    """Delete the code copies of all ended attempts of the runs that a plan destroyed, and what only
+    they, or versions of jobs that are no more, shared."""
+    destroyed = [it.address for it in plan.changes if it.action is Action.DESTROY]
+    history = [it for address in destroyed for it in site.states.history(address)]
     for attempt in history:
         site.backend(attempt.backend).unstage(attempt.ref)
-    for kind in {it.backend for it in history}:
+    kinds = {it.backend for it in history}
+    kinds |= {it.backend for it in plan.changes if it.kind is Kind.JOB and it.action in _FREEING}
+    for kind in kinds:
         site.backend(kind).tidy()

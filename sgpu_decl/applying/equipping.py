@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sgpu_decl.applying.jobs.launching import launching_in
 from sgpu_decl.applying.recording import launching_of
 from sgpu_decl.applying.site import Site
 from sgpu_decl.backends.base import Launching
@@ -23,6 +24,7 @@ from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.jobs.running import staged_by_jobs
 
 if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest
@@ -261,8 +263,9 @@ def equip(
             found += _make(site.environments, recipe, progress)
     by_backend: dict[str, list[Launching]] = {}
     for change in plan.changes:
-        if change.launches:
-            by_backend.setdefault(change.backend, []).append(launching_of(plan, change))
+        launching = _launching(plan, change)
+        if launching is not None:
+            by_backend.setdefault(change.backend, []).append(launching)
     for kind, launchings in by_backend.items():
         site.backend(kind).equip(launchings, progress)
     return tuple(found)
@@ -291,6 +294,7 @@ def refer_environments(site: Site) -> None:
     state = site.state()
     used = {it.last.environment_digest for it in state.resources.values() if it.last}
     used |= {attempt.environment_digest for attempt in state.active}
+    used |= staged_by_jobs(state.resources.values(), "environment")
     found = {it for it in used if it}
     if found or site.environments.objects.is_dir():
         site.environments.refer(site.state_dir / "state.db", found)
@@ -309,8 +313,16 @@ def _launched(plan: Plan) -> set[str]:
     return {
         change.launch.environment_digest
         for change in plan.changes
-        if change.launch and change.launch.token and change.launch.environment_digest
+        if change.launch and change.stages and change.launch.environment_digest
     }
+
+
+def _launching(plan: Plan, change: Change) -> Launching | None:
+    if change.launches:
+        return launching_of(plan, change)
+    if not change.stages or change.launch is None:
+        return None
+    return launching_in(change.launch.spec, change.address, change.launch.owner, plan.lineage)
 
 
 def _make(store: "EnvironmentStore", recipe: "Captured | FromLock", progress: Progress) -> Findings:

@@ -23,6 +23,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired, Interpreter
 from sgpu_decl.model.pool import PoolChoice
 from sgpu_decl.model.state import State
+from sgpu_decl.planning.jobs.running import staged_in
 from sgpu_decl.staging.modules import Copies
 from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.store import Store
@@ -67,11 +68,12 @@ def gather(
     """
     gathering = _Gathering(opened, state, store, equipment, survey, called=called)
     gathering.findings.extend(_not_yet(name, place) for name, place in loaded.unsupported)
-    desired = tuple(gathering.desire(run) for run in loaded.runs)
+    launched = {job.config.run: job.address for job in loaded.jobs if job.config.run is not None}
+    desired = tuple(gathering.desire(run, launched.get(run.address.name)) for run in loaded.runs)
     gathering.coding.save()
     return Gathered(
         desired=desired,
-        jobs=DeclaredJobs.of(loaded, opened.owner or ""),
+        jobs=DeclaredJobs.of(loaded, opened.owner or "", desired),
         findings=in_order(
             (*gathering.findings, *gathering.coding.findings, *gathering.furnishing.findings)
         ),
@@ -106,12 +108,15 @@ class _Gathering:
         self._folder = opened.root if called is not None else absolute(opened.file).parent
         self._owner = opened.owner
         self._owners = Owners(opened.root)
-        self.coding = Coding(self._folder, opened.shown, state, store)
+        self.coding = Coding(self._folder, opened.shown, store)
         self.furnishing = Furnishing(equipment, self._folder, self._owner)
         self.findings: list[Diagnostic] = []
 
-    def desire(self, run: LoadedRun) -> Desired:
+    def desire(self, run: LoadedRun, job: Address | None) -> Desired:
+        """One run; `job` is what launches it in the place of `apply`."""
         config = run.config
+        if (backend := self._backend(config)) is not None:
+            backend.expect(config)
         taken = self._code(run)
         interpreter = self._interpreter(config)
         self._look(run, taken, interpreter)
@@ -134,10 +139,11 @@ class _Gathering:
             on_active=str(config.on_active),
             prevent_destroy=config.lifecycle.prevent_destroy,
             ignore_changes=tuple(config.lifecycle.ignore_changes),
-            code=self.coding.facts(run, taken) if taken else None,
+            code=self.coding.facts(taken, self._code_before(run.address, job)) if taken else None,
             environment=environment,
             interpreter=interpreter,
             pool=self._pool(config),
+            job=job,
             places=run.places,
             findings=self._dispute(run.address),
         )
@@ -147,6 +153,15 @@ class _Gathering:
             return self.coding.take(run)
         backend = self._backend(run.config)
         return self.coding.take_modules(self._called) if backend and backend.elsewhere else None
+
+    def _code_before(self, run: Address, job: Address | None) -> str | None:
+        """The digest of the code that was launched last, or that a job launches."""
+        resource = self._state.resources.get(job or run)
+        if resource is None:
+            return None
+        if job is not None:
+            return staged_in(resource.spec).get("code")
+        return resource.last.code_digest if resource.last else None
 
     def _dispute(self, address: Address) -> tuple[Diagnostic, ...]:
         resource = self._state.resources.get(address)

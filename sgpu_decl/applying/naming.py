@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.errors import NotFound
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 
 __all__ = ["match_addresses", "split_attempt"]
 
@@ -30,6 +30,12 @@ def match_addresses(patterns: Iterable[str], known: Collection[Address]) -> froz
     for pattern in patterns:
         hits = {address for address in known if _matches(address, pattern)}
         if not hits:
+            if pattern.startswith("job.") and not any(it.kind is Kind.JOB for it in known):
+                raise NotFound(
+                    f"`{pattern}` is launched where it is kept, not from here",
+                    hint=f"`sgpu show {pattern}` says how its last launch went, and where its logs "
+                    "are",
+                )
             words = {word for address in known for word in (str(address), address.name)}
             close = nearest(pattern, sorted(words))
             raise NotFound(

@@ -8,6 +8,7 @@ from sgpu_decl.config.code import Code
 from sgpu_decl.errors import StalePlan
 from sgpu_decl.model.plan import Launch, Plan
 from sgpu_decl.planning.differing import parse
+from sgpu_decl.planning.jobs.running import run_in, staged_by_jobs
 from sgpu_decl.staging.hashing import HashCache
 from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
 
@@ -41,6 +42,7 @@ def refer(site: Site) -> None:
     state = site.state()
     used = {it.last.code_digest for it in state.resources.values() if it.last}
     used |= {attempt.code_digest for attempt in state.active}
+    used |= staged_by_jobs(state.resources.values(), "code")
     site.store.refer(site.state_dir / "state.db", {it for it in used if it})
 
 
@@ -49,12 +51,13 @@ def launched_code(plan: Plan) -> dict[str, Launch]:
     return {
         change.launch.code_digest: change.launch
         for change in plan.changes
-        if change.launch and change.launch.token and change.launch.code_digest
+        if change.launch and change.stages and change.launch.code_digest
     }
 
 
 def _again(root: Path, launch: Launch) -> Snapshot | None:
-    code = Code.model_validate(parse(launch.spec).get("code", {}))
+    spec = parse(run_in(launch.spec) or launch.spec)
+    code = Code.model_validate(spec.get("code", {}))
     owner = root / launch.owner
     cache = HashCache.open()
     taken, _ = snapshot(

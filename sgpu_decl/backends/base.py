@@ -61,6 +61,9 @@ class Survey(Protocol):
     def elsewhere(self) -> bool:
         """Whether ranks run on other machines: what a called function imports has to be sent."""
 
+    def expect(self, config: "RunConfig") -> None:
+        """A run is about to be looked at: begin, beside what is done meanwhile, what takes long."""
+
     def interpreter(self, env: "Env", folder: Path) -> Interpreter | None:
         """The Python of this machine that ranks use, or that a declared environment is made from;
         `None` where there is none, or none of this machine is used."""
@@ -145,8 +148,9 @@ class Backend(Protocol):
     def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
         """The truth about attempts; those that the backend no longer knows are left out."""
 
-    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
-        """The `status` object of one attempt, without address and name; `None` if unknown."""
+    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
+        """The `status` objects of attempts, without address and name; those that the backend no
+        longer knows are left out."""
 
     def cancel(self, ref: AttemptRef) -> None:
         """Ask an active attempt to stop; harmless when it has ended."""

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
+from sgpu_decl.backends.base import Launching
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.project import Mode
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["Described", "JobKeeper", "JobOnShelf", "OutcomeUnknown"]
+__all__ = ["Described", "JobKeeper", "JobLaunch", "JobOnShelf", "OutcomeUnknown"]
 
 
 class OutcomeUnknown(BackendError):
@@ -40,6 +43,17 @@ class JobOnShelf:
     token: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLaunch:
+    """One launch of a job by its platform: not an attempt of ours."""
+
+    id: str
+    state: AttemptState
+    started_at: datetime | None
+    ended_at: datetime | None
+    url: str
+
+
 class JobKeeper(Protocol):
     """One workspace. Documents are those of `model.job`; a token marks a job that is ours.
 
@@ -50,8 +64,29 @@ class JobKeeper(Protocol):
     def workspace(self) -> str:
         """Its URL."""
 
-    def describe(self, job: Job, name: str, mode: Mode) -> Described:
-        """What a declared job, which is called `name` in the file, means here."""
+    def describe(self, job: Job, name: str, mode: Mode, launching: Launching | None) -> Described:
+        """What a declared job, which is called `name` in the file, means here; `launching` is the
+        run that it launches, where it launches one."""
+
+    def stage(self, launching: Launching) -> None:
+        """Have there what the run of a job takes along; harmless when it is there.
+
+        Raises:
+            SgpuError: it is missing here, or is not taken there.
+        """
+
+    def busy(self, job_id: str) -> bool:
+        """Whether a launch of a job is active; nothing is where there is no such job."""
+
+    def last(self, job_id: str) -> JobLaunch | None:
+        """The newest launch of a job; None where it was never launched, or is none."""
+
+    def staged(self, launching: Launching) -> bool:
+        """Whether it is there."""
+
+    def free(self, launching: Launching, *, gone: bool) -> None:
+        """Delete what earlier versions of a job's run took along, and this one too where the job is
+        `gone`. No launch of the job may be active."""
 
     def named(self, title: str) -> tuple[JobOnShelf, ...]:
         """The jobs that are called so."""

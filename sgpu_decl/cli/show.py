@@ -60,7 +60,7 @@ def _show_job(session: "Session", name: str, output: str) -> int:
         return 0
     from sgpu_decl.views.jobs_text import job_details
 
-    text = job_details(job, colour=output == "text" and takes_colour(sys.stdout))
+    text = job_details(job, now=now(), colour=output == "text" and takes_colour(sys.stdout))
     click.echo(text if output == "text" else f"```\n{text}\n```")
     return 0
 

@@ -4,8 +4,9 @@ import time
 from typing import TYPE_CHECKING
 
 from sgpu_decl.functions.following import say
-from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.planning.capabilities import TODAY
+from sgpu_decl.planning.differing import parse
 from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:
@@ -18,18 +19,27 @@ REST = 1.0  # seconds between two looks
 
 
 def await_room(session: "Session", plan: Plan, limit: int | None) -> bool:
-    """Wait until fewer calls than `limit` are active where a plan launches one.
+    """Wait until fewer calls are active where a plan launches one than may be: as many as its
+    `max_parallel` says, else `limit`.
 
     Returns:
         Whether it had to wait: a plan is old then.
     """
-    (backend,) = {change.backend for change in plan.changes if change.launches}
-    if limit is None or TODAY[backend].queues:
+    (launch,) = (change for change in plan.changes if change.launches)
+    backend = launch.backend
+    most = _declared(launch) or limit
+    if most is None or TODAY[backend].queues:
         return False
     waited = False
-    while (active := session.runs.active_calls(backend)) >= limit:
+    while (active := session.runs.active_calls(backend)) >= most:
         if not waited:
-            say(f"waiting: {count(active, 'call')} active, of {limit} at once")
+            say(f"waiting: {count(active, 'call')} active, of {most} at once")
         waited = True
         time.sleep(REST)
     return waited
+
+
+def _declared(change: Change) -> int | None:
+    """The `max_parallel` of what is launched."""
+    said = parse(change.launch.spec).get("max_parallel") if change.launch else None
+    return said if isinstance(said, int) else None

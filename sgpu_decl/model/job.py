@@ -13,14 +13,16 @@ from dataclasses import dataclass, field
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.desired import NO_PLACES
+from sgpu_decl.model.desired import NO_PLACES, Desired
 from sgpu_decl.model.jsonable import canonical
 
-__all__ = ["OURS", "PERMISSIONS", "DesiredJob", "JobHandle", "ObservedJob"]
+__all__ = ["OURS", "PERMISSIONS", "RUN", "STAGED", "DesiredJob", "JobHandle", "ObservedJob"]
 
 PERMISSIONS = "permissions"
-OURS = frozenset({"backend", "lifecycle"})
-"""Keys of a job's spec that are no settings of the platform's."""
+RUN, STAGED = "run", "staged"
+OURS = frozenset({"backend", "lifecycle", RUN, STAGED})
+"""Keys of a job's spec that are no settings of the platform's: `run` is what is launched, as its
+YAML says it, and `staged` the digests of what that takes along."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,8 @@ class DesiredJob:
     """One declared job.
 
     `spec` is canonical JSON: the document, and what is `OURS`. `places` maps a path of it to where
-    the user wrote what led to it. `title` is what the job is called where it is kept.
+    the user wrote what led to it. `title` is what the job is called where it is kept. `run` is what
+    it launches, where that is a run of the project.
     """
 
     address: Address
@@ -61,6 +64,7 @@ class DesiredJob:
     owner: str
     spec: str
     title: str
+    run: Desired | None = None
     prevent_destroy: bool = False
     ignore_changes: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(
@@ -72,9 +76,11 @@ class DesiredJob:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedJob:
     """What is seen where a job is kept. `document` is canonical JSON, None where there is no such
-    job; `namesakes` are the ids of others that are called the same, asked for before one is made.
+    job; `staged` says whether what its run took along is there yet; `namesakes` are the ids of
+    others that are called the same, asked for before one is made.
     """
 
     workspace: str
     document: str | None = None
+    staged: bool = True
     namesakes: tuple[str, ...] = ()

@@ -166,6 +166,12 @@ class Change:
         return self.kind is Kind.RUN and self.launch is not None and self.launch.token is not None
 
     @property
+    def stages(self) -> bool:
+        """Whether it takes code and an environment to where ranks look for them."""
+        made = self.action in (Action.CREATE, Action.UPDATE)
+        return self.launches or (self.kind is Kind.JOB and made)
+
+    @property
     def waits_for(self) -> tuple[AttemptRef, ...]:
         """The older attempts that must end before the ranks of the new one start."""
         if self.launch is None or self.launch.token is None:

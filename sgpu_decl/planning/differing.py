@@ -17,6 +17,7 @@ from sgpu_decl.planning.policy import SECRETS
 __all__ = ["Difference", "compare", "covered", "join", "leaves", "parse"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_SECRETS = (SECRETS, f"run.{SECRETS}")  # of a run, and of one that a job launches
 _Object: TypeAlias = Mapping[str, Json]
 
 
@@ -118,6 +119,6 @@ def _side(path: str, value: Json | _Missing) -> Json:
 
 
 def _shown(path: str, value: Json) -> Json:
-    if path.startswith(SECRETS) and isinstance(value, str):
+    if path.startswith(_SECRETS) and isinstance(value, str):
         return {"secret": value}
     return value

@@ -8,7 +8,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, Estimate
 from sgpu_decl.planning.differing import parse
 
-__all__ = ["Spending", "gpus_of", "seconds_of"]
+__all__ = ["Spending", "gpus_of", "seconds_of", "worst_hours"]
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
@@ -28,7 +28,7 @@ class Spending:
             return
         spec = parse(change.launch.spec)
         self._used_gpus = self._used_gpus or gpus_of(spec) != 0
-        self._hours.append(_worst_hours(spec))
+        self._hours.append(worst_hours(spec))
 
     def estimate(self) -> Estimate:
         known = [amount for amount in self._hours if amount is not None]
@@ -58,7 +58,9 @@ def seconds_of(value: Json) -> float | None:
     return math.fsum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
 
 
-def _worst_hours(spec: Mapping[str, Json]) -> float | None:
+def worst_hours(spec: Mapping[str, Json]) -> float | None:
+    """Return the GPU hours of a launch that takes all the time it may, as often as it may; None
+    where no timeout says."""
     gpus = gpus_of(spec)
     if gpus == 0:
         return 0.0

@@ -101,7 +101,18 @@ def plan(
         declared = {it.environment.address for it in wanted.values() if it.environment}
         # Which environments are declared is not known where one could not be looked at.
         unsure = has_errors(findings)
-        chosen = [item for address, item in wanted.items() if request.selects(address)]
+        resting = {
+            address: item
+            for address, item in wanted.items()
+            if item.job is not None and address not in request.rerun
+        }
+        chosen = [
+            item
+            for address, item in wanted.items()
+            if request.selects(address) and address not in resting
+        ]
+        by_jobs = [it.run for it in jobs if it.run is not None and it.address in seen_jobs]
+        checks += [_by_job(item) for it, item in resting.items() if request.selects(it)]
         new_fields = NewFields()
         for item in chosen:
             options = _options(item, request, state, now, capabilities)
@@ -119,13 +130,17 @@ def plan(
             and request.selects(address)
         ]
         checks += [check_of(finding, None) for finding in findings]
-        checks += lint(chosen, capabilities)
+        checks += lint((*chosen, *by_jobs), capabilities)
         launched = [wanted[it.address] for it, _ in results if it.launches]
         checks += interpreter_checks(
             [(item, known.get(item.address, NOWHERE).current) for item in launched], state
         )
         checks += pool_checks(launched)
-        environments = {it.environment.address: it.environment for it in chosen if it.environment}
+        environments = {
+            it.environment.address: it.environment
+            for it in (*chosen, *by_jobs)
+            if it.environment is not None
+        }
         for environment in environments.values():
             resource = state.resources.get(environment.address)
             change = environment_change(environment, resource, state.package_lists)
@@ -135,9 +150,9 @@ def plan(
             if request.selects(address):
                 checks += [check_of(finding, address) for finding in job.findings]
             if address in seen_jobs:
-                resource = state.resources.get(address)
-                results.append(job_change(job, resource, seen_jobs[address], state.lineage))
+                results.append(job_change(job, seen_jobs[address], state))
         considered = wanted.keys() | owned.keys() | environments.keys() | wanted_jobs.keys()
+        considered -= resting.keys()
     changes = tuple(sorted((change for change, _ in results), key=lambda item: str(item.address)))
     checks += [check for _, found in results for check in found]
     return Plan(
@@ -180,6 +195,16 @@ def _owned(
             )
         )
     }
+
+
+def _by_job(run: Desired) -> Check:
+    return Check(
+        id="launched_by_job",
+        severity=Severity.INFO,
+        address=run.address,
+        summary=f"`{run.job}` launches it, `apply` does not",
+        hint=f"`sgpu apply --rerun {run.address}` launches it now",
+    )
 
 
 def _package_lists(

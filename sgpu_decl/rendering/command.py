@@ -20,7 +20,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def render_command(
-    agent: str, files: Mapping[str, str], *, code: bool, environment: str | None = None
+    agent: str,
+    files: Mapping[str, str],
+    *,
+    code: bool,
+    environment: str | None = None,
+    starts: int | None = None,
 ) -> str:
     """Return the bash script that runs one node.
 
@@ -32,6 +37,8 @@ def render_command(
         files: that of each file in the launch folder, which nodes see late.
         code: whether the run has code, which the platform brings.
         environment: the hex of the environment's digest, where one is declared.
+        starts: how often the platform starts a launch of a job at most; None for what is launched
+            once.
 
     Raises:
         ValueError: something else came as one of these.
@@ -50,4 +57,5 @@ def render_command(
         files=sorted(files.items()),
         code=code,
         environment=environment or "",
+        starts=str(starts) if starts is not None else "",
     )

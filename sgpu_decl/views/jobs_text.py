@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.views.terminal import Colour, columns, escape, paint
+from sgpu_decl.views.terminal import Colour, age, columns, escape, paint
 
 __all__ = ["job_details", "job_table"]
 
@@ -20,36 +21,52 @@ _WORDS = {
 }
 
 
-def job_table(jobs: Sequence[Mapping[str, Json]], *, colour: bool = False) -> str:
-    """Return one line for each job: its name, its state, what starts it, where it is."""
-    rows = [(escape(str(job["name"])), str(job["state"]), _start(job), _link(job)) for job in jobs]
-    head = ("JOB", "STATE", "START", "WHERE")
-    widths = [max(columns(row[at]) for row in (head, *rows)) for at in range(3)]
+def job_table(jobs: Sequence[Mapping[str, Json]], *, now: datetime, colour: bool = False) -> str:
+    """Return one line for each job: its name, its state, what starts it, how its last launch went,
+    where it is."""
+    rows = [
+        (escape(str(it["name"])), str(it["state"]), _start(it), _last(it, now), _link(it))
+        for it in jobs
+    ]
+    head = ("JOB", "STATE", "START", "LAST", "WHERE")
+    widths = [max(columns(row[at]) for row in (head, *rows)) for at in range(4)]
     lines = [_line(head, widths, None)]
     lines += [_line(row, widths, _COLOURS.get(row[1]) if colour else None) for row in rows]
     return "\n".join(lines)
 
 
-def job_details(job: Mapping[str, Json], *, colour: bool = False) -> str:
+def job_details(job: Mapping[str, Json], *, now: datetime, colour: bool = False) -> str:
     """Return a job whole, with the settings that it has in the workspace."""
     state = str(job["state"])
     painted = paint(state, _COLOURS.get(state, Colour.DIM), on=colour)
     lines = [f"{escape(str(job['address']))}  {painted}"]
-    lines += [f"  {name}: {escape(text)}" for name, text in _facts(job) if text]
+    lines += [f"  {name}: {escape(text)}" for name, text in _facts(job, now) if text]
     settings = job.get("live") or job.get("spec")
     lines.append("  settings:")
     lines += [f"    {escape(it)}" for it in json.dumps(settings, indent=2).splitlines()]
     return "\n".join(lines)
 
 
-def _facts(job: Mapping[str, Json]) -> list[tuple[str, str]]:
+def _facts(job: Mapping[str, Json], now: datetime) -> list[tuple[str, str]]:
+    last = job.get("last")
     return [
         ("called", str(job["title"] or "")),
         ("start", _start(job)),
         ("where", _link(job)),
+        ("last launch", _last(job, now)),
+        ("its logs", str(last["link"]) if isinstance(last, Mapping) else ""),
         ("note", str(job["error"] or _WORDS.get(str(job["state"]), ""))),
         ("declared in", str(job.get("owner") or "")),
     ]
+
+
+def _last(job: Mapping[str, Json], now: datetime) -> str:
+    last = job.get("last")
+    if not isinstance(last, Mapping):
+        return ""
+    then = last["ended_at"] or last["started_at"]
+    when = f", {age(datetime.fromisoformat(then), now)}" if isinstance(then, str) else ""
+    return escape(f"{last['state']}{when}")
 
 
 def _start(job: Mapping[str, Json]) -> str:

@@ -9,35 +9,14 @@ from venv import create
 
 import pytest
 
+from tests.dying import dying
+
 RUN = """\
 name: once
 gpus: 1
 type: CPU
 command: [sh, -c, 'echo launched >> "$SGPU_PROJECT_DIR/launches.log"']
 mlflow: {enabled: false}
-"""
-
-# Runs the real command line, and dies by SIGKILL right before or after the n-th call of a function.
-DRIVER = """\
-import importlib, os, signal, sys
-module, owner, name, when, nth = sys.argv[1].split(",")
-holder = importlib.import_module(module)
-if owner:
-    holder = getattr(holder, owner)
-real = getattr(holder, name)
-calls = 0
-def dying(*args, **kwargs):
-    global calls
-    calls += 1
-    if calls == int(nth) and when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    value = real(*args, **kwargs)
-    if calls == int(nth) and when == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return value
-setattr(holder, name, dying)
-from sgpu_decl.cli.main import main
-sys.exit(main(["apply", "-y", "--detach", "run.yaml"]))
 """
 
 WRITER = "sgpu_decl.storing.writing,SqliteWriter"
@@ -112,7 +91,10 @@ def test_killed_while_an_environment_is_staged_it_ran_exactly_once(
 
 def _dies_and_converges(project: Path, step: str) -> None:
     died = subprocess.run(
-        [sys.executable, "-c", DRIVER, step], cwd=project, capture_output=True, check=False
+        dying(step, "apply", "-y", "--detach", "run.yaml"),
+        cwd=project,
+        capture_output=True,
+        check=False,
     )
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
@@ -136,7 +118,9 @@ def test_what_a_power_cut_tore_while_staging_is_not_run(project: Path) -> None:
     )
     (project / "say.py").write_text("def main():\n    return 'whole'\n")
     step = "sgpu_decl.agent.launching,,launch,before,1"
-    died = subprocess.run([sys.executable, "-c", DRIVER, step], cwd=project, check=False)
+    died = subprocess.run(
+        dying(step, "apply", "-y", "--detach", "run.yaml"), cwd=project, check=False
+    )
     assert died.returncode == -signal.SIGKILL
     compiled = project / ".sgpu/default/runs/once/1/_air.pyc"
     compiled.write_bytes(compiled.read_bytes()[:99])  # the one file there that is not synced

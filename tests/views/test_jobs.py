@@ -136,16 +136,26 @@ def told(name: str, state: str, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+LAST = {
+    "id": "7", "state": "failed", "started_at": "2026-01-30T02:00:00Z",
+    "ended_at": "2026-01-30T02:10:00Z", "link": f"{HOST}/jobs/1/runs/7",
+}  # fmt: skip
+
+
 def test_the_status_of_jobs_is_as_drawn(golden: Golden) -> None:
     jobs = [
-        told("nightly", "scheduled", schedule="0 30 2 * * ?", timezone="UTC"),
+        told("nightly", "scheduled", schedule="0 30 2 * * ?", timezone="UTC", last=LAST),
         told("hourly", "paused", trigger={"periodic": {"interval": 1, "unit": "HOURS"}}),
         told("by-hand", "manual"),
         told("gone", "missing"),
         told("dark", "unknown", error="`work.example.com` does not answer"),
     ]
+    went = job_details({**jobs[0], "spec": {}, "live": {"name": "nightly"}}, now=NOW)
     whole = {**jobs[3], "owner": "sgpu.yml", "spec": {"name": "gone"}, "live": None}
-    golden("jobs_status.txt", f"{job_table(jobs)}\n\n{job_details(whole)}\n")
+    golden(
+        "jobs_status.txt",
+        f"{job_table(jobs, now=NOW)}\n\n{job_details(whole, now=NOW)}\n\n{went}\n",
+    )
 
 
 def test_what_is_done_to_a_job_is_a_line() -> None:

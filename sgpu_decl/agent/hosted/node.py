@@ -1,7 +1,7 @@
 """All that happens on one node of a run, as the program that a platform starts there.
 
     python agent.zip node --run DIR --launch DIR --objects DIR [--code] [--environment HEX]
-                          --file NAME SHA256 ...
+                          [--starts N] --file NAME SHA256 ...
 
     fetch ─▶ settled by an earlier attempt of the platform? ─▶ prepare ─▶ agent ─▶ bring back
                                  └──▶ its exit code               └ in vain: the agent says so
@@ -22,6 +22,7 @@ from sgpu_decl.agent.hosted.attempts import Attempts, settled
 from sgpu_decl.agent.hosted.attending import attend, conclude
 from sgpu_decl.agent.hosted.echoing import Echo, say
 from sgpu_decl.agent.hosted.fetching import fetch
+from sgpu_decl.agent.hosted.parting import await_others
 from sgpu_decl.agent.hosted.preparing import TREE, prepare
 from sgpu_decl.agent.hosted.returning import Returning
 from sgpu_decl.agent.hosted.stopping import Stopping
@@ -60,7 +61,7 @@ class _Hosted:
         self._node = node
         self._stopping = stopping
         self._folder = node.records(options.run)
-        self._attempts = Attempts(os.path.join(options.launch, "back"))
+        self._attempts = Attempts(os.path.join(options.launch, "back"), most=options.starts)
         self._target: str | None = None
 
     def run(self) -> int:
@@ -71,8 +72,10 @@ class _Hosted:
             return self._give_up(problem or "this node was asked to stop before it could begin")
         earlier, node.restart = self._attempts.look()
         code = settled(earlier, spec["retry"], node.restart)
-        if code is not None:
+        if earlier is not None and code is not None:
             say(f"nothing to do: an earlier attempt of the platform settled this run, with {code}")
+            if node.number == 0:
+                self._attempts.repeat(earlier)
             return code
         self._claim()
         self._prepare(spec, problem)
@@ -121,6 +124,8 @@ class _Hosted:
         except OSError as error:
             say(f"what the run left cannot be brought back to `{target}`: {error}")
             return code or _NOT_BROUGHT
+        if code != 0 and outcome.get("class") != "node_lost":
+            await_others(target, self._node.count, self._stopping)
         return code
 
 
@@ -141,6 +146,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--objects", required=True, metavar="DIR", help="what launches share")
     parser.add_argument("--code", action="store_true", help="the platform brings code")
     parser.add_argument("--environment", metavar="HEX", help="the digest of a manifest")
+    parser.add_argument(
+        "--starts",
+        type=int,
+        metavar="N",
+        help="the launch folder is that of a job, whose launches are started so often at most",
+    )
     parser.add_argument(
         "--file", nargs=2, action="append", default=[], metavar=("NAME", "SHA256"),
         help="a file of the launch folder that the run needs",

@@ -38,10 +38,15 @@ def adopt(site: Site, declared: DeclaredJobs, text: str, job_id: str) -> Resourc
         )
     (wanted,) = desire(
         DeclaredJobs(
-            jobs=(job,), mode=declared.mode, backends=declared.backends, owner=declared.owner
+            jobs=(job,),
+            mode=declared.mode,
+            backends=declared.backends,
+            runs=declared.runs,
+            owner=declared.owner,
         ),
         site.keeper,
         lambda _: True,
+        site.state().lineage,
     )
     if has_errors(wanted.findings):
         raise InvalidInput(f"`{wanted.address}` cannot be kept", diagnostics=wanted.findings)

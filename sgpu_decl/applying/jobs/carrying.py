@@ -7,13 +7,16 @@ from datetime import datetime
 from sgpu_decl.applying.blaming import blamed
 from sgpu_decl.applying.jobs.desiring import Keepers
 from sgpu_decl.applying.jobs.keepers import keeper_for
-from sgpu_decl.backends.keeping import OutcomeUnknown
+from sgpu_decl.applying.jobs.launching import launching_in
+from sgpu_decl.applying.jobs.tidying import tidy
+from sgpu_decl.backends.keeping import JobKeeper, OutcomeUnknown
 from sgpu_decl.errors import BackendError, InvalidInput, SgpuError
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.plan import Action, Change, Effect, Launch
 from sgpu_decl.model.state import Intent, Resource
 from sgpu_decl.planning.differing import parse
+from sgpu_decl.planning.jobs.running import run_in
 from sgpu_decl.storing.store import StateWriter
 
 __all__ = ["Jobs"]
@@ -33,6 +36,7 @@ class Jobs:
         self._writer = writer
         self._keepers = keepers
         self._plan_id = plan_id
+        self._lineage = writer.state.lineage
         self._clock = clock
         # Each change touches its own address alone, so what was known before the walk holds.
         self._known = writer.state.resources
@@ -80,6 +84,7 @@ class Jobs:
             resource_record=resource,
         )
         keeper = keeper_for(launch.spec, None, self._keepers)
+        self._stage(change, keeper)
         self._writer.begin(intent)
         try:
             job_id = keeper.create(parse(launch.spec), launch.token)
@@ -95,19 +100,34 @@ class Jobs:
     def _update(self, change: Change) -> str:
         launch = _launch(change)
         known, handle = self._kept(change)
-        if any(field.effect is Effect.IN_PLACE for field in change.fields):
+        # Settings that merely follow from what the run takes along are not among the fields.
+        follows = change.code is not None or change.environment is not None
+        if follows or any(field.effect is Effect.IN_PLACE for field in change.fields):
             keeper = keeper_for(launch.spec, handle, self._keepers)
+            self._stage(change, keeper)
             keeper.reset(handle.id, parse(launch.spec), handle.token)
-        self._writer.record_resource(
-            replace(known, backend=change.backend, owner=launch.owner, spec=launch.spec)
-        )
+        resource = replace(known, backend=change.backend, owner=launch.owner, spec=launch.spec)
+        self._writer.record_resource(resource)
+        tidy(resource, self._lineage, self._keepers)
         return ""
 
     def _destroy(self, change: Change) -> str:
         known, handle = self._kept(change)
-        keeper_for(known.spec, handle, self._keepers).delete(handle.id)
-        self._writer.record_resource(replace(known, gone=True))
+        keeper = keeper_for(known.spec, handle, self._keepers)
+        # Asked before: of a job that is gone nobody may know.
+        idle = run_in(known.spec) is not None and not keeper.busy(handle.id)
+        keeper.delete(handle.id)
+        gone = replace(known, gone=True)
+        self._writer.record_resource(gone)
+        if idle:
+            tidy(gone, self._lineage, self._keepers)
         return ""
+
+    def _stage(self, change: Change, keeper: JobKeeper) -> None:
+        launch = _launch(change)
+        launching = launching_in(launch.spec, change.address, launch.owner, self._lineage)
+        if launching is not None:
+            keeper.stage(launching)
 
     def _kept(self, change: Change) -> tuple[Resource, JobHandle]:
         known = self._known.get(change.address)

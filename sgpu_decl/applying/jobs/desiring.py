@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sgpu_decl.applying.jobs.launching import launching_in
 from sgpu_decl.backends.keeping import JobKeeper
 from sgpu_decl.config.backend import Backend
 from sgpu_decl.config.project import Mode
@@ -11,9 +12,11 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.job import DesiredJob, JobHandle, ObservedJob
+from sgpu_decl.model.desired import NO_PLACES, Desired
+from sgpu_decl.model.job import RUN, DesiredJob, JobHandle, ObservedJob
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.jobs.running import run_part
 from sgpu_decl.planning.linting import place_of
 
 __all__ = ["DeclaredJobs", "Keepers", "desire", "observe"]
@@ -21,24 +24,33 @@ __all__ = ["DeclaredJobs", "Keepers", "desire", "observe"]
 Keepers = Callable[[Backend], JobKeeper]
 
 _KEPT_BY = "databricks"
+# What a keeper refuses for what the file says.
+_MISTAKES = frozenset({"no_such_machines", "unknown_base", "unknown_policy"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredJobs:
-    """The jobs of one file. `backends` are those of the runs that they launch, by name."""
+    """The jobs of one file. `backends` are those of its runs, by name; `runs` are what is known of
+    those that jobs launch, once their code and their environments were looked at."""
 
     jobs: tuple[LoadedJob, ...] = ()
     mode: Mode = Mode.PRODUCTION
     backends: Mapping[str, Backend] = field(default_factory=dict)
+    runs: Mapping[str, Desired] = field(default_factory=dict)
     owner: str = ""
 
     @classmethod
-    def of(cls, loaded: Loaded, owner: str) -> "DeclaredJobs":
-        """Those of a file; `owner` is the file, relative to the project."""
+    def of(cls, loaded: Loaded, owner: str, desired: Sequence[Desired] = ()) -> "DeclaredJobs":
+        """Those of a file; `owner` is the file, relative to the project, and `desired` its runs."""
         if not loaded.jobs:
             return cls()
-        backends = {run.address.name: run.config.backend for run in loaded.runs}
-        return cls(jobs=loaded.jobs, mode=loaded.mode, backends=backends, owner=owner)
+        return cls(
+            jobs=loaded.jobs,
+            mode=loaded.mode,
+            backends={run.address.name: run.config.backend for run in loaded.runs},
+            runs={run.address.name: run for run in desired if run.job is not None},
+            owner=owner,
+        )
 
     @property
     def addresses(self) -> frozenset[Address]:
@@ -54,14 +66,14 @@ class DeclaredJobs:
 
 
 def desire(
-    declared: DeclaredJobs, keepers: Keepers, planned: Callable[[Address], bool]
+    declared: DeclaredJobs, keepers: Keepers, planned: Callable[[Address], bool], lineage: str
 ) -> tuple[DesiredJob, ...]:
     """What is wanted of each job. Of one that is not planned nothing but its address is told.
 
     Raises:
         BackendError: who applies has to be known, and the keeper cannot say it.
     """
-    return tuple(_desired(declared, job, keepers, planned) for job in declared.jobs)
+    return tuple(_desired(declared, job, keepers, planned, lineage) for job in declared.jobs)
 
 
 def observe(
@@ -70,6 +82,7 @@ def observe(
     recorded: Mapping[Address, Resource],
     keepers: Keepers,
     planned: Callable[[Address], bool],
+    lineage: str,
 ) -> dict[Address, ObservedJob]:
     """Look at each job that can be planned, where it is kept.
 
@@ -77,13 +90,17 @@ def observe(
         BackendError: a keeper does not answer.
     """
     return {
-        wanted.address: _seen(wanted, recorded.get(job.address), keepers(declared.backend_of(job)))
+        wanted.address: _seen(
+            wanted, recorded.get(job.address), keepers(declared.backend_of(job)), lineage
+        )
         for job, wanted in zip(declared.jobs, desired, strict=True)
         if planned(job.address) and not has_errors(wanted.findings)
     }
 
 
-def _seen(job: DesiredJob, resource: Resource | None, keeper: JobKeeper) -> ObservedJob:
+def _seen(
+    job: DesiredJob, resource: Resource | None, keeper: JobKeeper, lineage: str
+) -> ObservedJob:
     if resource is None or resource.gone or resource.remote is None:
         others = tuple(it.id for it in keeper.named(job.title))
         return ObservedJob(workspace=keeper.workspace, namesakes=others)
@@ -91,8 +108,13 @@ def _seen(job: DesiredJob, resource: Resource | None, keeper: JobKeeper) -> Obse
     if handle.workspace != keeper.workspace:
         return ObservedJob(workspace=keeper.workspace)
     document = keeper.read(handle.id)
+    if document is None:
+        return ObservedJob(workspace=keeper.workspace)
+    launching = launching_in(resource.spec, resource.address, resource.owner, lineage)
     return ObservedJob(
-        workspace=keeper.workspace, document=None if document is None else canonical(document)
+        workspace=keeper.workspace,
+        document=canonical(document),
+        staged=launching is None or keeper.staged(launching),
     )
 
 
@@ -101,6 +123,7 @@ def _desired(
     job: LoadedJob,
     keepers: Keepers,
     planned: Callable[[Address], bool],
+    lineage: str,
 ) -> DesiredJob:
     backend, config = declared.backend_of(job), job.config
     bare = DesiredJob(
@@ -117,22 +140,25 @@ def _desired(
     findings = tuple(_refusals(job, backend))
     if findings:
         return replace(bare, findings=findings)
-    try:
-        described = keepers(backend).describe(config, job.address.name, declared.mode)
-    except BackendError as error:
-        if error.code != "unknown_base":
-            raise
-        place = job.places.get("notebook.base", job.place)
-        found = Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)
-        return replace(bare, findings=(found,))
+    run = declared.runs[config.run] if config.run is not None else None
     ours: dict[str, Json] = {"backend": backend.model_dump(mode="json", exclude_defaults=True)}
     if lifecycle := config.lifecycle.model_dump(mode="json", exclude_defaults=True):
         ours["lifecycle"] = lifecycle
+    if run is not None:
+        ours |= run_part(run)
+    launching = launching_in(canonical(ours), job.address, declared.owner, lineage)
+    try:
+        described = keepers(backend).describe(config, job.address.name, declared.mode, launching)
+    except BackendError as error:
+        if error.code not in _MISTAKES:
+            raise
+        return replace(bare, findings=(_mistake(job, run, error),))
     return replace(
         bare,
         spec=canonical({**described.document, **ours}),
         title=described.title,
-        places=_Places(job, described.origins),
+        run=run,
+        places=_Places(job, described.origins, run.places if run is not None else NO_PLACES),
     )
 
 
@@ -146,25 +172,34 @@ def _refusals(job: LoadedJob, backend: Backend) -> Iterator[Diagnostic]:
             f"`targets: {{NAME: {{jobs: {{{job.address.name}: …}}}}}}`; or leave it out with "
             f"`--exclude {job.address}`",
         )
-    elif job.config.run is not None:
-        yield Diagnostic(
-            code="not_yet",
-            summary="jobs that launch a run of the project are valid, and this version cannot "
-            "bring what the run takes along to the workspace yet",
-            place=job.places.get("run", job.place),
-            hint=f"leave it out with `--exclude {job.address}`; a job of a `notebook` works",
-        )
+
+
+def _mistake(job: LoadedJob, run: Desired | None, error: BackendError) -> Diagnostic:
+    if run is None:
+        place = job.places.get("notebook.base", job.place)
+        return Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)
+    return Diagnostic(
+        code="run_refused",
+        summary=f"`{run.address}` cannot be launched there: {error.message}",
+        place=job.places.get("run", job.place),
+        hint=error.hint,
+    )
 
 
 class _Places(Mapping[str, Place]):
     """The place in the YAML of what led to a setting: of any path, since a setting that nobody
     asked for is told where its job is named."""
 
-    def __init__(self, job: LoadedJob, origins: Mapping[str, str]) -> None:
+    def __init__(
+        self, job: LoadedJob, origins: Mapping[str, str], run: Mapping[str, Place]
+    ) -> None:
         self._job = job
         self._origins = origins
+        self._run = run
 
     def __getitem__(self, path: str) -> Place:
+        if path.startswith(f"{RUN}."):
+            return place_of(self._run, path.removeprefix(f"{RUN}.")) or self._written("run")
         above = path
         while above:
             if above in self._origins:

@@ -6,34 +6,40 @@ from typing import Any
 
 from sgpu_decl.applying.jobs.keepers import keeper_for
 from sgpu_decl.applying.site import Site
+from sgpu_decl.backends.keeping import JobLaunch
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
+from sgpu_decl.storing.times import to_text
 
 __all__ = ["describe_jobs", "show_job"]
 
 
 def describe_jobs(site: Site, jobs: list[Resource]) -> list[dict[str, Json]]:
     """One object for each: what is recorded, and what is seen where it is kept."""
-    return [_described(site, job) for job in jobs]
+    return [_described(job, *_seen(site, job)) for job in jobs]
 
 
 def show_job(site: Site, job: Resource) -> dict[str, Json]:
     """One object whole, with the settings that were applied and those that it has."""
-    seen, _ = _seen(site, job)
+    seen = _seen(site, job)
     return {
-        **_described(site, job),
+        **_described(job, *seen),
         "owner": job.owner,
         "spec": json.loads(job.spec),
-        "live": seen,
+        "live": seen[0],
     }
 
 
-def _described(site: Site, job: Resource) -> dict[str, Json]:
+def _described(
+    job: Resource,
+    seen: dict[str, Any] | None,
+    last: JobLaunch | None,
+    error: BackendError | None,
+) -> dict[str, Json]:
     handle = JobHandle.parse(job.remote) if job.remote else None
     spec: dict[str, Any] = json.loads(job.spec)
-    seen, error = _seen(site, job)
     settings: dict[str, Any] = seen or spec
     start: dict[str, Any] = settings.get("schedule") or settings.get("trigger") or {}
     return {
@@ -50,6 +56,7 @@ def _described(site: Site, job: Resource) -> dict[str, Json]:
         if "trigger" in settings
         else None,
         "links": {"job": f"{handle.workspace}/jobs/{handle.id}"} if handle else {},
+        "last": _launch(last) if last is not None else None,
         "error": error.message if error else None,
     }
 
@@ -67,12 +74,28 @@ def _state(
     return "paused" if start.get("pause_status") == "PAUSED" else "scheduled"
 
 
-def _seen(site: Site, job: Resource) -> tuple[dict[str, Any] | None, BackendError | None]:
-    """The document, `None` where there is no such job; or why nobody knows."""
+def _launch(last: JobLaunch) -> dict[str, Json]:
+    return {
+        "id": last.id,
+        "state": str(last.state),
+        "started_at": to_text(last.started_at),
+        "ended_at": to_text(last.ended_at),
+        "link": last.url,
+    }
+
+
+_Seen = tuple[dict[str, Any] | None, JobLaunch | None, BackendError | None]
+
+
+def _seen(site: Site, job: Resource) -> _Seen:
+    """The document, `None` where there is no such job, and its newest launch; or why nobody
+    knows."""
     if job.remote is None:
-        return None, None
+        return None, None, None
     handle = JobHandle.parse(job.remote)
     try:
-        return keeper_for(job.spec, handle, site.keeper).read(handle.id), None
+        keeper = keeper_for(job.spec, handle, site.keeper)
+        document = keeper.read(handle.id)
+        return document, keeper.last(handle.id) if document is not None else None, None
     except BackendError as error:
-        return None, error
+        return None, None, error

@@ -137,7 +137,8 @@ class Asked:
         try:
             answer = connection.tell("asking whether the run is valid", path, body)
         except (Unknown, Rejected):
-            return ()  # it has none, or none that knows what we say
+            memory.remember(body, [])  # it has none, or none that knows what we say
+            return ()
         except BackendError as error:
             if error.code in ("unauthenticated", "host_unreachable"):
                 raise

@@ -2,40 +2,42 @@
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Launching, LogLine, Survey
 from sgpu_decl.backends.configured import config_of
+from sgpu_decl.backends.databricks.bringing import Bringing
 from sgpu_decl.backends.databricks.checking import DatabricksSurvey
 from sgpu_decl.backends.databricks.following import OFTEN
 from sgpu_decl.backends.databricks.handle import Handle
-from sgpu_decl.backends.databricks.holding import Hold
 from sgpu_decl.backends.databricks.launches import Launches
 from sgpu_decl.backends.databricks.offers import policy_of
-from sgpu_decl.backends.databricks.places import Uses
 from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
 from sgpu_decl.backends.databricks.unfreed import Unfreed
-from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.keeping import OutcomeUnknown
 from sgpu_decl.backends.layout import Layout
-from sgpu_decl.environments.progress import Progress, Quiet
-from sgpu_decl.errors import BackendError, SgpuError
-from sgpu_decl.model.address import Address
+from sgpu_decl.backends.pinned import require_code
+from sgpu_decl.environments.progress import Progress
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.databricks.jobs.folders import JobFolders
     from sgpu_decl.backends.keeping import JobKeeper
     from sgpu_decl.backends.registry import Surroundings
     from sgpu_decl.config.backend import Backend as BackendBlock
 
 __all__ = ["DatabricksBackend"]
 
+_LOOKS = 8  # attempts that are asked about at once
 ENDING = 600.0  # seconds that a replaced attempt may take to stop
 
 
@@ -43,13 +45,11 @@ class DatabricksBackend:
     """See `backends.base.Backend`. The SDK is imported when the first workspace is needed."""
 
     def __init__(self, surroundings: "Surroundings") -> None:
-        self._project = surroundings.project
         self._layout = Layout(surroundings.state_dir)
         self._store = surroundings.store
-        self._environments = surroundings.environments
         self._workspaces = Workspaces()
+        self._bringing = Bringing(surroundings, self._workspaces)
         self._unfreed = Unfreed(surroundings.state_dir, self._workspaces)
-        self._holds: dict[AttemptRef, Hold] = {}
         self._launches = Launches(self._layout, self._workspaces, surroundings.recorded)
 
     @property
@@ -60,83 +60,38 @@ class DatabricksBackend:
         """The jobs of the workspace that a `backend` block means."""
         from sgpu_decl.backends.databricks.jobs.keeper import WorkspaceJobs
 
-        return WorkspaceJobs(self._workspaces.of(block).connection)
+        return WorkspaceJobs(self._workspaces.of(block), self._folders(block))
 
     def check(self, launching: Launching) -> None:
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         workspace.connection.start()
-        if (
-            launching.code_digest is not None
-            and self._store.manifest(launching.code_digest) is None
-        ):
-            raise BackendError(
-                f"the code of `{launching.ref}` ({launching.code_digest[:19]}) is not in the store",
-                hint="plan again on this machine",
-                code="code_missing",
-            )
+        require_code(self._store, launching)
         workspace.connection.user  # noqa: B018  that there is a connection, before any effect
 
     def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
-        lacking: dict[Workspace, list[Launching]] = {}
-        for launching in launchings:
-            if not self._whole(launching):
-                lacking.setdefault(self._workspace(launching), []).append(launching)
-        for workspace, group in lacking.items():
-            first = group[0]
-            folder = workspace.places.launch(first.lineage, first.ref, first.token)
-            hold = Hold(workspace, folder, [it.ref for it in group])
-            hold.begin()
-            self._holds |= dict.fromkeys((it.ref for it in group), hold)
-            for launching in group:
-                self._bring(launching, progress)
+        self._bringing.share([it for it in launchings if not self._whole(it)], progress)
 
     def examine(self, environment: str) -> tuple[str, ...]:  # noqa: ARG002  the protocol's
         return ()  # each node had a tree of its own
 
     def stage(self, launching: Launching) -> None:
-        if self._whole(launching):
-            return
-        if launching.ref not in self._holds:
-            self.equip([launching], Quiet())
-        try:
-            self._fill(launching)
-        except SgpuError:
-            self._over(launching.ref)
-            raise
-
-    def _fill(self, launching: Launching) -> None:
-        """Have a launch folder with all that is in it, and remember so."""
-        from sgpu_decl.backends.databricks.staging import bring_launch
         from sgpu_decl.backends.databricks.submitting import Staged, payload
 
+        if self._whole(launching):
+            return
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         handle = self._launches.begin(launching, config)
-        uses = self._bring(launching, Quiet())
-        try:
-            bring_launch(
-                workspace,
-                launching,
-                config,
-                handle.folder,
-                root=(self._project / launching.owner).parent / (config.code.root or "."),
-                store=self._store,
-                environment=uses.environment,
-            )
-        except OSError as error:
-            raise BackendError(
-                f"`{launching.ref}` could not be staged: {error}",
-                hint=f"see that there is room in `{tempfile.gettempdir()}`",
-                code="launch_failed",
-            ) from error
+        policy = policy_of(workspace.connection, config.budget) if config.budget else None
+        uses = self._bringing.fill(launching)
         body = payload(
             launching,
             config,
             Staged(
                 folder=handle.folder,
                 code=workspace.places.code(uses.code) if uses.code is not None else None,
-                policy=policy_of(workspace.connection, config.budget) if config.budget else None,
+                policy=policy,
                 dependencies=tuple(config.env.dependencies or ()),
             ),
         )
@@ -150,7 +105,7 @@ class DatabricksBackend:
         try:
             self._submit(launching)
         finally:
-            self._over(launching.ref)
+            self._bringing.over(launching.ref)
 
     def _submit(self, launching: Launching) -> None:
         from sgpu_decl.backends.databricks.complaints import UNSURE
@@ -181,19 +136,14 @@ class DatabricksBackend:
         return handle is not None and handle.token == token and handle.staged
 
     def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
-        found = {}
-        for ref in refs:
-            described = self._described(ref)
-            if described is not None:
-                found[ref] = status_of(ref, described)
-        return found
+        return {ref: status_of(ref, it) for ref, it in self._all_described(refs).items()}
 
-    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
-        described = self._described(ref)
-        if described is None:
-            return None
+    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
         own = ("class", "restart", "brought")
-        return {name: value for name, value in described.items() if name not in own}
+        return {
+            ref: {name: value for name, value in it.items() if name not in own}
+            for ref, it in self._all_described(refs).items()
+        }
 
     def cancel(self, ref: AttemptRef) -> None:
         handle = self._launches.of(ref)
@@ -308,39 +258,19 @@ class DatabricksBackend:
                 total += freed
         return total
 
+    def _folders(self, block: "BackendBlock") -> "JobFolders":
+        from sgpu_decl.backends.databricks.jobs.folders import JobFolders
+
+        return JobFolders(self._workspaces.of(block), self._bringing, self._unfreed.add)
+
     def _whole(self, launching: Launching) -> bool:
-        """Whether this machine has staged a launch. Whether another has is asked of the workspace
-        where a crash left an intent: `staged`."""
+        """Whether a launch of a job is staged, or this machine has staged one of a run. Whether
+        another has is asked of the workspace where a crash left an intent: `staged`."""
+        if launching.ref.address.kind is Kind.JOB:
+            block = config_of(launching.ref, launching.spec).backend
+            return self._folders(block).staged(launching)
         handle = self._launches.here(launching.ref)
         return handle is not None and handle.token == launching.token and handle.staged
-
-    def _workspace(self, launching: Launching) -> Workspace:
-        return self._workspaces.of(config_of(launching.ref, launching.spec).backend)
-
-    def _over(self, ref: AttemptRef) -> None:
-        """A launch is not on its way any more."""
-        hold = self._holds.pop(ref, None)
-        if hold is not None:
-            hold.over(ref)
-
-    def _bring(self, launching: Launching, progress: Progress) -> Uses:
-        """Have in the workspace what a launch shares with others."""
-        from sgpu_decl.backends.databricks.staging import (
-            bring_agent,
-            bring_code,
-            bring_environment,
-        )
-
-        workspace = self._workspace(launching)
-        agent = bring_agent(workspace)
-        code, environment = launching.code_digest, launching.environment_digest
-        if code is not None:
-            bring_code(workspace, self._store, code, progress)
-        if environment is not None:
-            store = self._environments()
-            environment = store.built(environment) or environment
-            bring_environment(workspace, store, environment, progress)
-        return Uses(agent=agent, code=code, environment=environment)
 
     def _end(self, refs: Sequence[AttemptRef]) -> None:
         """Stop earlier attempts of a run and wait until they are over: the platform would start the
@@ -357,6 +287,12 @@ class DatabricksBackend:
                     code="launch_failed",
                 )
             time.sleep(OFTEN / 2)
+
+    def _all_described(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, Described]:
+        """Those that are known. Each may take requests, so several are asked about at once."""
+        with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
+            found = zip(refs, pool.map(self._described, refs), strict=True)
+            return {ref: described for ref, described in found if described is not None}
 
     def _described(self, ref: AttemptRef) -> Described | None:
         handle = self._launches.of(ref)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,15 +10,17 @@ from pathlib import Path
 from sgpu_decl.backends.databricks.asking import ask_workspace
 from sgpu_decl.backends.databricks.code_rules import code_findings
 from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.backends.databricks.offers import offers_known
 from sgpu_decl.backends.databricks.rules import config_findings
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.interpreting import interpreter_of
+from sgpu_decl.config.backend import Backend as BackendBlock
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.pools import choose_pool
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.pool import PoolChoice, PoolKind
 from sgpu_decl.staging.snapshot import Snapshot
@@ -34,7 +37,17 @@ class DatabricksSurvey:
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
+        self._expected: set[BackendBlock] = set()
         self._unasked: set[str] = set()
+
+    def expect(self, config: RunConfig) -> None:
+        if config.backend in self._expected:
+            return
+        self._expected.add(config.backend)
+        connection = self._workspaces.of(config.backend).connection
+        with suppress(BackendError):  # `check` says that nothing says which workspace is meant
+            if not offers_known(connection):
+                connection.start()
 
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
         """The platform has the Python that ranks use. What is captured or locked is made from one
@@ -64,7 +77,6 @@ class DatabricksSurvey:
         workspace = self._workspaces.of(config.backend)
         found = list(config_findings(config, places, folder, self.interpreter, called=called))
         try:
-            workspace.connection.start()
             asked = ask_workspace(workspace)
             found += asked.accelerator(config, places)
             found += self._clock(workspace.connection, places)
@@ -87,8 +99,8 @@ class DatabricksSurvey:
     def _clock(self, connection: Connection, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
         """Once. Runs do not depend on it, but logins that expire do, and so does whoever looks for
         a moment in the workspace's own pages."""
-        ahead = connection.ahead
-        if abs(ahead) < _NOTICED or connection.host in self._unasked:
+        ahead = connection.ahead_as_known
+        if ahead is None or abs(ahead) < _NOTICED or connection.host in self._unasked:
             return ()
         self._unasked.add(connection.host)
         apart = timedelta(minutes=round(abs(ahead) / 60))

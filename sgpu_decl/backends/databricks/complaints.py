@@ -75,6 +75,13 @@ _UNREACHABLE = _Told(
     "see that the name is right and that this network reaches it (VPN, proxy, private link)",
     again=True,
 )
+_TOO_LARGE = _Told(
+    "too_large_to_fetch",
+    "hands out files of 10 MiB at most from `/Workspace`",
+    "set `backend.staging` to a folder of a volume (`/Volumes/…`) for runs that leave more, or let "
+    "ranks write it to a volume and return its path",
+)
+_SIZE_EXCEEDED = "MAX_NOTEBOOK_SIZE_EXCEEDED"  # what `workspace/export` says of files, too
 _CUT = _Told(
     "connection_lost",
     "broke the connection off ({message})",
@@ -85,7 +92,7 @@ UNSURE = frozenset({"connection_lost", "host_unreachable", "remote_broken", "una
 """The codes of those after which what was asked for may have been done all the same."""
 
 _FULL_CODES = frozenset({"INSUFFICIENT_STORAGE", "QUOTA_EXCEEDED", "STORAGE_QUOTA_EXCEEDED"})
-CODES = frozenset(it.code for it in (*_BY_CLASS.values(), _FULL, _UNREACHABLE, _CUT))
+CODES = frozenset(it.code for it in (*_BY_CLASS.values(), _FULL, _UNREACHABLE, _CUT, _TOO_LARGE))
 """The codes of what a workspace, or the way to it, refuses."""
 
 
@@ -127,6 +134,8 @@ def _translated(
     if isinstance(error, NotFound):
         hint = hints.get(Unknown.code, f"look for it in `{host}`")
         return Unknown(f"{doing}: {message}", hint=hint)
+    if isinstance(error, BadRequest) and error.error_code == _SIZE_EXCEEDED:
+        return _worded(_TOO_LARGE, doing, host, message, hints)
     if isinstance(error, (BadRequest, ResourceConflict)):
         return Rejected(
             f"{doing}: `{host}` does not accept it: {message}",
@@ -144,6 +153,12 @@ def _translated(
         message = _innermost(error)
         unreached = isinstance(error, (requests.ConnectTimeout, requests.exceptions.SSLError))
         told = _UNREACHABLE if unreached or _refused(error) else _CUT
+    return _worded(told, doing, host, message, hints)
+
+
+def _worded(
+    told: _Told, doing: str, host: str, message: str, hints: Mapping[str, str]
+) -> BackendError:
     found = BackendError(
         f"{doing}: `{host}` {told.words.format(message=message)}",
         hint=hints.get(told.code) or told.hint.format(host=host),

@@ -1,8 +1,8 @@
 """The connection to a workspace: the SDK's own authentication, begun early and bounded in time.
 
 Importing the SDK takes a second, and its constructor asks the network, for minutes where a host is
-silent. So both are done by a thread, and whoever needs the client waits for it no longer than
-`PATIENCE`.
+silent. So both are done by a thread, and nobody waits for the client when the host has been asked
+for longer than `PATIENCE`, however often somebody needs it.
 """
 
 import logging
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE", "RETRIES", "Connection"]
 
-PATIENCE = 9.0  # seconds for a host to answer for the first time
+PATIENCE = 7.0  # seconds for a host to answer for the first time
 _AT_A_BROWSER = 600.0
 _SAME = 15.0  # seconds that two clocks may differ without anybody noticing
 _HTTP = 60.0  # seconds without a byte
@@ -39,38 +39,51 @@ RETRIES = 60  # seconds in which the SDK tries again what it may
 
 
 class Connection:
-    """One workspace, as one user. `start` returns at once; the rest waits until it is there."""
+    """One workspace, as one user. `start` returns at once; `client`, `user` and those who ask
+    something wait until it is there."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._made: Future[_Connected] = Future()
         self._asking = threading.Event()  # the SDK is imported, and the host is being asked
+        self._asked_at = 0.0  # by the monotonic clock
         self._lock = threading.Lock()
         self._login: Login | None = None
+        self._begun = False
 
     def start(self) -> None:
-        """Begin to connect, unless that was begun before."""
+        """Begin to connect, unless that was begun before.
+
+        Raises:
+            BackendError: nothing says which workspace is meant.
+        """
+        login = self.login
         with self._lock:
-            if self._login is not None:
-                return
-            login = login_of(self._account, os.environ)
-            if login.interactive and not _somebody_there():
-                raise _needs_browser(login)
-            self._login = login
-        threading.Thread(
-            target=self._make, args=(self._login,), name="databricks-sdk", daemon=True
-        ).start()
+            begun, self._begun = self._begun, True
+        if not begun:
+            threading.Thread(
+                target=self._make, args=(login,), name="databricks-sdk", daemon=True
+            ).start()
+
+    @property
+    def login(self) -> Login:
+        """Which workspace is meant, and whose credentials; known without connecting.
+
+        Raises:
+            BackendError: nothing says so, or it takes a browser and nobody is there.
+        """
+        with self._lock:
+            if self._login is None:
+                login = login_of(self._account, os.environ)
+                if login.interactive and not _somebody_there():
+                    raise _needs_browser(login)
+                self._login = login
+            return self._login
 
     @property
     def host(self) -> str:
-        """The workspace's URL; known without connecting.
-
-        Raises:
-            BackendError: nothing says which one is meant.
-        """
-        self.start()
-        assert self._login is not None  # noqa: S101  set by start
-        return self._login.host
+        """The workspace's URL. As `login`."""
+        return self.login.host
 
     @property
     def client(self) -> "WorkspaceClient":
@@ -91,6 +104,12 @@ class Connection:
         """How many seconds the workspace's clock is ahead of this machine's, to the second; less
         than 0 where it is behind."""
         return self._get().ahead
+
+    @property
+    def ahead_as_known(self) -> float | None:
+        """The same where there is a connection already; nobody waits for one."""
+        made = self._made
+        return made.result().ahead if made.done() and made.exception() is None else None
 
     def now(self) -> float:
         """The time by the workspace's clock, in seconds of the epoch: what is compared with times
@@ -120,12 +139,12 @@ class Connection:
         return answer if isinstance(answer, dict) else {}
 
     def _get(self) -> "_Connected":
-        host = self.host
-        assert self._login is not None  # noqa: S101  set by start
+        self.start()
         self._asking.wait()
-        patience = _AT_A_BROWSER if self._login.interactive else PATIENCE
+        host = self.login.host
+        patience = _AT_A_BROWSER if self.login.interactive else PATIENCE
         try:
-            return self._made.result(patience)
+            return self._made.result(max(0.0, self._asked_at + patience - time.monotonic()))
         except TimeoutError:
             error = BackendError(
                 f"`{host}` does not answer: nothing came in {patience:g} s",
@@ -139,6 +158,7 @@ class Connection:
     def _make(self, login: Login) -> None:
         try:
             _import_sdk()
+            self._asked_at = time.monotonic()
             self._asking.set()
             self._made.set_result(_connected(login))
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for

@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.backends.databricks.counting import Counting
+from sgpu_decl.environments.progress import Sent
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 
@@ -28,6 +30,10 @@ _WRITING = {
     "remote_refused": "move away what is there, or set another `backend.staging`",
 }
 """What to do where the staging folder takes nothing."""
+
+
+def _nobody(_: int) -> None:
+    """For uploads that nobody watches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +53,9 @@ class RemoteFiles(Protocol):
     def size(self, path: str) -> int | None:
         """Bytes of a file; `None` where there is none."""
 
-    def put(self, path: str, content: bytes | Path) -> None:
-        """Write a file, over what was there; its folder must be there."""
+    def put(self, path: str, content: bytes | Path, sent: Sent = ...) -> None:
+        """Write a file, over what was there; its folder must be there. `sent` is told how many
+        bytes of it are under way, where it is a file."""
 
     def get(self, path: str) -> bytes:
         """Read a file. Raises Unknown where it is not there."""
@@ -91,11 +98,11 @@ class WorkspaceFiles:
             )
         return _number(found.get("size"))
 
-    def put(self, path: str, content: bytes | Path) -> None:
+    def put(self, path: str, content: bytes | Path, sent: Sent = _nobody) -> None:
         _refuse_large(path, content)
         client = self._connection.client
         doing = f"uploading `{path}`"
-        with self._connection.explained(doing, _WRITING), _opened(content) as stream:
+        with self._connection.explained(doing, _WRITING), _opened(content, sent) as stream:
             client.api_client.do(
                 "POST",
                 f"/api/2.0/workspace-files/import-file/{quote(path.lstrip('/'), safe='')}",
@@ -157,11 +164,11 @@ class VolumeFiles:
         except Unknown:
             return None
 
-    def put(self, path: str, content: bytes | Path) -> None:
+    def put(self, path: str, content: bytes | Path, sent: Sent = _nobody) -> None:
         client = self._connection.client
         doing = f"uploading `{path}`"
         try:
-            with self._connection.explained(doing, _WRITING), _opened(content) as stream:
+            with self._connection.explained(doing, _WRITING), _opened(content, sent) as stream:
                 client.files.upload(path, stream, overwrite=True)
         except ValueError as error:  # the SDK's: links to the storage are refused as expired, say
             raise BackendError(
@@ -232,8 +239,8 @@ def _refuse_large(path: str, content: bytes | Path) -> None:
 
 
 @contextmanager
-def _opened(content: bytes | Path) -> Iterator[BinaryIO]:
-    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
+def _opened(content: bytes | Path, sent: Sent) -> Iterator[BinaryIO]:
+    with io.BytesIO(content) if isinstance(content, bytes) else Counting(content, sent) as stream:
         yield stream
 
 

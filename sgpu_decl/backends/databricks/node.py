@@ -23,6 +23,9 @@ launch folder, for each attempt of the platform's own (`max_retries`) anew:
 N counts from 0 the attempts of the platform that got as far as a node. One that comes after a
 failure which `retry` does not cover brings nothing back and ends with the exit code of that.
 
+The folder of a job is launched from again and again: N goes on counting, `back/N/first` says at
+which N its launch began, and the newest `agent.hosted.attempts.KEPT` stay.
+
 On a node's stdout a line of a rank begins with `[rank 3] `, or `[rank 3 err] ` if it was written to
 stderr; all other lines are the agent's own. Variables of the run travel in `spec.json` alone.
 """
@@ -39,8 +42,10 @@ import sgpu_decl.agent
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.calling import write_call
 from sgpu_decl.backends.databricks.specifying import specify
+from sgpu_decl.backends.databricks.submitting import retries_of
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.address import Kind
 from sgpu_decl.rendering.command import render_command
 from sgpu_decl.rendering.entrypoint import AirStyle, render_air, render_call, render_warm
 from sgpu_decl.rendering.spec import render_spec
@@ -95,6 +100,7 @@ def node_files(
         {name: _sha256(content) for name, content in files.items()},
         code=launching.code_digest is not None,
         environment=environment.removeprefix("sha256:") if environment is not None else None,
+        starts=1 + retries_of(config) if launching.ref.address.kind is Kind.JOB else None,
     )
     files["command.sh"] = command.encode()
     if secrets:

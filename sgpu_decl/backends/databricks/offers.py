@@ -9,7 +9,7 @@ from sgpu_decl.backends.databricks.connecting import Connection
 from sgpu_decl.backends.databricks.remembering import Memory
 from sgpu_decl.errors import BackendError
 
-__all__ = ["Offers", "Pool", "keys_of", "offers_of", "policy_of"]
+__all__ = ["Offers", "Pool", "keys_of", "offers_known", "offers_of", "policy_of"]
 
 _ABSENT = frozenset({"permission_denied", "remote_broken"})  # this workspace has no such service
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -35,6 +35,15 @@ class Offers:
         """The ids of the pools with nodes of a kind, the largest first."""
         fitting = [it for it in self.pools if it.accelerator == accelerator]
         return tuple(it.id for it in sorted(fitting, key=lambda it: (-it.gpus, it.id)))
+
+
+def offers_known(connection: Connection) -> bool:
+    """Whether `offers_of` needs no connection: it was asked a short while ago.
+
+    Raises:
+        BackendError: nothing says which workspace is meant.
+    """
+    return Memory(connection).answer("offers") is not None
 
 
 def offers_of(connection: Connection) -> Offers:

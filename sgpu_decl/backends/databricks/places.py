@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 
 __all__ = ["BACK", "MARKER", "Staging", "Uses", "home_of"]
@@ -35,12 +36,15 @@ class Staging:
     root: str
 
     def run(self, lineage: str, ref: AttemptRef) -> str:
-        """The folder of all launches of one run."""
-        return f"{self.root}/runs/{lineage[:8]}/{ref.address.folder}"
+        """The folder of all launches of one run, or of all versions of what a job launches."""
+        kind = "job." if ref.address.kind is Kind.JOB else ""
+        return f"{self.root}/runs/{lineage[:8]}/{kind}{ref.address.folder}"
 
     def launch(self, lineage: str, ref: AttemptRef, token: str) -> str:
-        """The folder of one launch."""
-        return f"{self.run(lineage, ref)}/{ref.number}-{token[:8]}"
+        """The folder of one launch; of a job's run the one that it is launched from again and
+        again."""
+        name = token[-16:] if ref.address.kind is Kind.JOB else f"{ref.number}-{token[:8]}"
+        return f"{self.run(lineage, ref)}/{name}"
 
     def code(self, digest: str) -> str:
         """An archive of code, by the digest of its manifest."""

@@ -41,7 +41,7 @@ def config_findings(
         called: the run is a function of this process.
     """
     yield from _machines(config, places)
-    yield from _limits(config, places)
+    yield from _limits(config, places, called=called)
     yield from _fields(config, places)
     yield from _secrets(config, places)
     yield from _paths(config, places, folder)
@@ -67,7 +67,7 @@ def _machines(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
         )
 
 
-def _limits(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+def _limits(config: RunConfig, places: Places, *, called: bool) -> Iterator[Diagnostic]:
     if config.timeout is not None and config.timeout.seconds > LONGEST:
         yield Diagnostic(
             code="timeout_too_long",
@@ -76,7 +76,7 @@ def _limits(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             hint=f"save checkpoints, use `timeout: {_WEEK}`, and go on from the last one with "
             "`sgpu apply --rerun`",
         )
-    if config.max_parallel is not None:
+    if config.max_parallel is not None and not called:  # callers count their calls themselves
         yield Diagnostic(
             code="unsupported_field",
             summary="runs on Databricks wait for GPUs alone: nothing there counts `max_parallel`",
@@ -129,7 +129,7 @@ def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             severity=Severity.INFO,
             summary=f"nodes have the base environment `{DEFAULT_BASE}`",
             place=places.get("backend.kind") or places.get("backend"),
-            hint="choose with `env.base`; `sgpu env list` shows what there is",
+            hint="choose with `env.base`; `sgpu env bases` lists them",
         )
 
 

@@ -20,6 +20,7 @@ from sgpu_decl.backends.local.checking import LocalSurvey
 from sgpu_decl.backends.local.devices import visible_devices
 from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
+from sgpu_decl.backends.pinned import require_code
 from sgpu_decl.backends.returning import read_returned
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.environments.progress import Progress, Quiet
@@ -66,15 +67,7 @@ class LocalBackend:
         resolve_secrets(config.env.secrets, self._environ)
         if launching.environment_digest is None:
             self._interpreter(launching, config)
-        if (
-            launching.code_digest is not None
-            and self._store.manifest(launching.code_digest) is None
-        ):
-            raise BackendError(
-                f"the code of `{launching.ref}` ({launching.code_digest[:19]}) is not in the store",
-                hint="plan again on this machine",
-                code="code_missing",
-            )
+        require_code(self._store, launching)
 
     def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
         for environment in {it.environment_digest for it in launchings if it.environment_digest}:
@@ -120,10 +113,11 @@ class LocalBackend:
                 found[ref] = _status(ref, reading.read_attempt(folder))
         return found
 
-    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
-        folder = self._layout.attempt(ref)
-        if not folder.is_dir():
-            return None
+    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
+        folders = {ref: self._layout.attempt(ref) for ref in refs}
+        return {ref: self._described(ref, it) for ref, it in folders.items() if it.is_dir()}
+
+    def _described(self, ref: AttemptRef, folder: Path) -> dict[str, Json]:
         seen = reading.read_attempt(folder)
         return {
             "attempt": ref.number,

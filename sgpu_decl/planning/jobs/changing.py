@@ -1,48 +1,76 @@
 """What becomes of one declared job: what is wanted beside what was applied, and both beside what is
 seen where it is kept."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.model.job import PERMISSIONS, DesiredJob, JobHandle, ObservedJob
+from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.job import PERMISSIONS, RUN, STAGED, DesiredJob, JobHandle, ObservedJob
 from sgpu_decl.model.jsonable import Json, canonical, digest
-from sgpu_decl.model.plan import Action, Change, Check, Effect, FieldChange, Launch, Reason
-from sgpu_decl.model.state import Resource
+from sgpu_decl.model.plan import (
+    Action,
+    Change,
+    Check,
+    CodeChange,
+    Effect,
+    EnvironmentChange,
+    FieldChange,
+    Launch,
+    Reason,
+)
+from sgpu_decl.model.state import Resource, State
 from sgpu_decl.planning.differing import Difference, compare, covered, join, leaves, parse
+from sgpu_decl.planning.equipping import difference
+from sgpu_decl.planning.estimating import gpus_of, worst_hours
 from sgpu_decl.planning.fingerprinting import token
 from sgpu_decl.planning.jobs.defaults import by_default
-from sgpu_decl.planning.jobs.policy import is_ours, reason_of
+from sgpu_decl.planning.jobs.policy import effect_of, is_ours, reason_of
+from sgpu_decl.planning.jobs.running import staged_in
 from sgpu_decl.planning.linting import place_of
 
 __all__ = ["job_change", "without_defaults"]
 
 _SHOWN = 5
+_DIGESTS = frozenset(f"{STAGED}.{it}" for it in ("code", "environment", "packages"))
 
 # In the order of their precedence.
 _WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_CHANGED)
 
 
 def job_change(
-    wanted: DesiredJob, resource: Resource | None, seen: ObservedJob, lineage: str
+    wanted: DesiredJob, seen: ObservedJob, state: State
 ) -> tuple[Change, tuple[Check, ...]]:
     """Return the change of one job and what must be said about it."""
+    resource = state.resources.get(wanted.address)
+    change, checks = _changed(wanted, resource, seen, state.lineage)
+    if change.action in (Action.CREATE, Action.UPDATE) and wanted.run is not None:
+        before = resource.spec if resource is not None and not resource.gone else "{}"
+        change = _with_run(change, wanted.run, staged_in(before), state.package_lists)
+        checks = (*checks, *_hours(wanted, wanted.run))
+    return change, checks
+
+
+def _changed(
+    wanted: DesiredJob, resource: Resource | None, seen: ObservedJob, lineage: str
+) -> tuple[Change, tuple[Check, ...]]:
     handle = _handle(resource)
     if resource is None or resource.gone or handle is None:
         fields = tuple(_new(wanted, path, value) for path, value in leaves(parse(wanted.spec)))
-        change = _created(wanted, resource, lineage, Reason.FIRST_RUN, fields)
+        change = _created(wanted, resource, lineage, Reason.FIRST_RUN, _told(fields))
         return change, tuple(_namesakes(wanted, seen))
     if handle.workspace != seen.workspace:
         return _change(wanted, Action.NO_OP, Reason.UP_TO_DATE), (_elsewhere(wanted, handle, seen),)
     if seen.document is None:
         found = compare(resource.spec, wanted.spec)
         fields = tuple(_field(wanted, it, Effect.IN_PLACE) for it in found)
-        return _created(wanted, resource, lineage, Reason.PREVIOUS_LOST, fields), ()
-    return _kept(wanted, resource, seen.document)
+        return _created(wanted, resource, lineage, Reason.PREVIOUS_LOST, _told(fields)), ()
+    return _kept(wanted, resource, seen.document, staged=seen.staged)
 
 
 def _kept(
-    wanted: DesiredJob, resource: Resource, document: str
+    wanted: DesiredJob, resource: Resource, document: str, *, staged: bool
 ) -> tuple[Change, tuple[Check, ...]]:
     live = without_defaults(document, wanted.spec, resource.spec)
     ignored = [path for path in wanted.ignore_changes if not is_ours(path)]
@@ -60,7 +88,10 @@ def _kept(
     fields += [
         replace(_field(wanted, there[path], Effect.IN_PLACE), drifted=True) for path in drifted
     ]
-    reasons = {reason_of(path) for path in changed}
+    if not staged:
+        drifted = [*drifted, STAGED]
+        fields.append(_staged_again(wanted))
+    reasons = {reason_of(path) for path in _leading(changed)}
     reason = next((it for it in _WHAT_CHANGED if it in reasons), None)
     moved = resource.owner != wanted.owner or resource.backend != wanted.backend
     if reason is None and not drifted and not moved:
@@ -70,10 +101,76 @@ def _kept(
     shown = {it.path for it in fields}
     change = replace(
         _change(replace(wanted, spec=spec), Action.UPDATE, reason),
-        fields=tuple(sorted(fields, key=lambda it: it.path)),
+        fields=_told(sorted(fields, key=lambda it: it.path)),
         unchanged=sum(path not in shown for path, _ in leaves(parse(spec))),
     )
     return change, (_drift(wanted, drifted),) if drifted else ()
+
+
+def _staged_again(wanted: DesiredJob) -> FieldChange:
+    """What the job launches was deleted, and the job itself was not touched."""
+    return FieldChange(
+        path=STAGED,
+        before="deleted",
+        after="staged",
+        effect=Effect.IN_PLACE,
+        origin=place_of(wanted.places, RUN),
+        drifted=True,
+    )
+
+
+def _told(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
+    """Without what merely follows from a changed run, and without digests, which `code` and
+    `environment` of the change tell. What somebody edited is told in any case."""
+    found = tuple(fields)
+    leading = _leading(it.path for it in found)
+    return tuple(
+        it for it in found if it.drifted or (it.path in leading and it.path not in _DIGESTS)
+    )
+
+
+def _leading(paths: Iterable[str]) -> set[str]:
+    """Those that do not follow from others: where a run changed, so did the task that is made of
+    it."""
+    found = set(paths)
+    blocks = {path: path.partition(".")[0] for path in found}
+    if not {RUN, STAGED}.intersection(blocks.values()):
+        return found
+    return {path for path in found if blocks[path] not in ("tasks", "environments")}
+
+
+def _with_run(
+    change: Change, run: Desired, before: Mapping[str, str], known: Mapping[str, PackageList]
+) -> Change:
+    """With what the run takes along, and how that differs from what was staged before."""
+    assert change.launch is not None  # noqa: S101 - set by _change
+    code, environment = run.code, run.environment
+    return replace(
+        change,
+        depends_on=(environment.address,) if environment is not None else (),
+        code=CodeChange(
+            digest=code.digest, files=code.files, bytes=code.bytes, changed=code.changed
+        )
+        if code is not None and code.digest != before.get("code")
+        else None,
+        environment=EnvironmentChange(
+            digest=environment.digest,
+            packages=difference(known.get(before.get("packages", "")), environment.packages)
+            if before
+            else (),
+            bytes=environment.bytes,
+            bytes_to_stage=environment.bytes_to_stage,
+        )
+        if environment is not None and environment.digest != before.get("environment")
+        else None,
+        launch=replace(
+            change.launch,
+            code_digest=run.code_digest,
+            environment_digest=run.environment_digest,
+            packages_digest=environment.packages.digest if environment is not None else None,
+            pool=run.pool.pool if run.pool is not None else None,
+        ),
+    )
 
 
 def without_defaults(document: str, *asked: str) -> str:
@@ -138,7 +235,7 @@ def _new(wanted: DesiredJob, path: str, value: Json) -> FieldChange:
         path=path,
         before=None,
         after=value,
-        effect=Effect.STATE_ONLY if is_ours(path) else Effect.IN_PLACE,
+        effect=effect_of(path),
         origin=place_of(wanted.places, path),
         added=True,
     )
@@ -149,7 +246,7 @@ def _field(wanted: DesiredJob, it: Difference, effect: Effect) -> FieldChange:
         path=it.path,
         before=it.before,
         after=it.after,
-        effect=Effect.STATE_ONLY if is_ours(it.path) else effect,
+        effect=effect_of(it.path, otherwise=effect),
         origin=place_of(wanted.places, it.path),
         added=it.added,
         removed=it.removed,
@@ -195,6 +292,25 @@ def _namesakes(wanted: DesiredJob, seen: ObservedJob) -> Iterator[Check]:
         hint=f"if it is this one, take it over with `sgpu adopt {wanted.address} {first}`; or give "
         "this one another `name`",
         place=place_of(wanted.places, "name"),
+    )
+
+
+def _hours(wanted: DesiredJob, run: Desired) -> Iterator[Check]:
+    """What one launch may take: a schedule repeats it."""
+    spec = parse(run.spec)
+    gpus, hours = gpus_of(spec), worst_hours(spec)
+    if gpus == 0:
+        return
+    most = (
+        f"at most {hours:,.6g} GPU hours" if hours is not None else "as many GPU hours as it likes"
+    )
+    yield Check(
+        id="launch_hours",
+        severity=Severity.INFO,
+        address=wanted.address,
+        summary=f"each launch takes {most}, of {gpus:,} GPU{'s' if gpus > 1 else ''}",
+        hint=None if hours is not None else f"`timeout` of `{run.address}` is a limit",
+        place=place_of(wanted.places, f"{RUN}.timeout"),
     )
 
 

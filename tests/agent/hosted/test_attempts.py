@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.hosted.attempts import Attempts, settled
+from sgpu_decl.agent.hosted.attempts import KEPT, Attempts, settled
 
 INFRA: dict[str, Any] = {"max": 2, "on": ["infra"]}
 BOTH: dict[str, Any] = {"max": 2, "on": ["infra", "error"]}
@@ -75,3 +75,34 @@ def test_a_node_that_does_not_see_the_new_attempt_yet_passes_over_its_own_old_on
     assert attempts.join(1) == str(tmp_path / "back" / "0" / "node_1")
     bring(attempts.join(1))
     assert attempts.join(1) == str(tmp_path / "back" / "1" / "node_1")
+
+
+def test_launches_of_a_job_are_told_apart_by_how_often_the_platform_starts_one(
+    tmp_path: Path,
+) -> None:
+    def attempts() -> Attempts:
+        return Attempts(str(tmp_path), most=2)
+
+    def ended(state: str, failure: str | None = None) -> None:
+        bring(attempts().claim(), **outcome(state, failure))
+
+    assert attempts().look() == (None, 0)
+    ended("succeeded")
+    assert attempts().look() == (None, 0), "the next launch"
+    ended("failed", "exception")
+    last, used = attempts().look()
+    assert (settled(last, INFRA, used), used) == (1, 1), "the platform starts it once more"
+    attempts().repeat(last or {})
+    assert attempts().look() == (None, 0), "it was started as often as it is"
+    ended("failed", "node_lost")
+    assert attempts().look()[1] == 1
+    attempts().claim()  # and nothing came back
+    assert attempts().look() == (None, 0)
+    ended("cancelled")
+    assert attempts().look() == (None, 0)
+
+
+def test_old_attempts_of_a_job_go(tmp_path: Path) -> None:
+    for _ in range(KEPT + 2):
+        Attempts(str(tmp_path), most=1).claim()
+    assert sorted(int(it.name) for it in tmp_path.iterdir()) == list(range(2, KEPT + 2))

@@ -3,35 +3,19 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from sgpu_decl.model.plan import Action
 from tests.applying.jobs.conftest import JOB, Shop
-
-# Runs the real command line, and dies by SIGKILL right before or after a function is called.
-DRIVER = """\
-import importlib, os, signal, sys
-module, owner, name, when = sys.argv[1].split(",")
-holder = getattr(importlib.import_module(module), owner)
-real = getattr(holder, name)
-def dying(*args, **kwargs):
-    if when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    value = real(*args, **kwargs)
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(holder, name, dying)
-from sgpu_decl.cli.main import main
-sys.exit(main(["apply", "-y", "sgpu.yml"]))
-"""
+from tests.dying import dying
 
 WRITER = "sgpu_decl.storing.writing,SqliteWriter"
 KEEPER = "sgpu_decl.backends.databricks.jobs.keeper,WorkspaceJobs"
 
 
 def steps(*calls: str) -> list[str]:
-    return [f"{call},{when}" for call in calls for when in ("before", "after")]
+    return [f"{call},{when},1" for call in calls for when in ("before", "after")]
 
 
 CREATING = steps(f"{WRITER},begin", f"{KEEPER},create", f"{WRITER},made", f"{WRITER},plan_applied")
@@ -41,7 +25,7 @@ DELETING = steps(f"{KEEPER},delete", f"{WRITER},record_resource")
 
 def dies(shop: Shop, step: str) -> None:
     died = subprocess.run(
-        [sys.executable, "-c", DRIVER, step],
+        dying(step, "apply", "-y", "sgpu.yml"),
         cwd=shop.folder, env=dict(os.environ), capture_output=True, check=False,
     )  # fmt: skip
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()

@@ -305,7 +305,7 @@ def test_another_workspace_is_not_taken_for_the_first(
 @pytest.mark.parametrize(
     ("job", "code", "there"),
     [
-        ("run: train", "not_yet", "train"),
+        ("run: train", "run_refused", "train"),
         ("run: local", "jobs_unsupported", "j:"),
         (f"{NOTEBOOK}, backend: ray", "jobs_unsupported", "ray"),
         ("notebook: {path: /W, base: gpu-99}", "unknown_base", "gpu-99"),
@@ -316,7 +316,7 @@ def test_what_cannot_be_kept_is_refused_at_its_place(
 ) -> None:
     line = f"  j: {{{job}}}\n"
     shop.write(
-        "runs: {local: {gpus: 1, type: CPU, command: x}, train: {gpus: 1, type: A10, command: x, "
+        "runs: {local: {gpus: 1, type: CPU, command: x}, train: {gpus: 1, type: CPU, command: x, "
         f"backend: databricks}}}}\njobs:\n{line}"
     )
     plan = shop.plan(select=("job.*",))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sgpu_decl
-from sgpu_decl.functions import limiting, preparing
+from sgpu_decl.functions import limiting
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def caller(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (project / "run.yaml").unlink()
     (project / "sgpu.yml").write_text(
-        "project: {name: p}\nfunctions: {env: {base: gpu-6}, grace: 500ms}\n"
+        "project: {name: p}\nfunctions:\n  env: {base: gpu-6}\n  grace: 500ms\n"
     )
     yield package
     for module in [it for it in sys.modules if it.partition(".")[0] == name]:
@@ -57,7 +57,8 @@ def test_what_a_rank_raises_on_a_node_is_raised_here(caller: Path) -> None:
 def test_calls_beyond_the_limit_wait_here_and_say_so(
     caller: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(preparing, "MOST_CALLS", 1)
+    with Path("sgpu.yml").open("a") as project:
+        project.write("  max_parallel: 1\n")
     monkeypatch.setattr(limiting, "REST", 0.1)
     calling = __import__(f"{caller.name}.calling", fromlist=["wait"])
     remote = sgpu_decl.distributed(gpus=1, gpu_type="A10", remote=True, run_async=True)

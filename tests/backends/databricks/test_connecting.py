@@ -153,15 +153,37 @@ def test_a_connection_that_is_cut_says_so(
     assert (caught.value.code, caught.value.retryable) == ("connection_lost", True)
 
 
+PLAN = """\
+import sys
+from sgpu_decl.cli.main import main
+code = main(["plan", "run.yaml"])
+heavy = [it for it in sys.modules if it.partition(".")[0] in ("databricks", "requests")]
+sys.exit(str(heavy) if heavy else code)
+"""
+
+
+def plan(project: Path) -> "subprocess.CompletedProcess[str]":
+    """Plan in a process of its own, which fails if it imports the SDK."""
+    return subprocess.run(
+        [sys.executable, "-c", PLAN], cwd=project, capture_output=True, text=True, check=False
+    )
+
+
 def test_the_sdk_is_not_imported_without_a_run_on_databricks(project: Path) -> None:
     (project / "run.yaml").write_text("name: r\ngpus: 1\ntype: CPU\ncommand: [echo, hi]\n")
-    program = (
-        "import sys\nfrom sgpu_decl.cli.main import main\n"
-        "code = main(['plan', 'run.yaml'])\n"
-        "heavy = [it for it in sys.modules if it.partition('.')[0] in ('databricks', 'requests')]\n"
-        "sys.exit(f'{heavy}' if heavy else code)\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    assert (ran := plan(project)).returncode == 0, ran.stderr
+
+
+def test_a_plan_that_has_all_answers_does_not_connect(
+    project: Path, server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = server.tenants.of_token(token).key
+    assert "databricks.sdk" in plan(project).stderr, "it has to ask"
+    asked = len(server.recording.all(key))
+
+    again = plan(project)
+
+    assert again.returncode == 0, again.stderr
+    assert len(server.recording.all(key)) == asked > 0
+    monkeypatch.setenv("DATABRICKS_TOKEN", f"{token[:-1]}-")
+    assert "databricks.sdk" in plan(project).stderr, "these may be somebody else's credentials"

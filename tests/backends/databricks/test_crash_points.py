@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,30 +12,7 @@ from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.plan import Action
 from sgpu_decl.testing.workspace import WorkspaceServer
 from sgpu_decl.testing.workspace.executing.records import Runs
-
-# Runs the real command line, and dies right before or after the n-th call of a function.
-DRIVER = """\
-import importlib, os, signal, sys
-module, owner, name, when, nth = sys.argv[1].split(",")
-holder = importlib.import_module(module)
-if owner:
-    holder = getattr(holder, owner)
-real = getattr(holder, name)
-calls = 0
-def dying(*args, **kwargs):
-    global calls
-    calls += 1
-    mine = calls
-    if mine == int(nth) and when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    value = real(*args, **kwargs)
-    if mine == int(nth) and when == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return value
-setattr(holder, name, dying)
-from sgpu_decl.cli.main import main
-sys.exit(main(["apply", "-y", "--detach", "run.yaml"]))
-"""
+from tests.dying import dying
 
 WRITER = "sgpu_decl.storing.writing,SqliteWriter"
 DATABRICKS = "sgpu_decl.backends.databricks"
@@ -64,7 +40,10 @@ def test_killed_at_a_step_and_applied_again_there_is_one_run(
     step: str,
 ) -> None:
     died = subprocess.run(
-        [sys.executable, "-c", DRIVER, step], cwd=project, capture_output=True, check=False
+        dying(step, "apply", "-y", "--detach", "run.yaml"),
+        cwd=project,
+        capture_output=True,
+        check=False,
     )
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 

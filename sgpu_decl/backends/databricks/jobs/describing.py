@@ -2,19 +2,27 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from sgpu_decl.backends.databricks.submitting import environment_of
+from sgpu_decl.backends.databricks.jobs.documents import DEPLOYMENTS
+from sgpu_decl.backends.databricks.submitting import (
+    Staged,
+    environment_of,
+    retries_of,
+    task_of,
+    timeout_of,
+)
 from sgpu_decl.backends.keeping import Described
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.job import Job, Trigger
 from sgpu_decl.config.platform import Permission
 from sgpu_decl.config.project import Mode
-from sgpu_decl.errors import BackendError
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["describe", "short_name"]
+__all__ = ["JobRun", "describe", "short_name"]
 
 _LEVELS = {"view": "CAN_VIEW", "run": "CAN_MANAGE_RUN", "manage": "CAN_MANAGE"}
 _ENVIRONMENT = "default"
@@ -57,12 +65,24 @@ _ORIGINS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def describe(job: Job, name: str, mode: Mode, user: str) -> Described:
-    """What a declared job means.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """The run that a job launches: its config, the id of the pool that GPUs come from, if from one,
+    and where it is staged."""
+
+    config: RunConfig
+    pool: str | None
+    staged: Staged
+
+
+def describe(job: Job, name: str, mode: Mode, user: str, run: JobRun | None = None) -> Described:
+    """What a declared job means. What it says of permissions, budget and notifications wins over
+    what its run says.
 
     Args:
         name: its key in the file.
         user: who applies it; told from others where `mode` is development.
+        run: what it launches, where that is no notebook.
 
     Raises:
         BackendError: the platform has nothing of the kind.
@@ -78,7 +98,7 @@ def describe(job: Job, name: str, mode: Mode, user: str) -> Described:
         "name": title,
         "max_concurrent_runs": 1,
         "queue": {"enabled": job.on_overlap == "queue"},
-        "tasks": {name: _task(job)},
+        "tasks": {name: _run_task(run) if run is not None else _notebook_task(job)},
     }
     status = {"pause_status": "PAUSED" if paused else "UNPAUSED"}
     if job.description is not None:
@@ -95,19 +115,20 @@ def describe(job: Job, name: str, mode: Mode, user: str) -> Described:
         document["trigger"] = {**_trigger(job.trigger), **status}
     if job.timeout is not None:
         document["timeout_seconds"] = max(1, round(job.timeout.seconds))
-    if job.budget is not None:
-        document["budget_policy_id"] = job.budget
-    if job.on_finish is not None:
-        told = {"on_success": job.on_finish.success, "on_failure": job.on_finish.failure}
+    budget = job.budget or (run.staged.policy if run is not None else None)
+    if budget is not None:
+        document["budget_policy_id"] = budget
+    on_finish = job.on_finish or (run.config.on_finish if run is not None else None)
+    if on_finish is not None:
+        told = {"on_success": on_finish.success, "on_failure": on_finish.failure}
         document["email_notifications"] = {key: list(to) for key, to in told.items() if to}
-    if job.notebook is not None and job.notebook.base is not None:
-        spec = environment_of(Env(base=job.notebook.base), job.notebook.dependencies)
+    spec = _environment(job, run)
+    if spec is not None:
         document["environments"] = {_ENVIRONMENT: {"spec": spec}}
-    if job.permissions:
-        document[PERMISSIONS] = _permissions(job.permissions)
-    origins = {path.replace("*", name, 1): field for path, field in _ORIGINS.items()}
-    origins[f"environments.{_ENVIRONMENT}.spec.dependencies"] = "notebook.dependencies"
-    return Described(title=title, document=document, origins=origins)
+    permissions = job.permissions or (run.config.permissions if run is not None else ())
+    if permissions:
+        document[PERMISSIONS] = _permissions(permissions)
+    return Described(title=title, document=document, origins=_origins(name, run))
 
 
 def short_name(user: str) -> str:
@@ -115,10 +136,42 @@ def short_name(user: str) -> str:
     return _NO_NAME.sub("_", user.partition("@")[0])
 
 
-def _task(job: Job) -> dict[str, Json]:
+def _origins(name: str, run: JobRun | None) -> dict[str, str]:
+    found = {path.replace("*", name, 1): field for path, field in _ORIGINS.items()}
+    found[f"environments.{_ENVIRONMENT}.spec.dependencies"] = "notebook.dependencies"
+    if run is None:
+        return found
+    below = ("tasks", "environments")
+    return {
+        **{path: field for path, field in found.items() if path.partition(".")[0] not in below},
+        **dict.fromkeys(below, "run"),
+    }
+
+
+def _environment(job: Job, run: JobRun | None) -> dict[str, Json] | None:
+    if run is not None and run.config.image is None:
+        return environment_of(run.config.env, run.staged.dependencies)
+    if job.notebook is not None and job.notebook.base is not None:
+        return environment_of(Env(base=job.notebook.base), job.notebook.dependencies)
+    return None
+
+
+def _run_task(run: JobRun) -> dict[str, Json]:
+    asked = task_of(run.config, run.staged, run_name=run.config.name, pool=run.pool)
+    (deployment,) = asked.pop("deployments")  # type: ignore[misc]  # a list of one
+    task: dict[str, Json] = {
+        "ai_runtime_task": {**asked, DEPLOYMENTS: {"0": deployment}},
+        "max_retries": retries_of(run.config),
+        "timeout_seconds": timeout_of(run.config),
+    }
+    if run.config.image is None:
+        task["environment_key"] = _ENVIRONMENT
+    return task
+
+
+def _notebook_task(job: Job) -> dict[str, Json]:
     notebook = job.notebook
-    if notebook is None:
-        raise BackendError("a job of a run has no task yet", code="not_yet")
+    assert notebook is not None  # noqa: S101  a job has either
     ran: dict[str, Json] = {"notebook_path": notebook.path}
     if notebook.parameters:
         ran["base_parameters"] = dict(notebook.parameters)

@@ -1,16 +1,24 @@
 """The settings of the Jobs API as a document, in which everything has a path, and back.
 
-Of lists whose members have a key the document has mappings. The mark of a job is a tag, and no part
-of its document.
+Of lists whose members have a key the document has mappings, and of the deployments of a task, which
+have none, mappings by their index. The mark of a job is a tag, and no part of its document.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sgpu_decl.model.job import OURS, PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["MARK", "acl_of", "document_of", "mark_of", "permissions_of", "settings_of"]
+__all__ = [
+    "DEPLOYMENTS",
+    "MARK",
+    "acl_of",
+    "document_of",
+    "mark_of",
+    "permissions_of",
+    "settings_of",
+]
 
 MARK = "sgpu_token"
 """The tag that a job of ours is known by."""
@@ -21,6 +29,8 @@ _KEYED = {
     "job_clusters": "job_cluster_key",
     "parameters": "name",
 }
+DEPLOYMENTS = "deployments"
+_TASK = "ai_runtime_task"
 _PRINCIPALS = ("user_name", "group_name", "service_principal_name")
 
 
@@ -34,6 +44,11 @@ def document_of(settings: Mapping[str, Any]) -> dict[str, Json]:
                 str(it[key]): {field: value for field, value in it.items() if field != key}
                 for it in listed
             }
+    if isinstance(document.get("tasks"), dict):
+        document["tasks"] = {
+            key: _deployed(task, lambda listed: {str(at): it for at, it in enumerate(listed)})
+            for key, task in document["tasks"].items()
+        }
     tags = {key: value for key, value in (document.get("tags") or {}).items() if key != MARK}
     document.pop("tags", None)
     return document | ({"tags": tags} if tags else {})
@@ -46,12 +61,22 @@ def settings_of(document: Mapping[str, Json], token: str) -> dict[str, Json]:
         members = settings.get(name)
         if isinstance(members, Mapping):
             settings[name] = [
-                {key: member, **(it if isinstance(it, Mapping) else {})}
+                {key: member, **_deployed(it, lambda by_index: list(by_index.values()))}
                 for member, it in sorted(members.items())
             ]
     tags = settings.get("tags")
     settings["tags"] = {**(tags if isinstance(tags, Mapping) else {}), MARK: token}
     return settings
+
+
+def _deployed(member: Any, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A member of a list with the deployments of a task in another form."""
+    if not isinstance(member, Mapping):
+        return {}
+    asked = member.get(_TASK)
+    if not isinstance(asked, Mapping) or not asked.get(DEPLOYMENTS):
+        return dict(member)
+    return {**member, _TASK: {**asked, DEPLOYMENTS: change(asked[DEPLOYMENTS])}}
 
 
 def mark_of(settings: Mapping[str, Any]) -> str | None:

@@ -1,12 +1,15 @@
 """The jobs of one workspace, through the Jobs API."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.databricks.complaints import Rejected, Unknown
-from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.backends.databricks.endings import ending_of, state_of
 from sgpu_decl.backends.databricks.jobs.creating import create_once
-from sgpu_decl.backends.databricks.jobs.describing import describe
+from sgpu_decl.backends.databricks.jobs.describing import JobRun, describe
 from sgpu_decl.backends.databricks.jobs.documents import (
     acl_of,
     document_of,
@@ -14,7 +17,11 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     permissions_of,
     settings_of,
 )
-from sgpu_decl.backends.keeping import Described, JobOnShelf
+from sgpu_decl.backends.databricks.jobs.folders import JobFolders
+from sgpu_decl.backends.databricks.offers import policy_of
+from sgpu_decl.backends.databricks.submitting import Staged
+from sgpu_decl.backends.databricks.workspace import Workspace
+from sgpu_decl.backends.keeping import Described, JobLaunch, JobOnShelf
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.project import Mode
 from sgpu_decl.model.job import PERMISSIONS
@@ -29,16 +36,42 @@ _PAGE = 100
 class WorkspaceJobs:
     """A `JobKeeper`. Cheap to make; connects when something is asked first."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, workspace: Workspace, folders: JobFolders) -> None:
+        self._connection = workspace.connection
+        self._workspace = workspace
+        self._folders = folders
 
     @property
     def workspace(self) -> str:
         return self._connection.host
 
-    def describe(self, job: Job, name: str, mode: Mode) -> Described:
+    def describe(self, job: Job, name: str, mode: Mode, launching: Launching | None) -> Described:
         user = self._connection.user if mode is Mode.DEVELOPMENT else ""
-        return describe(job, name, mode, user)
+        return describe(job, name, mode, user, self._run(launching) if launching else None)
+
+    def stage(self, launching: Launching) -> None:
+        self._folders.stage(launching)
+
+    def staged(self, launching: Launching) -> bool:
+        return self._folders.staged(launching)
+
+    def free(self, launching: Launching, *, gone: bool) -> None:
+        self._folders.free(launching, gone=gone)
+
+    def busy(self, job_id: str) -> bool:
+        return self._newest(job_id, active_only="true") is not None
+
+    def last(self, job_id: str) -> JobLaunch | None:
+        run = self._newest(job_id, expand_tasks="true")
+        if run is None:
+            return None
+        return JobLaunch(
+            id=str(run["run_id"]),
+            state=state_of(run) or ending_of(run).state,
+            started_at=_moment(run.get("start_time")),
+            ended_at=_moment(run.get("end_time")),
+            url=str(run.get("run_page_url") or self.url(job_id)),
+        )
 
     def named(self, title: str) -> tuple[JobOnShelf, ...]:
         return tuple(self._named(title))
@@ -97,6 +130,34 @@ class WorkspaceJobs:
     def url(self, job_id: str) -> str:
         return f"{self.workspace}/jobs/{job_id}"
 
+    def _newest(self, job_id: str, **query: Json) -> dict[str, Any] | None:
+        """The newest launch of a job of those that are asked for."""
+        try:
+            answer: dict[str, Any] = self._connection.ask(
+                f"looking for launches of the job {job_id}",
+                f"{_API}/runs/list",
+                job_id=job_id,
+                limit=1,
+                **query,
+            )
+        except (Rejected, Unknown):
+            return None  # there is no such job any more
+        return next(iter(answer.get("runs") or ()), None)
+
+    def _run(self, launching: Launching) -> JobRun:
+        config = config_of(launching.ref, launching.spec)
+        code = launching.code_digest
+        return JobRun(
+            config=config,
+            pool=launching.pool,
+            staged=Staged(
+                folder=self._folders.of(launching),
+                code=self._workspace.places.code(code) if code is not None else None,
+                policy=policy_of(self._connection, config.budget) if config.budget else None,
+                dependencies=tuple(config.env.dependencies or ()),
+            ),
+        )
+
     def _settings(self, job_id: str) -> dict[str, Any]:
         """Of a job with many tasks, page by page."""
         settings: dict[str, Any] = {}
@@ -127,6 +188,10 @@ class WorkspaceJobs:
             if not token:
                 return
             query["page_token"] = token
+
+
+def _moment(ms: object) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if isinstance(ms, int) and ms else None
 
 
 def _acl(job_id: str) -> str:

@@ -165,6 +165,20 @@ def test_a_mistake_of_the_user_is_told_and_not_repeated(make_hosted: Any) -> Non
     assert [path.name for path in (hosted.launch / "back").iterdir()] == ["0"]
 
 
+@pytest.mark.parametrize("failing", [0, 1])
+def test_no_node_fails_before_all_have_brought_back_what_they_have(
+    make_hosted: Any, failing: int
+) -> None:
+    hosted = make_hosted(
+        f"import os\ndef main():\n    if os.environ['RANK'] == '{failing}':\n"
+        "        raise ValueError",
+        nodes=2,
+    ).start()
+    hosted.until(lambda: any(node.poll() is not None for node in hosted.started))
+    assert [hosted.back("done", node=node).exists() for node in (0, 1)] == [True, True]
+    assert hosted.wait() == [1, 1]
+
+
 def test_a_rank_that_is_killed_is_started_again_on_its_node(make_hosted: Any) -> None:
     source = """
 import os, signal

@@ -1,0 +1,341 @@
+"""Jobs that launch a run of the project: staged once, launched by the workspace again and again."""
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from venv import create
+
+import pytest
+
+from sgpu_decl.api import Location, PlanOptions, Session
+from sgpu_decl.applying.executor import Applied
+from sgpu_decl.errors import StalePlan
+from sgpu_decl.model.plan import Action, Change, Plan, Reason
+from sgpu_decl.testing.workspace import WorkspaceServer
+from tests.dying import dying
+
+PROJECT = """\
+project: {name: shop}
+runs:
+  train:
+    gpus: 2
+    type: A10
+    entrypoint: train.py:main
+    args: {n: 3}
+    grace: 500ms
+    timeout: 1h
+    env: {base: gpu-6}
+    retry: {max: 1, on: [infra], backoff: 0s}
+    permissions: [{level: view, group: users}]
+    backend: databricks
+jobs:
+  nightly:
+    run: train
+    schedule: 0 0 2 * * ?
+"""
+CODE = """\
+import os
+def main(n):
+    return {"rank": int(os.environ["RANK"]), "n": n}
+"""
+
+
+@dataclass(frozen=True)
+class Shop:
+    folder: Path
+    tenant: Path
+    server: WorkspaceServer
+    token: str
+
+    def session(self) -> Session:
+        return Session.open(Location(file=self.folder / "sgpu.yml", project=self.folder))
+
+    def plan(self, **asked: Any) -> Plan:
+        return self.session().plan(PlanOptions(**asked))
+
+    def change(self, **asked: Any) -> Change:
+        (found,) = self.plan(**asked).changes
+        return found
+
+    def apply(self, **asked: Any) -> Applied:
+        session = self.session()
+        done = session.apply(session.plan(PlanOptions(**asked)))
+        assert done.failed == ()
+        return done
+
+    def write(self, name: str, old: str, new: str) -> None:
+        text = (self.folder / name).read_text()
+        assert old in text
+        (self.folder / name).write_text(text.replace(old, new))
+
+    def api(self, method: str, path: str, **body: Any) -> Any:
+        from databricks.sdk import WorkspaceClient
+
+        client = WorkspaceClient(host=self.server.url, token=self.token)
+        given = {"query": body} if method == "GET" else {"body": body}
+        return client.api_client.do(method, f"/api/2.2/jobs/{path}", **given)
+
+    def job(self) -> tuple[int, dict[str, Any]]:
+        (found,) = self.api("GET", "list", expand_tasks="true")["jobs"]
+        return found["job_id"], found["settings"]
+
+    def launch(self) -> str:
+        """As the schedule would, to its end; returns how it ended."""
+        run_id = self.api("POST", "run-now", job_id=self.job()[0])["run_id"]
+        return str(self.ended(run_id)["state"]["result_state"])
+
+    def ended(self, run_id: int) -> Any:
+        while True:
+            run = self.api("GET", "runs/get", run_id=run_id)
+            if run["state"]["life_cycle_state"] in ("TERMINATED", "INTERNAL_ERROR"):
+                return run
+
+    def folders(self) -> list[Path]:
+        """Where the job is launched from, and was."""
+        return sorted(self.tenant.glob("Workspace/Users/*/.sgpu/runs/*/job.nightly/*"))
+
+    def staged(self, kind: str) -> list[str]:
+        return sorted(
+            it.name for it in self.tenant.glob(f"Workspace/Users/*/.sgpu/objects/{kind}/*")
+        )
+
+    def returned(self, attempt: int) -> list[Any]:
+        (folder,) = self.folders()
+        found = sorted(folder.glob(f"back/{attempt}/node_*/ranks/*/output.json"))
+        return [json.loads(it.read_bytes()) for it in found]
+
+
+@pytest.fixture
+def shop(project: Path, tenant: Path, server: WorkspaceServer, token: str) -> Shop:
+    (project / "run.yaml").unlink()
+    (project / "sgpu.yml").write_text(PROJECT)
+    (project / "train.py").write_text(CODE)
+    return Shop(project, tenant, server, token)
+
+
+def test_a_job_launches_its_run_again_and_again(shop: Shop) -> None:
+    planned = shop.change()
+    assert (str(planned.address), planned.action) == ("job.nightly", Action.CREATE)
+    assert planned.code is not None
+    shown = {it.path: it.after for it in planned.fields}
+    assert (shown["run.args.n"], shown["run.gpus"]) == (3, 2)
+    assert not [path for path in shown if path.startswith(("tasks", "staged", "environments"))]
+
+    shop.apply()
+
+    assert shop.change().action is Action.NO_OP
+    (task,) = shop.job()[1]["tasks"]
+    (deployment,) = task["ai_runtime_task"]["deployments"]
+    assert deployment["compute"] == {"accelerator_type": "GPU_1xA10", "accelerator_count": 2}
+    assert (task["max_retries"], task["timeout_seconds"]) == (1, 4200)
+    for attempt in range(2):
+        assert shop.launch() == "SUCCESS"
+        assert shop.returned(attempt) == [{"rank": 0, "n": 3}, {"rank": 1, "n": 3}]
+
+
+def test_what_changed_of_the_run_is_told_at_its_line_and_launched_next(shop: Shop) -> None:
+    shop.apply()
+    ((old,), archives) = shop.folders(), shop.staged("code")
+    shop.write("sgpu.yml", "n: 3", "n: 4")
+
+    planned = shop.change()
+
+    assert (planned.action, planned.reason) == (Action.UPDATE, Reason.CONFIG_CHANGED)
+    (field,) = planned.fields
+    assert (field.path, field.before, field.after) == ("run.args.n", 3, 4)
+    assert (field.origin.line, field.origin.column) == (7, 15)  # type: ignore[union-attr]
+    shop.write("train.py", '"n": n', '"n": n, "new": True')
+    shop.apply()
+    (new,) = shop.folders()
+    assert new != old, "the old version is given back"
+    assert len(shop.staged("code")) == 1
+    assert shop.staged("code") != archives
+    assert shop.launch() == "SUCCESS"
+    assert shop.returned(0)[0] == {"rank": 0, "n": 4, "new": True}
+
+
+def test_changed_code_alone_is_the_reason_and_is_sent(shop: Shop) -> None:
+    shop.apply()
+    (old,) = shop.folders()
+    shop.write("train.py", '"n": n', '"n": -n')
+
+    planned = shop.change()
+
+    assert (planned.reason, planned.fields) == (Reason.CODE_CHANGED, ())
+    assert planned.code is not None
+    assert planned.code.changed == ("train.py",)
+    shop.apply()
+    assert shop.folders() != [old]
+    assert shop.change().action is Action.NO_OP
+
+
+def test_the_run_of_a_job_is_launched_by_apply_only_if_it_is_asked_for(shop: Shop) -> None:
+    plan = shop.plan()
+    assert [str(it.address) for it in plan.changes] == ["job.nightly"]
+    (check,) = [it for it in plan.checks if it.id == "launched_by_job"]
+    assert str(check.address) == "run.train"
+    assert plan.complete
+
+    done = shop.apply(rerun=("run.train",))
+
+    assert [str(it) for it in done.launched] == ["train#1"]
+    assert [it.action for it in shop.plan().changes] == [Action.NO_OP], "and not again"
+    assert shop.session().runs.wait([done.launched[0]], timeout=60)
+
+
+def test_an_edit_of_the_task_is_drift_and_is_taken_back(shop: Shop) -> None:
+    shop.apply()
+    job_id, settings = shop.job()
+    (task,) = settings["tasks"]
+    task["ai_runtime_task"]["deployments"][0]["compute"]["accelerator_count"] = 8
+    shop.api("POST", "update", job_id=job_id, new_settings={"tasks": [task]})
+
+    planned = shop.change()
+
+    assert (planned.action, planned.reason) == (Action.UPDATE, Reason.LIVE_DRIFTED)
+    (field,) = planned.fields
+    assert field.path.endswith("deployments.0.compute.accelerator_count")
+    assert (field.before, field.after, field.drifted) == (8, 2, True)
+    assert field.origin is not None
+    assert field.origin.line == 16, "where the job names its run"
+    shop.apply()
+    assert shop.change().action is Action.NO_OP
+
+
+def test_a_mistake_of_the_user_is_made_once_in_each_launch(shop: Shop) -> None:
+    (shop.folder / "train.py").write_text("def main(n):\n    raise ValueError(n)\n")
+    shop.apply()
+    for launch in range(2):
+        assert shop.launch() == "FAILED"
+        (folder,) = shop.folders()
+        ran = [it.parent.parent.name for it in folder.glob("back/*/node_0/done")]
+        assert sorted(ran) == ["0", "2"][: launch + 1], "the second attempt repeats its verdict"
+
+
+def test_while_it_is_launched_nothing_is_taken_from_under_it(shop: Shop) -> None:
+    (shop.folder / "train.py").write_text(
+        "import threading\ndef main(n):\n    threading.Event().wait()\n"
+    )
+    shop.apply()
+    (old,) = shop.folders()
+    run_id = shop.api("POST", "run-now", job_id=shop.job()[0])["run_id"]
+    shop.write("sgpu.yml", "n: 3", "n: 4")
+    shop.apply()
+    assert old in shop.folders()
+    (shop.folder / "sgpu.yml").write_text("project: {name: shop}\n")
+    shop.apply()
+    assert len(shop.folders()) == 2
+
+    shop.api("POST", "runs/cancel", run_id=run_id)
+    shop.ended(run_id)
+    shop.session().gc(keep_last=0, older_than=None, dry_run=False)
+
+    assert shop.folders() == []
+    assert shop.staged("code") == shop.staged("agent") == []
+
+
+def test_a_job_that_goes_takes_its_folder_along(shop: Shop) -> None:
+    shop.apply()
+    shop.apply(destroy=True)
+    assert shop.folders() == []
+    assert shop.staged("code") == []
+    shop.apply()
+    assert shop.launch() == "SUCCESS"
+
+
+def test_a_saved_plan_launches_the_code_that_it_was_made_of(shop: Shop) -> None:
+    from sgpu_decl.applying.saving import load_plan
+
+    saved = shop.folder.parent / "saved.plan"
+    session = shop.session()
+    session.save(session.plan(), saved)
+    shop.write("train.py", '"n": n', '"n": 0')
+    session = shop.session()
+    session.apply(load_plan(saved))
+    assert shop.change().reason is Reason.CODE_CHANGED
+
+    session = shop.session()
+    plan = session.plan()
+    shop.write("train.py", '"n": 0', '"n": 1')
+    with pytest.raises(StalePlan):
+        shop.session().apply(plan)
+
+
+def test_a_job_with_a_run_is_adopted(shop: Shop) -> None:
+    task = {"task_key": "x", "notebook_task": {"notebook_path": "/Workspace/old"}}
+    made = shop.api("POST", "create", name="by hand", tasks=[task])["job_id"]
+    shop.session().adopt("nightly", str(made))
+    planned = shop.change()
+    assert (planned.action, planned.reason) == (Action.UPDATE, Reason.CONFIG_CHANGED)
+    shop.apply()
+    assert shop.job()[0] == made
+    assert shop.launch() == "SUCCESS"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["stage", "create"])
+def test_killed_while_a_job_is_made_it_is_made_once_and_whole(
+    shop: Shop, step: str, when: str
+) -> None:
+    owner = "sgpu_decl.backends.databricks.jobs.keeper,WorkspaceJobs"
+    died = subprocess.run(
+        dying(f"{owner},{step},{when},1", "apply", "-y", "sgpu.yml"),
+        cwd=shop.folder, capture_output=True, check=False,
+    )  # fmt: skip
+    assert died.returncode == -9, died.stderr.decode()
+    shop.apply()
+    assert shop.change().action is Action.NO_OP
+    assert len(shop.folders()) == 1
+    assert shop.job()[1]["tasks"][0]["task_key"] == "nightly"
+
+
+def test_what_somebody_deleted_of_it_is_drift_and_is_staged_again(shop: Shop) -> None:
+    shop.apply()
+    (folder,) = shop.folders()
+    shutil.rmtree(folder)
+
+    planned = shop.change()
+
+    assert (planned.action, planned.reason) == (Action.UPDATE, Reason.LIVE_DRIFTED)
+    assert [(it.path, it.drifted) for it in planned.fields] == [("staged", True)]
+    shop.apply()
+    assert shop.folders() == [folder]
+    assert shop.change().action is Action.NO_OP
+
+
+def test_the_environment_of_the_run_goes_along_and_its_packages_are_told(
+    shop: Shop, tmp_path: Path
+) -> None:
+    venv = tmp_path / "venv"
+    create(venv, symlinks=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    install(site, "1.0")
+    declared = f"env: {{base: gpu-6, snapshot: true, python: {venv}/bin/python}}"
+    shop.write("sgpu.yml", "env: {base: gpu-6}", declared)
+    shop.write("train.py", '"n": n', '"n": __import__("greeting").VERSION')
+    shop.apply()
+    assert {it.action for it in shop.plan().changes} == {Action.NO_OP}
+
+    install(site, "2.0")
+
+    (job,) = [it for it in shop.plan().changes if str(it.address) == "job.nightly"]
+    assert (job.action, job.reason) == (Action.UPDATE, Reason.ENVIRONMENT_CHANGED)
+    assert job.environment is not None
+    (package,) = job.environment.packages
+    assert (package.name, package.before, package.after) == ("greeting", "1.0", "2.0")
+    shop.apply()
+    assert shop.launch() == "SUCCESS"
+    assert [it["n"] for it in shop.returned(0)] == ["2.0", "2.0"]
+
+
+def install(site: Path, version: str) -> None:
+    for old in site.glob("greeting*"):
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    (site / "greeting.py").write_text(f"VERSION = '{version}'\n")
+    info = site / f"greeting-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: greeting\nVersion: {version}\n")
+    (info / "RECORD").write_text(f"greeting.py,,\n{info.name}/METADATA,,\n{info.name}/RECORD,,\n")
