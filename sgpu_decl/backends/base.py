@@ -150,6 +150,7 @@ class Backend(Protocol):
         """Start what was staged. A second call with the same token starts nothing new.
 
         Raises:
+            OutcomeUnknown: it may have been started.
             BackendError: nothing was started, and nothing is left behind.
         """
 

@@ -20,6 +20,7 @@ from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
 from sgpu_decl.backends.databricks.unfreed import Unfreed
 from sgpu_decl.backends.databricks.workspace import Workspaces
+from sgpu_decl.backends.keeping import OutcomeUnknown
 from sgpu_decl.backends.layout import Layout
 from sgpu_decl.backends.pinned import require_code
 from sgpu_decl.environments.progress import Progress
@@ -82,6 +83,7 @@ class DatabricksBackend:
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         handle = self._launches.begin(launching, config)
+        policy = policy_of(workspace.connection, config.budget) if config.budget else None
         uses = self._bringing.fill(launching)
         body = payload(
             launching,
@@ -89,7 +91,7 @@ class DatabricksBackend:
             Staged(
                 folder=handle.folder,
                 code=workspace.places.code(uses.code) if uses.code is not None else None,
-                policy=policy_of(workspace.connection, config.budget) if config.budget else None,
+                policy=policy,
                 dependencies=tuple(config.env.dependencies or ()),
             ),
         )
@@ -106,15 +108,27 @@ class DatabricksBackend:
             self._bringing.over(launching.ref)
 
     def _submit(self, launching: Launching) -> None:
+        from sgpu_decl.backends.databricks.complaints import UNSURE
+
         handle = self._launches.here(launching.ref)
         if handle is None or handle.token != launching.token:
             raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
         if handle.run_id is not None:
             return
         self._end([AttemptRef(launching.ref.address, number) for number in launching.wait_for])
-        answer = self._launches.workspace(handle).connection.tell(
-            f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", handle.body
-        )
+        try:
+            answer = self._launches.workspace(handle).connection.tell(
+                f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", handle.body
+            )
+        except BackendError as error:
+            if error.code in UNSURE:
+                raise OutcomeUnknown(
+                    f"{error.message}; whether it was started is not known",
+                    hint="apply again: it is found, or else started, and never twice",
+                ) from error
+            # What is wrong with it may be corrected by what the token does not cover.
+            self._launches.keep(launching.ref, replace(handle, staged=False))
+            raise
         self._launches.submitted(launching.ref, handle, int(str(answer["run_id"])))
 
     def staged(self, ref: AttemptRef, token: str) -> bool:

@@ -81,6 +81,8 @@ class DatabricksSurvey:
             found += asked.accelerator(config, places)
             found += self._clock(workspace.connection, places)
             if not has_errors(found):
+                found += asked.named(config, places)
+            if not has_errors(found):
                 found += asked.validated(config, places)
         except SgpuError as error:
             found += self._unreachable(error, places)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sgpu_decl.errors import BackendError
 
-__all__ = ["CODES", "Rejected", "Unknown", "explained"]
+__all__ = ["CODES", "UNSURE", "Rejected", "Unknown", "explained"]
 
 
 class Unknown(BackendError):
@@ -60,10 +60,10 @@ _BY_CLASS = {
         "throttled", "is asked too much: {message}", "try again in a minute", again=True
     ),
     "TemporarilyUnavailable": _Told(
-        "throttled", "is not available: {message}", "try again in a minute", again=True
+        "unavailable", "is not available: {message}", "try again in a minute", again=True
     ),
     "DeadlineExceeded": _Told(
-        "throttled", "took too long: {message}", "try again in a minute", again=True
+        "unavailable", "took too long: {message}", "try again in a minute", again=True
     ),
     "InternalError": _Told(
         "remote_broken", "failed by itself: {message}", "try again; nothing was changed", again=True
@@ -88,6 +88,9 @@ _CUT = _Told(
     "try again: what was done already is found again",
     again=True,
 )
+UNSURE = frozenset({"connection_lost", "host_unreachable", "remote_broken", "unavailable"})
+"""The codes of those after which what was asked for may have been done all the same."""
+
 _FULL_CODES = frozenset({"INSUFFICIENT_STORAGE", "QUOTA_EXCEEDED", "STORAGE_QUOTA_EXCEEDED"})
 CODES = frozenset(it.code for it in (*_BY_CLASS.values(), _FULL, _UNREACHABLE, _CUT, _TOO_LARGE))
 """The codes of what a workspace, or the way to it, refuses."""

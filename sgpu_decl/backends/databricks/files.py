@@ -177,8 +177,15 @@ class VolumeFiles:
     def put(self, path: str, content: bytes | Path, sent: Sent = _nobody) -> None:
         client = self._connection.client
         doing = f"uploading `{path}`"
-        with self._connection.explained(doing, _WRITING), _opened(content, sent) as stream:
-            client.files.upload(path, stream, overwrite=True)
+        try:
+            with self._connection.explained(doing, _WRITING), _opened(content, sent) as stream:
+                client.files.upload(path, stream, overwrite=True)
+        except ValueError as error:  # the SDK's: links to the storage are refused as expired, say
+            raise BackendError(
+                f"{doing}: `{self._connection.host}` gives no way to send it: {error}",
+                hint="see that this machine's clock is right, and try again",
+                code="remote_broken",
+            ) from error
 
     def get(self, path: str) -> bytes:
         with self._connection.explained(f"reading `{path}`"), self._contents(path) as stream:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sgpu_decl.backends.databricks.endings import ending_of, state_of
@@ -92,6 +93,10 @@ def _ended(
     if ending.failure is not None:
         shape["first_cause"] = _cause(ending.failure, ending.message)
     if outcome is None:
+        if ending.ran and ending.failure is FailureClass.EXIT_CODE:
+            words = f"{ending.message.rstrip('.')}; and it left nothing in `{handle.folder}`: see "
+            words += "`sgpu logs --rank all`, and whether there is room"
+            shape["first_cause"] = _cause(ending.failure, words)
         return shape, final
     shape |= {
         "ranks": outcome.get("ranks") or [],
@@ -141,11 +146,22 @@ def _shape(
     }
 
 
+_WAY_OUT: Mapping[FailureClass, str] = MappingProxyType(
+    {
+        FailureClass.CAPACITY: "apply again later, or use another `type`, fewer `gpus` or a `pool`",
+        FailureClass.NODE_LOST: "apply again, or let the platform bring new nodes by itself with "
+        "`retry`",
+    }
+)
+
+
 def _cause(failure: FailureClass, message: str) -> dict[str, Json]:
+    said = message or f"the platform says no more than `{failure}`"
+    way_out = _WAY_OUT.get(failure)
     return {
         "rank": None,
         "class": str(failure),
-        "summary": message or f"the platform says no more than `{failure}`",
+        "summary": f"{said.rstrip('.')}; {way_out}" if way_out else said,
         "traceback": None,
         "simultaneous": [],
     }

@@ -100,7 +100,7 @@ def test_nobody_opens_a_browser_where_nobody_sits(
         (404, "RESOURCE_DOES_NOT_EXIST", "remote_missing", False),
         (409, "RESOURCE_CONFLICT", "remote_refused", False),
         (500, "INTERNAL_ERROR", "remote_broken", True),
-        (503, "TEMPORARILY_UNAVAILABLE", "throttled", True),
+        (503, "TEMPORARILY_UNAVAILABLE", "unavailable", True),
         (429, "REQUEST_LIMIT_EXCEEDED", "throttled", True),
         (429, "RESOURCE_EXHAUSTED", "limit_reached", True),
         (403, "QUOTA_EXCEEDED", "no_room", False),

@@ -7,6 +7,7 @@ from typing import Any
 
 from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
+from sgpu_decl.testing.workspace.mails import write_mails
 from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
 from sgpu_decl.testing.workspace.tenant import Tenant
 
@@ -152,10 +153,14 @@ class Runs:
             return attempt
 
     def update(self, run_id: int, change: Callable[[Run], Run]) -> Run:
-        """Change a run."""
+        """Change a run; whoever wants to know that it has ended is written to."""
         with self._tenant.transaction():
-            run = change(self.need(run_id))
+            before = self.need(run_id)
+            run = change(before)
             self._runs.put(run_id, _written(run))
+            if before.active and not run.active:
+                succeeded = run.ending is Ending.SUCCEEDED
+                write_mails(self._tenant, run_id, run.settings, succeeded=succeeded)
             return run
 
     def get(self, run_id: int) -> Run | None:

@@ -292,18 +292,6 @@ def test_a_node_without_code_is_told_by_the_first_node(make_hosted: Any) -> None
     )
 
 
-def test_what_cannot_be_brought_back_is_no_success(make_hosted: Any) -> None:
-    source = """
-import os, shutil
-def main():
-    shutil.rmtree(os.environ["BACK"] + "/0")
-    open(os.environ["BACK"] + "/0", "w").close()
-"""
-    hosted = make_hosted(source, config={"gpus": 1})
-    assert hosted.run(BACK=str(hosted.launch / "back")) == [74]
-    assert "cannot be brought back" in hosted.log()
-
-
 def test_an_agent_that_dies_leaves_an_outcome(make_hosted: Any) -> None:
     source = """
 import json, os, signal
