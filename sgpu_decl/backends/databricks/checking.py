@@ -85,7 +85,8 @@ class DatabricksSurvey:
             if not has_errors(found):
                 found += asked.validated(config, places)
         except SgpuError as error:
-            found += self._unreachable(error, places)
+            if error.code != "unknown_base":  # said where environments are looked at
+                found += self._unreachable(error, places)
         return found
 
     def check_code(
