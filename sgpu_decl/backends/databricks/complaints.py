@@ -176,8 +176,9 @@ def _refused(error: BaseException) -> bool:
 
 
 def _innermost(error: BaseException) -> str:
-    said = [it for it in _causes(error) if isinstance(it, OSError) and it.strerror]
-    return _short(str(said[-1].strerror if said else error)).lower()
+    causes = list(_causes(error))
+    said = [it for it in causes if isinstance(it, OSError) and it.strerror]
+    return _short(str(said[-1].strerror if said else causes[-1])).lower()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

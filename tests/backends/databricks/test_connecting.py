@@ -151,6 +151,7 @@ def test_a_connection_that_is_cut_says_so(
         connection.ask("looking at run 7", "/api/2.2/jobs/runs/get", run_id=7)
 
     assert (caught.value.code, caught.value.retryable) == ("connection_lost", True)
+    assert "(remote end closed connection without response)" in caught.value.message
 
 
 PLAN = """\
