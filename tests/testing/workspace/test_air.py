@@ -11,13 +11,12 @@ import pytest
 
 from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.testing.workspace.conftest import call
+from tests.testing.workspace.sessions import recorded, replay
 
 _AIR = os.environ.get("SGPU_TEST_AIR") or shutil.which("air")
 
-pytestmark = pytest.mark.skipif(
-    _AIR is None,
-    reason="`air` of databricks-air 1.2.1 is neither on the PATH nor named by SGPU_TEST_AIR",
-)
+_SESSION = Path(__file__).with_name("air_session.json")
+_RECORDED_AS = "dapi-session-of-air"
 
 _RUN = """
 experiment_name: hello-air
@@ -37,9 +36,15 @@ command: |
 @pytest.fixture
 def air(server: WorkspaceServer, token: str, tmp_path: Path) -> Any:
     """Runs `air`; what it says on stdout, as JSON where it is asked for that."""
+    return _air(server.url, token, tmp_path)
+
+
+def _air(url: str, token: str, tmp_path: Path) -> Any:
+    if _AIR is None:
+        pytest.skip("`air` of databricks-air 1.2.1 is not on the PATH, nor named by SGPU_TEST_AIR")
     kept = {name: text for name, text in os.environ.items() if not name.startswith("DATABRICKS_")}
     environment = {
-        **kept, "DATABRICKS_HOST": server.url, "DATABRICKS_TOKEN": token, "HOME": str(tmp_path),
+        **kept, "DATABRICKS_HOST": url, "DATABRICKS_TOKEN": token, "HOME": str(tmp_path),
         "AIR_DISABLE_TELEMETRY": "1",
     }  # fmt: skip
     (tmp_path / "code").mkdir()
@@ -78,6 +83,24 @@ def test_a_run_is_submitted_followed_and_looked_at(
     assert run_id in air("--json", "list", "runs", "--all-status")
     asked = json.loads(call("GET", f"{server.url}/__testserver/requests", token=token).body)
     assert [one for one in asked["requests"] if one["status"] >= 400] == []
+
+
+def test_a_session_that_was_recorded_is_answered_alike(tmp_path: Path) -> None:
+    """Recorded with `air` itself, where SGPU_REGEN=1 asks for it; played without it."""
+    with WorkspaceServer(tmp_path / "workspace") as server:
+        if os.environ.get("SGPU_REGEN") == "1":
+            with recorded(server.url) as (url, passed):
+                air = _air(url, _RECORDED_AS, tmp_path)
+                run_id = json.loads(
+                    air("--json", "run", "-f", "run.yaml", "--watch").splitlines()[0]
+                )["run_id"]
+                air("--json", "get", "run", run_id)
+                air("logs", run_id, "--node", "1")
+                air("logs", run_id, "--download-to", "logs")
+                air("--json", "list", "runs", "--all-status")
+            _SESSION.write_text(json.dumps(passed, indent=1) + "\n")
+        else:
+            replay(json.loads(_SESSION.read_text()), server.url, _RECORDED_AS)
 
 
 def test_a_run_that_fails_is_told_as_failed(air: Any, tmp_path: Path) -> None:
