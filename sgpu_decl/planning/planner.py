@@ -4,7 +4,7 @@ Nothing is read here. The same input gives the same plan.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from sgpu_decl.model.desired import Desired
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.job import DesiredJob, ObservedJob
 from sgpu_decl.model.plan import Action, Change, Check, Plan, Summary
-from sgpu_decl.model.state import State
+from sgpu_decl.model.state import Resource, State
 from sgpu_decl.planning.capabilities import TODAY, Capabilities
 from sgpu_decl.planning.changing import Options, change_of
 from sgpu_decl.planning.equipping import environment_change, interpreter_checks
@@ -30,6 +30,9 @@ from sgpu_decl.planning.removing import destroyed, removed
 from sgpu_decl.planning.standing import NOWHERE, Standing, standings
 
 __all__ = ["Request", "plan"]
+
+_Changed = tuple[Change, tuple[Check, ...]]
+_Ending = Callable[[Resource, Standing, datetime], _Changed]
 
 _NONE = Capabilities()
 _NO_PLACE = Place("", 0, 0)
@@ -86,75 +89,41 @@ def plan(
     for item in desired:
         wanted.setdefault(item.address, item)
     wanted_jobs = {job.address: job for job in jobs}
-    owned = _owned(known, wanted.keys() | wanted_jobs.keys(), request, owner)
-    results: list[tuple[Change, tuple[Check, ...]]] = []
-    checks: list[Check] = []
-    spending = Spending()
+    listed = wanted.keys() | wanted_jobs.keys()
+    owned = _owned(known, listed, request, owner)
+    found = _Found(state, known, request)
+    considered = set(owned)
     if request.destroy:
-        results += [
-            destroyed(standing.resource, standing, now)
-            for address, standing in owned.items()
-            if standing.resource is not None and request.selects(address)
-        ]
-        considered = set(owned)
+        found.end(owned, now, destroyed)
     else:
-        declared = {it.environment.address for it in wanted.values() if it.environment}
-        # Which environments are declared is not known where one could not be looked at.
-        unsure = has_errors(findings)
-        resting = {
-            address: item
-            for address, item in wanted.items()
-            if item.job is not None and address not in request.rerun
-        }
+        resting = {it.address: it for it in wanted.values() if _rests(it, request)}
         chosen = [
             item
             for address, item in wanted.items()
             if request.selects(address) and address not in resting
         ]
+        found.runs(chosen, now, capabilities)
         by_jobs = [it.run for it in jobs if it.run is not None and it.address in seen_jobs]
-        checks += [_by_job(item) for it, item in resting.items() if request.selects(it)]
-        new_fields = NewFields()
-        for item in chosen:
-            options = _options(item, request, state, now, capabilities)
-            standing = known.get(item.address, NOWHERE)
-            results.append(change_of(item, standing, options, new_fields))
-            spending.add(results[-1][0])
-        results += [
-            removed(standing.resource, standing, now)
+        environments = found.environments((*chosen, *by_jobs))
+        found.jobs(wanted_jobs, seen_jobs)
+        declared = {it.environment.address for it in wanted.values() if it.environment}
+        # Which environments are declared is not known where one could not be looked at.
+        unsure = has_errors(findings)
+        unlisted = {
+            address: standing
             for address, standing in owned.items()
-            if standing.resource is not None
-            and address not in wanted
-            and address not in wanted_jobs
+            if address not in listed
             and address not in declared
             and not (unsure and address.kind is Kind.ENVIRONMENT)
-            and request.selects(address)
-        ]
-        checks += [check_of(finding, None) for finding in findings]
-        checks += lint((*chosen, *by_jobs), capabilities)
-        launched = [wanted[it.address] for it, _ in results if it.launches]
-        checks += interpreter_checks(
-            [(item, known.get(item.address, NOWHERE).current) for item in launched], state
-        )
-        checks += pool_checks(launched)
-        environments = {
-            it.environment.address: it.environment
-            for it in (*chosen, *by_jobs)
-            if it.environment is not None
         }
-        for environment in environments.values():
-            resource = state.resources.get(environment.address)
-            change = environment_change(environment, resource, state.package_lists)
-            results.append((change, ()))
-            checks += [check_of(finding, environment.address) for finding in environment.findings]
-        for address, job in wanted_jobs.items():
-            if request.selects(address):
-                checks += [check_of(finding, address) for finding in job.findings]
-            if address in seen_jobs:
-                results.append(job_change(job, seen_jobs[address], state))
-        considered = wanted.keys() | owned.keys() | environments.keys() | wanted_jobs.keys()
+        found.end(unlisted, now, removed)
+        found.checks += [check_of(finding, None) for finding in findings]
+        found.checks += lint((*chosen, *by_jobs), capabilities)
+        found.checks += [_by_job(item) for it, item in resting.items() if request.selects(it)]
+        considered |= listed | environments
         considered -= resting.keys()
-    changes = tuple(sorted((change for change, _ in results), key=lambda item: str(item.address)))
-    checks += [check for _, found in results for check in found]
+    changes = tuple(sorted((change for change, _ in found.results), key=lambda it: str(it.address)))
+    checks = [*found.checks, *(check for _, said in found.results for check in said)]
     return Plan(
         tool_version=tool_version,
         target=request.target,
@@ -168,10 +137,77 @@ def plan(
         applyable=_applyable(changes, checks),
         changes=changes,
         checks=_in_order(checks),
-        estimate=spending.estimate(),
+        estimate=found.spending.estimate(),
         summary=_summary(changes),
         package_lists=_package_lists(changes, wanted),
     )
+
+
+class _Found:
+    """What becomes of everything, step by step: changes with what must be said about each, and what
+    is to be said beside them."""
+
+    def __init__(self, state: State, known: Mapping[Address, Standing], request: Request) -> None:
+        self._state = state
+        self._known = known
+        self._request = request
+        self.results: list[_Changed] = []
+        self.checks: list[Check] = []
+        self.spending = Spending()
+
+    def runs(
+        self, chosen: Sequence[Desired], now: datetime, capabilities: Mapping[str, Capabilities]
+    ) -> None:
+        """Runs that are wanted, and where those that are launched run."""
+        new_fields = NewFields()
+        launched = []
+        for item in chosen:
+            options = _options(item, self._request, self._state, now, capabilities)
+            result = change_of(item, self._standing(item.address), options, new_fields)
+            self.results.append(result)
+            self.spending.add(result[0])
+            if result[0].launches:
+                launched.append(item)
+        self.checks += interpreter_checks(
+            [(item, self._standing(item.address).current) for item in launched], self._state
+        )
+        self.checks += pool_checks(launched)
+
+    def environments(self, used: Iterable[Desired]) -> set[Address]:
+        """The environments that runs declare, once each; returns their addresses."""
+        declared = {it.environment.address: it.environment for it in used if it.environment}
+        for address, environment in declared.items():
+            before = self._state.resources.get(address)
+            change = environment_change(environment, before, self._state.package_lists)
+            self.results.append((change, ()))
+            self.checks += [check_of(finding, address) for finding in environment.findings]
+        return set(declared)
+
+    def jobs(
+        self, wanted: Mapping[Address, DesiredJob], seen: Mapping[Address, ObservedJob]
+    ) -> None:
+        """Jobs that are wanted, and what is wrong with those that cannot be."""
+        for address, job in wanted.items():
+            if self._request.selects(address):
+                self.checks += [check_of(finding, address) for finding in job.findings]
+            if address in seen:
+                self.results.append(job_change(job, seen[address], self._state))
+
+    def end(self, standing: Mapping[Address, Standing], now: datetime, how: _Ending) -> None:
+        """What is there, and is not wanted any more."""
+        self.results += [
+            how(it.resource, it, now)
+            for address, it in standing.items()
+            if it.resource is not None and self._request.selects(address)
+        ]
+
+    def _standing(self, address: Address) -> Standing:
+        return self._known.get(address, NOWHERE)
+
+
+def _rests(run: Desired, request: Request) -> bool:
+    """Whether a job launches it, and not we."""
+    return run.job is not None and run.address not in request.rerun
 
 
 def _owned(
