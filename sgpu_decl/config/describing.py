@@ -2,6 +2,7 @@
 
 import types
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -156,4 +157,6 @@ def _word(member: object) -> str:
         return f"list of {_type(get_args(member)[0])}"
     if isinstance(member, type) and issubclass(member, BaseModel):
         return "mapping"
+    if isinstance(member, type) and issubclass(member, StrEnum):
+        return ", ".join(f"`{one}`" for one in member)
     return _WORDS.get(member, "any value")
