@@ -1,6 +1,12 @@
 """What holds for all tests."""
 
+import os
 import signal
+import sys
+
+# Tests start some thousand processes: where no bytecode is kept, each compiles the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_configure() -> None:

@@ -20,6 +20,8 @@ from typing import IO, Any
 
 import pytest
 
+from sgpu_decl.agent.reading import request_cancel
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -154,8 +156,8 @@ def sgpu(tmp_path: Path) -> Iterator[Shell]:
     project.mkdir()
     shell = Shell(project, environ)
     yield shell
-    if (project / ".sgpu").is_dir():
-        shell("cancel", "*")
+    for spec in project.rglob(".sgpu/*/runs/*/*/spec.json"):
+        request_cancel(spec.parent)
 
 
 @pytest.fixture
