@@ -223,7 +223,7 @@ class Session:
 
         keepers = self._site.keeper
         desired = desire(declared, keepers, planned, state.lineage)
-        return desired, observe(declared, desired, state.resources, keepers, planned)
+        return desired, observe(declared, desired, state.resources, keepers, planned, state.lineage)
 
     def _equipment(
         self, state: State, progress: "Progress | None" = None, *, take_in: bool = False

@@ -16,10 +16,11 @@ calls = 0
 def dying(*args, **kwargs):
     global calls
     calls += 1
-    if calls == int(nth) and when == "before":
+    mine = calls
+    if mine == int(nth) and when == "before":
         os.kill(os.getpid(), signal.SIGKILL)
     value = real(*args, **kwargs)
-    if calls == int(nth) and when == "after":
+    if mine == int(nth) and when == "after":
         os.kill(os.getpid(), signal.SIGKILL)
     return value
 setattr(holder, name, dying)

@@ -71,7 +71,8 @@ def collect(
             jobs = [it for it in writer.state.resources.values() if it.address.kind is Kind.JOB]
             for job in jobs:
                 tidy(job, writer.state.lineage, site.keeper)
-            kinds = {it.backend for it in chosen} | {it.backend for it in jobs}
+            # of all that ever ran: what an earlier call could not free may be free now
+            kinds = {it.backend for it in attempts} | {it.backend for it in jobs}
             total += sum(backend(kind).tidy() for kind in kinds)
             gone = {it.ref for it in chosen}
             used = {it.code_digest for it in attempts if it.code_digest and it.ref not in gone}

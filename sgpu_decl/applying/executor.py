@@ -6,11 +6,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from sgpu_decl.applying.blaming import blamed
 from sgpu_decl.applying.jobs.carrying import Jobs
 from sgpu_decl.applying.jobs.desiring import Keepers
 from sgpu_decl.applying.recording import attempt_of, launching_of, resource_of
 from sgpu_decl.backends.base import Backend, Launching
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.backends.keeping import OutcomeUnknown
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
@@ -25,6 +27,7 @@ Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
 Backends = Callable[[str], Backend]
 
+_ASKED_WRONG = frozenset({"remote_missing", "remote_refused"})
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 
 
@@ -55,7 +58,7 @@ def execute(
     `call` is the function that its one run calls, if it was planned for one.
 
     A change that fails leaves its siblings alone; its intent is closed, since a backend that
-    refuses a launch leaves nothing behind.
+    refuses a launch leaves nothing behind. It stays open where the backend cannot tell.
 
     Raises:
         SgpuError: something cannot work at all, found before the first effect.
@@ -195,7 +198,10 @@ class _Walk:
         try:
             done.result()
         except SgpuError as error:
-            self._writer.abandon(intent)
+            if not isinstance(error, OutcomeUnknown):  # else the next apply looks for it
+                self._writer.abandon(intent)
+            if isinstance(error, BackendError) and error.code in _ASKED_WRONG:
+                error = blamed(error, change)
             self._failed.append((change.address, error))
             self._tell(change, Step.FAILED, attempt.ref, error.message)
             return

@@ -115,6 +115,8 @@ class _Gathering:
     def desire(self, run: LoadedRun, job: Address | None) -> Desired:
         """One run; `job` is what launches it in the place of `apply`."""
         config = run.config
+        if (backend := self._backend(config)) is not None:
+            backend.expect(config)
         taken = self._code(run)
         interpreter = self._interpreter(config)
         self._look(run, taken, interpreter)

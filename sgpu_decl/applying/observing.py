@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.recording import recorded_resource
 from sgpu_decl.backends.base import Backend, Launching
+from sgpu_decl.backends.keeping import OutcomeUnknown
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
@@ -100,6 +101,8 @@ def settle_intents(
         try:
             backend.stage(again)  # once more, since a power cut may have torn what is not synced
             backend.launch(again)
+        except OutcomeUnknown:
+            continue  # it may be there: no other is launched in its place
         except SgpuError:
             # Nothing was started and nothing is left (a secret that this shell lacks, say): the
             # next plan decides anew, and no other run is held up.

@@ -3,6 +3,7 @@
 from itertools import chain
 from pathlib import Path
 
+from sgpu_decl.applying.neighbouring import applied_targets
 from sgpu_decl.applying.opening import DEFAULT_FILES, Opened
 from sgpu_decl.applying.reading import read_bytes
 from sgpu_decl.diagnostics.suggesting import nearest
@@ -27,7 +28,7 @@ def refuse_unknown(opened: Opened, target: str) -> None:
     declared = {file: _declared(file) for file in _files(opened)}
     if any(target in names for names in declared.values()):
         return
-    applied = _applied(opened.state_dir.parent)
+    applied = applied_targets(opened.state_dir.parent)
     near = nearest(target, (*chain.from_iterable(declared.values()), *applied))
     known = [f"`{file}` declares {_listed(names)}" for file, names in declared.items() if names]
     if applied:
@@ -56,10 +57,6 @@ def _declared(file: Path) -> list[str]:
         raise InvalidInput(f"`{shown}` is not valid", diagnostics=found)
     block = document.root.entries.get("targets")
     return list(block.entries) if isinstance(block, Mapping) else []
-
-
-def _applied(folder: Path) -> list[str]:
-    return sorted(it.parent.name for it in folder.glob("*/state.db") if it.parent.name != "default")
 
 
 def _listed(names: list[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.naming import match_addresses, split_attempt
+from sgpu_decl.applying.neighbouring import elsewhere
 from sgpu_decl.applying.observing import being_launched, lost
 from sgpu_decl.applying.site import Site
 from sgpu_decl.errors import NotFound, OutOfTime
@@ -15,7 +16,8 @@ from sgpu_decl.model.state import Attempt
 from sgpu_decl.storing.times import to_text
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import Backend, LogLine
+    from sgpu_decl.backends.base import Backend, LogLine, Output
+    from sgpu_decl.environments.progress import Progress
 
 __all__ = ["Runs"]
 
@@ -44,6 +46,9 @@ class Runs:
         name, number = split_attempt(text)
         state = self._site.believed()
         resources = {a: it for a, it in state.resources.items() if it.last is not None}
+        if not resources:
+            hint = elsewhere(self._site.state_dir) or "nothing was applied here yet"
+            raise NotFound(f"no run matches `{name}`", hint=hint)
         found = []
         for address in sorted(match_addresses([name], resources)):
             last = resources[address].last
@@ -86,21 +91,22 @@ class Runs:
             for ref in self._find(text)
         }
         others = [it.ref for it in self._site.believed().active if it.ref.address in named]
-        active = (ref for ref in others if self.status(ref).state.active)
+        active = (ref for ref, it in self._statuses(others).items() if it.state.active)
         return tuple(sorted({*self.find(*texts), *active}))
 
     def active_calls(self, backend: str) -> int:
         """How many calls of functions are active on a backend, as far as this project knows."""
         active = [it for it in self._site.believed().active if it.backend == backend]
         calls = [it.ref for it in active if all(mark in it.spec for mark in _CALL)]
-        return sum(self.status(ref).state.active for ref in calls)
+        return sum(it.state.active for it in self._statuses(calls).values())
 
     def current(self) -> tuple[AttemptRef, ...]:
         """The latest attempt of every run that is not gone, and older ones that are active."""
         state = self._site.believed()
         latest = {it.last.ref for it in state.resources.values() if it.last and not it.gone}
         older = [it.ref for it in state.active if it.ref not in latest]
-        return tuple(sorted({*latest, *(ref for ref in older if self.status(ref).state.active)}))
+        active = (ref for ref, it in self._statuses(older).items() if it.state.active)
+        return tuple(sorted({*latest, *active}))
 
     def status(self, ref: AttemptRef) -> AttemptStatus:
         """What the backend says, else what was recorded.
@@ -108,14 +114,25 @@ class Runs:
         Raises:
             NotFound: neither knows the attempt.
         """
-        known = self._backend_of(ref).read([ref]).get(ref)
-        if known is None or known.state is AttemptState.STAGING:
-            return self._recorded_status(ref)
-        return known
+        return self._statuses([ref])[ref]
+
+    def _statuses(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, AttemptStatus]:
+        known: dict[AttemptRef, AttemptStatus] = {}
+        for backend, own in self._by_backend(refs):
+            known.update(backend.read(own))
+        return {
+            ref: known[ref]
+            if ref in known and known[ref].state is not AttemptState.STAGING
+            else self._recorded_status(ref)
+            for ref in refs
+        }
 
     def describe(self, refs: Sequence[AttemptRef]) -> list[dict[str, Json]]:
         """The `status` objects of the public contract."""
-        return [self._describe(ref) for ref in refs]
+        known: dict[AttemptRef, dict[str, Json]] = {}
+        for backend, own in self._by_backend(refs):
+            known.update(backend.describe(own))
+        return [self._whole(ref, known.get(ref)) for ref in refs]
 
     def show(self, ref: AttemptRef) -> dict[str, Json]:
         """One `status` object whole, with the spec that was launched and the run's history."""
@@ -123,12 +140,12 @@ class Runs:
 
         history = self._site.states.history(ref.address)
         spec = next((attempt.spec for attempt in history if attempt.ref == ref), "{}")
+        statuses = self._statuses([attempt.ref for attempt in history])
         return {
-            **self._describe(ref),
+            **self.describe([ref])[0],
             "spec": json.loads(spec),
             "history": [
-                {**attempt_to_json(attempt), **_live(self.status(attempt.ref))}
-                for attempt in history
+                {**attempt_to_json(attempt), **_live(statuses[attempt.ref])} for attempt in history
             ],
         }
 
@@ -140,6 +157,18 @@ class Runs:
         """
         self._must_be_kept(ref)
         return self._backend_of(ref).results(ref)
+
+    def output(self, ref: AttemptRef, progress: "Progress | None" = None) -> "Output":
+        """The files that ranks left in SGPU_OUTPUT_DIR, on this machine.
+
+        Raises:
+            NotFound: what the attempt left was deleted.
+            BackendError: they cannot be had yet.
+        """
+        from sgpu_decl.environments.progress import Quiet
+
+        self._must_be_kept(ref)
+        return self._backend_of(ref).output(ref, progress or Quiet())
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         """The pickled exception of a rank of a called function, if it left one."""
@@ -191,15 +220,21 @@ class Runs:
         rest = SHORTEST
         while streams:
             quiet = True
-            for ref, stream in list(streams.items()):
-                for line in stream:
+            watched = list(streams)
+            told = time.monotonic()
+            for ref in watched:
+                # Each may be far away; whoever presses Ctrl-C does not wait for all of them.
+                if time.monotonic() - told > QUIET:
+                    yield None
+                    told = time.monotonic()
+                for line in streams[ref]:
                     if line is None:
                         break
                     quiet = False
                     yield line
                 else:
                     del streams[ref]
-                status = self.status(ref)
+            for ref, status in self._statuses(watched).items():  # later than the last line
                 if known.get(ref) is not status.state:
                     known[ref] = status.state
                     yield status
@@ -223,9 +258,10 @@ class Runs:
         pending = list(refs)
         while True:
             looked = time.monotonic()
-            pending = [ref for ref in pending if self.status(ref).state.active]
+            pending = [ref for ref, it in self._statuses(pending).items() if it.state.active]
             if not pending:
-                return [self.status(ref) for ref in refs]
+                statuses = self._statuses(refs)
+                return [statuses[ref] for ref in refs]
             if deadline is not None and time.monotonic() >= deadline:
                 names = ", ".join(f"`{ref}`" for ref in pending[:5])
                 raise OutOfTime(f"{names} did not end in time", hint="wait longer")
@@ -239,13 +275,16 @@ class Runs:
 
     def _backend_of(self, ref: AttemptRef) -> "Backend":
         """The backend that the attempt was launched on."""
+        return self._site.backend(self._kind_of(ref))
+
+    def _kind_of(self, ref: AttemptRef) -> str:
         if ref not in self._kinds:
             state = self._site.believed()
             known = [*state.active, *(it.last for it in state.resources.values() if it.last)]
             self._kinds.update({attempt.ref: attempt.backend for attempt in known})
         if ref not in self._kinds:
             self._kinds[ref] = self._recorded(ref).backend
-        return self._site.backend(self._kinds[ref])
+        return self._kinds[ref]
 
     def _recorded(self, ref: AttemptRef) -> Attempt:
         history = self._site.states.history(ref.address)
@@ -284,9 +323,19 @@ class Runs:
                 code="attempt_freed",
             )
 
-    def _describe(self, ref: AttemptRef) -> dict[str, Json]:
+    def _by_backend(
+        self, refs: Sequence[AttemptRef]
+    ) -> "Iterator[tuple[Backend, list[AttemptRef]]]":
+        """Each backend with its own of the attempts: it is asked once about all of them."""
+        by_kind: dict[str, list[AttemptRef]] = {}
+        for ref in refs:
+            by_kind.setdefault(self._kind_of(ref), []).append(ref)
+        for kind, own in by_kind.items():
+            yield self._site.backend(kind), own
+
+    def _whole(self, ref: AttemptRef, described: "dict[str, Json] | None") -> dict[str, Json]:
+        """A `status` object with its names, from what the backend says, else from the record."""
         named: dict[str, Json] = {"address": str(ref.address), "name": ref.address.label}
-        described = self._backend_of(ref).describe(ref)
         if described is not None and described["state"] != AttemptState.STAGING:
             return {**named, **described}
         status = self._recorded_status(ref)

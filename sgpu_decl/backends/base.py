@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["Backend", "Launching", "LogLine", "Survey"]
+__all__ = ["Backend", "Launching", "LogLine", "Output", "Survey"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,18 @@ class LogLine:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What ranks left in SGPU_OUTPUT_DIR: the folder here, what is in it, and the names of what is
+    lacking, with the reason."""
+
+    folder: Path
+    files: int
+    bytes: int
+    lacking: tuple[str, ...] = ()
+    why: str = ""
+
+
 class Survey(Protocol):
     """What a backend knows of a run before it is planned. Nothing is started or changed; folders
     are those that paths in the run's YAML start from."""
@@ -60,6 +72,9 @@ class Survey(Protocol):
     @property
     def elsewhere(self) -> bool:
         """Whether ranks run on other machines: what a called function imports has to be sent."""
+
+    def expect(self, config: "RunConfig") -> None:
+        """A run is about to be looked at: begin, beside what is done meanwhile, what takes long."""
 
     def interpreter(self, env: "Env", folder: Path) -> Interpreter | None:
         """The Python of this machine that ranks use, or that a declared environment is made from;
@@ -135,6 +150,7 @@ class Backend(Protocol):
         """Start what was staged. A second call with the same token starts nothing new.
 
         Raises:
+            OutcomeUnknown: it may have been started.
             BackendError: nothing was started, and nothing is left behind.
         """
 
@@ -144,14 +160,23 @@ class Backend(Protocol):
     def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
         """The truth about attempts; those that the backend no longer knows are left out."""
 
-    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
-        """The `status` object of one attempt, without address and name; `None` if unknown."""
+    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
+        """The `status` objects of attempts, without address and name; those that the backend no
+        longer knows are left out."""
 
     def cancel(self, ref: AttemptRef) -> None:
         """Ask an active attempt to stop; harmless when it has ended."""
 
     def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, in rank order."""
+
+    def output(self, ref: AttemptRef, progress: Progress) -> Output:
+        """The files that ranks left in SGPU_OUTPUT_DIR, on this machine: brought here where they
+        are elsewhere, but for those that were before.
+
+        Raises:
+            BackendError: they cannot be had yet, or not any more.
+        """
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         """The pickled exception that a rank of a called function ended with, if it could leave

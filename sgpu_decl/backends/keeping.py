@@ -81,6 +81,9 @@ class JobKeeper(Protocol):
     def last(self, job_id: str) -> JobLaunch | None:
         """The newest launch of a job; None where it was never launched, or is none."""
 
+    def staged(self, launching: Launching) -> bool:
+        """Whether it is there."""
+
     def free(self, launching: Launching, *, gone: bool) -> None:
         """Delete what earlier versions of a job's run took along, and this one too where the job is
         `gone`. No launch of the job may be active."""

@@ -1,13 +1,14 @@
-"""What ranks returned, read from where they left it or from where that was brought."""
+"""What ranks returned and left in files, read from where that is or was brought."""
 
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from sgpu_decl.backends.base import Output
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["read_returned"]
+__all__ = ["output_in", "read_returned"]
 
 
 def read_returned(ranks: Path) -> list[dict[str, Json]]:
@@ -30,6 +31,16 @@ def read_returned(ranks: Path) -> list[dict[str, Json]]:
             value = {**value, "pickle": str(folder / value["pickle"])}
         found.append({"rank": rank, "value": value})
     return found
+
+
+def output_in(folder: Path) -> Output:
+    """What is in the folder of SGPU_OUTPUT_DIR now."""
+    sizes = [
+        os.lstat(os.path.join(place, name)).st_size
+        for place, _, names in os.walk(folder)
+        for name in names
+    ]
+    return Output(folder=folder, files=len(sizes), bytes=sum(sizes))
 
 
 def _names(folder: Path) -> list[str]:

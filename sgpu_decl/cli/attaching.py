@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from sgpu_decl.cli.interrupting import Decision, Interrupts, Signals
 from sgpu_decl.cli.screens import Screen, open_screen
 from sgpu_decl.cli.showing import interactive, note, takes_colour
-from sgpu_decl.errors import Interrupted, RunFailed, SgpuError
+from sgpu_decl.errors import BackendError, Interrupted, RunFailed, SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
 from sgpu_decl.views.logs_text import clean, prefix
 from sgpu_decl.views.status_text import ending, failure
@@ -79,22 +79,28 @@ def attach(
     interrupts = Interrupts(interactive=interactive())
     with open_screen(out) as screen:
         follower = _Follower(session, refs, ranks, screen, set(refs))
-        for item in session.runs.follow(refs, ranks=ranks):
-            follower.show(item)
-            decision = interrupts.decide(
-                presses=signals.presses, terminated=signals.terminated, now=time.monotonic()
-            )
-            match decision:
-                case Decision.ANNOUNCE:
-                    screen.note("detaching in 5 s, press again to cancel the run")
-                case Decision.CANCEL:
-                    screen.note("cancelling, press again to leave at once")
-                    follower.cancel()
-                case Decision.DETACH | Decision.LEAVE:
-                    screen.note("detached: the run goes on; see `sgpu status` and `sgpu logs -f`")
-                    return Left.DETACHED
-                case Decision.GO_ON:
-                    pass
+        try:
+            for item in session.runs.follow(refs, ranks=ranks):
+                follower.show(item)
+                decision = interrupts.decide(
+                    presses=signals.presses, terminated=signals.terminated, now=time.monotonic()
+                )
+                match decision:
+                    case Decision.ANNOUNCE:
+                        screen.note("detaching in 5 s, press again to cancel the run")
+                    case Decision.CANCEL:
+                        screen.note("cancelling, press again to leave at once")
+                        follower.cancel()
+                    case Decision.DETACH | Decision.LEAVE:
+                        screen.note(
+                            "detached: the run goes on; see `sgpu status` and `sgpu logs -f`"
+                        )
+                        return Left.DETACHED
+                    case Decision.GO_ON:
+                        pass
+        except BackendError:
+            screen.note("lost sight of the run, which goes on: see `sgpu logs -f` once you can")
+            raise
     return Left.CANCELLED if interrupts.cancelling else Left.ENDED
 
 

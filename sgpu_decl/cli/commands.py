@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("sgpu_decl.cli.status:command", "Show the latest attempt of each run."),
     "logs": ("sgpu_decl.cli.logs:command", "Show what the ranks of a run wrote."),
     "results": ("sgpu_decl.cli.results:command", "Show what each rank returned."),
+    "fetch": ("sgpu_decl.cli.fetch:command", "Bring the files here that ranks left."),
     "wait": ("sgpu_decl.cli.wait:command", "Wait until runs have ended."),
     "cancel": ("sgpu_decl.cli.cancel:command", "Stop a run."),
     "destroy": ("sgpu_decl.cli.destroy:command", "Stop runs and free what they staged."),

@@ -37,6 +37,8 @@ def command(*, where: Where, names: tuple[str, ...], output: str) -> int:
     colour = takes_colour(sys.stdout)
     if runs or not jobs:
         click.echo(status_table(runs, now=now(), colour=colour))
+    if not (runs or jobs):
+        _say_where_else(session)
     if jobs:
         click.echo(("\n" if runs else "") + job_table(jobs, now=now(), colour=colour))
     _say_where_tracked(session, runs)
@@ -52,6 +54,13 @@ def _named(
     of_jobs = [name for name in names if session.names_job(name)]
     of_runs = [name for name in names if name not in of_jobs]
     return session.runs.find(*of_runs), session.jobs(*of_jobs) if of_jobs else []
+
+
+def _say_where_else(session: "Session") -> None:
+    from sgpu_decl.applying.neighbouring import elsewhere
+
+    if (hint := elsewhere(session.state_dir)) is not None:
+        note(f"hint: {hint}")
 
 
 def _say_where_tracked(session: "Session", runs: "list[dict[str, Json]]") -> None:

@@ -1,8 +1,12 @@
-"""How far a long step of an environment has come."""
+"""How far a long step has come: of an environment, of sending the code, of fetching files."""
 
+from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Progress", "Quiet"]
+__all__ = ["Progress", "Quiet", "Sent"]
+
+Sent = Callable[[int], None]
+"""Told, while a file is sent somewhere, how many bytes of it are under way."""
 
 
 class Progress(Protocol):
@@ -11,7 +15,7 @@ class Progress(Protocol):
         packages.
 
         `phase` is one word such as `reading`, `copying`, `linking`, `compiling`, `resolving` or
-        `packing`; `total` is 0 while it is not known. Called often, from one thread.
+        `sending`; `total` is 0 while it is not known. Called often, from one thread.
         """
 
 

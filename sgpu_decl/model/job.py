@@ -76,9 +76,11 @@ class DesiredJob:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedJob:
     """What is seen where a job is kept. `document` is canonical JSON, None where there is no such
-    job; `namesakes` are the ids of others that are called the same, asked for before one is made.
+    job; `staged` says whether what its run took along is there yet; `namesakes` are the ids of
+    others that are called the same, asked for before one is made.
     """
 
     workspace: str
     document: str | None = None
+    staged: bool = True
     namesakes: tuple[str, ...] = ()

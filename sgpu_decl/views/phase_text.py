@@ -8,6 +8,12 @@ _COUNTED = {"compiling": "files", "resolving": "packages", "building": "packages
 """What the phases count that do not count bytes."""
 
 
+_CODE = frozenset({"archiving", "uploading"})
+"""The phases that are about the code of a run; the others are about its environment."""
+
+_FETCHING = "fetching"
+
+
 def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
     """Return `copying the environment: 412 MB of 1.2 GB, 180 MB/s`.
 
@@ -15,10 +21,11 @@ def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
         done, total: bytes, or what the phase counts; a total of 0 is not known yet.
         seconds: since the phase began.
     """
+    what = "files" if phase == _FETCHING else "the code" if phase in _CODE else "the environment"
     unit = _COUNTED.get(phase)
     if unit is not None:
         of = f" of {total:,}" if total else ""
-        return f"{phase} the environment: {done:,}{of} {unit}"
+        return f"{phase} {what}: {done:,}{of} {unit}"
     of = f" of {size(total)}" if total else ""
     rate = f", {size(int(done / seconds))}/s" if seconds >= 1 and done else ""
-    return f"{phase} the environment: {size(done)}{of}{rate}"
+    return f"{phase} {what}: {size(done)}{of}{rate}"

@@ -2,7 +2,7 @@
 
     make bench
     python tests/benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
-                                   [--only start,plans,applies,ranks,calls,environments]
+                                   [--only start,plans,applies,ranks,calls,environments,databricks]
                                    [--without-terraform]
 
 Times are wall clock; memory is the peak of the one process. Start-up and plans are medians of
@@ -31,6 +31,7 @@ from workloads import (
     terraform_state,
 )
 
+PARTS = "start,plans,applies,ranks,calls,environments,databricks"
 ROOT = Path(__file__).resolve().parents[2]
 SGPU = str(Path(sys.executable).with_name("sgpu"))
 
@@ -176,7 +177,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=_numbers, default=[1000, 10_000])
     parser.add_argument("--applies", type=_numbers, default=[250, 1000])
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--only", default="start,plans,applies,ranks,calls,environments")
+    parser.add_argument("--only", default=PARTS)
     parser.add_argument("--without-terraform", action="store_true")
     asked = parser.parse_args()
     terraform = None if asked.without_terraform else shutil.which("terraform")
@@ -207,6 +208,10 @@ def main() -> int:
             from environments import environments
 
             rows.append(environments(scratch))
+        if "databricks" in parts:
+            from workspaces import workspaces
+
+            rows.append(workspaces(scratch, asked.repeats))
         for part in rows:
             for row in part:
                 _show(row)

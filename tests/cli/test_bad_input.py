@@ -168,6 +168,17 @@ def test_a_name_without_any_run_yet(sgpu) -> None:
     assert sgpu("status").out == "no runs yet\n"
 
 
+def test_a_name_that_was_applied_with_another_target(sgpu) -> None:
+    sgpu.write("run.yaml", RUN + "targets: {old: {}, new: {}}\n")
+    assert sgpu("apply", "-y", "-t", "old").code == 0
+    for more in ((), ("-t", "new")):
+        hint = "hint: something was applied with `-t old`: look there\n"
+        assert hint in refused(sgpu, "logs", "hello", *more, code=1)
+        assert sgpu("status", *more).err == hint
+    assert sgpu("apply", "-y").code == 0
+    assert "without `-t` and with `-t old`" in sgpu("status", "-t", "new").err
+
+
 def test_a_plan_that_was_cut_off(sgpu) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("plan", "--out", "p").code == 0

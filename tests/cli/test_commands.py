@@ -84,6 +84,11 @@ def test_a_run_from_plan_to_gc(hello) -> None:
     assert (run["address"], run["attempt"], run["state"]) == ("run.hello", 1, "succeeded")
 
     assert hello("results", "hello").out.startswith('rank 0: {"rank": 0, "n": 3}\n')
+    fetched = hello("fetch", "hello")
+    assert (fetched.out.strip().endswith("/hello/1/output"), fetched.err) == (
+        True,
+        "0 files, 0 B\n",
+    )
     results = hello("results", "run.hello", "-o", "json").json["data"]["results"]
     assert results == [{"rank": r, "value": {"rank": r, "n": 3}} for r in (0, 1)]
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SHORT = ("--set", "args.epochs=2", "--set", "args.samples=1024")
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,53 @@ class Example:
         assert text == path.read_text(encoding="utf-8")
 
 
+def copy(name: str, to: Path) -> Example:
+    """The example without what was left by whoever tried it in the checkout."""
+    left = shutil.ignore_patterns(".sgpu", "__pycache__", ".venv", "go")
+    return Example(name, EXAMPLES / name, shutil.copytree(EXAMPLES / name, to / name, ignore=left))
+
+
 @pytest.fixture
 def example(tmp_path: Path) -> Callable[[str], Example]:
     def copied(name: str) -> Example:
-        left = shutil.ignore_patterns(".sgpu", "__pycache__", ".venv", "go")
-        folder = shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=left)
-        made = Example(name, EXAMPLES / name, folder)
+        made = copy(name, tmp_path)
         if name == "environment":
-            venv = [sys.executable, "-m", "venv", "--without-pip", str(folder / ".venv")]
+            venv = [sys.executable, "-m", "venv", "--without-pip", str(made.folder / ".venv")]
             subprocess.run(venv, check=True)
             made.install("1.0")
         return made
 
     return copied
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A workspace that executes, here; the environment says so to the SDK."""
+    pytest.importorskip("databricks.sdk")
+    from sgpu_decl.testing.workspace import WorkspaceServer
+
+    # Nodes see the GPUs of this machine, and would share them.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with WorkspaceServer(tmp_path / "workspace") as server:
+        monkeypatch.setenv("DATABRICKS_HOST", server.url)
+        monkeypatch.setenv("DATABRICKS_TOKEN", server.token())
+        monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(tmp_path / "none"))
+        monkeypatch.delenv("DATABRICKS_CONFIG_PROFILE", raising=False)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Example:
+    """The FSDP2 training, applied on this machine; a short one, as `SHORT` says."""
+    for package in ("torch", "mlflow"):
+        pytest.importorskip(package)
+    made = copy("fsdp", tmp_path_factory.mktemp("trained"))
+    applied = made.sgpu("apply", "-y", *SHORT, "run.yaml")
+    assert applied.returncode == 0, applied.stderr
+    return made
+
+
+@pytest.fixture
+def short() -> tuple[str, ...]:
+    """The options with which `trained` was applied."""
+    return SHORT

@@ -3,8 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -12,21 +11,11 @@ import pytest
 import yaml
 
 from sgpu_decl.resources import locate
-from sgpu_decl.testing.workspace import WorkspaceServer
-
-pytest.importorskip("databricks.sdk")
 
 
 @pytest.fixture
-def jobs(
-    example: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
-    with WorkspaceServer(tmp_path / "workspace") as server:
-        monkeypatch.setenv("DATABRICKS_HOST", server.url)
-        monkeypatch.setenv("DATABRICKS_TOKEN", "dapi0123456789abcdef")
-        monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(tmp_path / "none"))
-        monkeypatch.delenv("DATABRICKS_CONFIG_PROFILE", raising=False)
-        yield example("jobs")
+def jobs(example: Callable[[str], Any], workspace: Any) -> Any:
+    return example("jobs")
 
 
 def test_it_fits_its_schema(example: Callable[[str], Any]) -> None:

@@ -22,6 +22,7 @@ from sgpu_decl.agent.hosted.attempts import Attempts, settled
 from sgpu_decl.agent.hosted.attending import attend, conclude
 from sgpu_decl.agent.hosted.echoing import Echo, say
 from sgpu_decl.agent.hosted.fetching import fetch
+from sgpu_decl.agent.hosted.parting import await_others
 from sgpu_decl.agent.hosted.preparing import TREE, prepare
 from sgpu_decl.agent.hosted.returning import Returning
 from sgpu_decl.agent.hosted.stopping import Stopping
@@ -123,6 +124,8 @@ class _Hosted:
         except OSError as error:
             say(f"what the run left cannot be brought back to `{target}`: {error}")
             return code or _NOT_BROUGHT
+        if code != 0 and outcome.get("class") != "node_lost":
+            await_others(target, self._node.count, self._stopping)
         return code
 
 

@@ -6,6 +6,7 @@ they put into SGPU_OUTPUT_DIR, is theirs.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -27,6 +28,7 @@ MOST_BYTES = 512 << 20
 MOST_FILES = 1_000
 _PATIENCE = 30.0  # seconds, spent on waiting between tries, of all files together
 _PAUSE = 0.5  # seconds, doubled for each try
+_LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 _LOG_TAIL = 64 << 10
 _REPORTS = (records.OUTCOME, records.STATUS, records.EVENTS)
 _RETURNED = ("output.json", "output.pkl")
@@ -118,15 +120,16 @@ class Returning:
         self._bring(target, lambda path: _write(path, data))
 
     def _bring(self, target: str, make: Callable[[str], object]) -> None:
-        """Make a file, with patience: the launch folder is on a file system far away."""
+        """Make a file, with patience: the launch folder is on a file system far away. What no
+        waiting helps against is told at once, while GPUs are paid for."""
         path = os.path.join(self._target, target)
         pause = _PAUSE
         while True:
             try:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 make(path)
-            except OSError:
-                if self._patience < pause:
+            except OSError as error:
+                if self._patience < pause or error.errno in _LASTING:
                     raise
                 time.sleep(pause)
                 self._patience -= pause

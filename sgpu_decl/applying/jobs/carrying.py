@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from sgpu_decl.applying.jobs.blaming import blamed
+from sgpu_decl.applying.blaming import blamed
 from sgpu_decl.applying.jobs.desiring import Keepers
 from sgpu_decl.applying.jobs.keepers import keeper_for
 from sgpu_decl.applying.jobs.launching import launching_in

@@ -82,6 +82,7 @@ def observe(
     recorded: Mapping[Address, Resource],
     keepers: Keepers,
     planned: Callable[[Address], bool],
+    lineage: str,
 ) -> dict[Address, ObservedJob]:
     """Look at each job that can be planned, where it is kept.
 
@@ -89,13 +90,17 @@ def observe(
         BackendError: a keeper does not answer.
     """
     return {
-        wanted.address: _seen(wanted, recorded.get(job.address), keepers(declared.backend_of(job)))
+        wanted.address: _seen(
+            wanted, recorded.get(job.address), keepers(declared.backend_of(job)), lineage
+        )
         for job, wanted in zip(declared.jobs, desired, strict=True)
         if planned(job.address) and not has_errors(wanted.findings)
     }
 
 
-def _seen(job: DesiredJob, resource: Resource | None, keeper: JobKeeper) -> ObservedJob:
+def _seen(
+    job: DesiredJob, resource: Resource | None, keeper: JobKeeper, lineage: str
+) -> ObservedJob:
     if resource is None or resource.gone or resource.remote is None:
         others = tuple(it.id for it in keeper.named(job.title))
         return ObservedJob(workspace=keeper.workspace, namesakes=others)
@@ -103,8 +108,13 @@ def _seen(job: DesiredJob, resource: Resource | None, keeper: JobKeeper) -> Obse
     if handle.workspace != keeper.workspace:
         return ObservedJob(workspace=keeper.workspace)
     document = keeper.read(handle.id)
+    if document is None:
+        return ObservedJob(workspace=keeper.workspace)
+    launching = launching_in(resource.spec, resource.address, resource.owner, lineage)
     return ObservedJob(
-        workspace=keeper.workspace, document=None if document is None else canonical(document)
+        workspace=keeper.workspace,
+        document=canonical(document),
+        staged=launching is None or keeper.staged(launching),
     )
 
 

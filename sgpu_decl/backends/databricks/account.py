@@ -2,14 +2,18 @@
 connected to, and the SDK is not imported."""
 
 import configparser
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import canonical
 
 __all__ = ["Account", "Login", "login_of", "normal_host"]
+
+_SAYING = ("DATABRICKS_", "ARM_", "GOOGLE_")  # variables that the SDK reads credentials from
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +27,13 @@ class Account:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
     """What the SDK is told. `host` is what messages call the workspace; `interactive` says that
-    somebody has to log in with a browser, which takes as long as it takes."""
+    somebody has to log in with a browser, which takes as long as it takes. `who` is a digest of all
+    that says whose credentials they are: another one may be another user, the same one is the
+    same."""
 
     profile: str | None
     host: str
+    who: str
     interactive: bool = False
 
 
@@ -76,8 +83,15 @@ def login_of(account: Account, environ: Mapping[str, str]) -> Login:
     return Login(
         profile=profile,
         host=next(iter(hosts.values())),
+        who=_digest(profiles.get(profile or "", {}), environ),
         interactive=kind == "external-browser",
     )
+
+
+def _digest(profile: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """One way alone: what it is made of are secrets."""
+    said = {name: value for name, value in environ.items() if name.startswith(_SAYING)}
+    return hashlib.sha256(canonical([dict(profile), said]).encode()).hexdigest()
 
 
 def normal_host(host: str) -> str:

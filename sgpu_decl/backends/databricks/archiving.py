@@ -3,8 +3,11 @@
 import gzip
 import tarfile
 import tempfile
+from functools import partial
 from pathlib import Path
 
+from sgpu_decl.backends.databricks.counting import Counting
+from sgpu_decl.environments.progress import Progress
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.staging.store import Store
 
@@ -16,9 +19,12 @@ TOP = "code"
 _LEVEL = 6
 
 
-def write_archive(store: Store, digest: str, file: Path) -> None:
+def write_archive(store: Store, digest: str, file: Path, progress: Progress) -> None:
     """Write the code with that digest to a file. The same code gives the same bytes of
     tar, whoever packs it and when.
+
+    Args:
+        progress: told `archiving`, in bytes of content.
 
     Raises:
         SgpuError: the code is not in the store, or a file of it is damaged.
@@ -40,6 +46,7 @@ def write_archive(store: Store, digest: str, file: Path) -> None:
         tree = Path(scratch, TOP)
         store.materialize(snapshot.digest, tree)
         made = {""}
+        total, before = sum(entry.size for entry in snapshot.entries), 0
         for entry in snapshot.entries:
             for folder in _folders(entry.path):
                 if folder not in made:
@@ -53,8 +60,14 @@ def write_archive(store: Store, digest: str, file: Path) -> None:
                 continue
             member = _member(name, tarfile.REGTYPE, 0o755 if entry.executable else 0o644)
             member.size = entry.size
-            with (tree / entry.path).open("rb") as content:
+            told = partial(_tell, progress, before, total)
+            with Counting(tree / entry.path, told) as content:
                 archive.addfile(member, content)
+            before += entry.size
+
+
+def _tell(progress: Progress, before: int, total: int, read: int) -> None:
+    progress.advance("archiving", before + read, total)
 
 
 def _member(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sgpu_decl.backends.databricks.accelerating import machines_of
 from sgpu_decl.backends.databricks.complaints import Rejected, Unknown
-from sgpu_decl.backends.databricks.offers import Offers, offers_of
+from sgpu_decl.backends.databricks.offers import Offers, keys_of, offers_of, policy_of
 from sgpu_decl.backends.databricks.remembering import Memory
 from sgpu_decl.backends.databricks.submitting import (
     Staged,
@@ -82,6 +82,35 @@ class Asked:
             ),
         )
 
+    def named(self, config: RunConfig, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
+        """Whether it has the budget policy and the secrets that a run names, as far as it says."""
+        connection = self.workspace.connection
+        if config.budget is not None:
+            try:
+                policy_of(connection, config.budget)
+            except BackendError as error:
+                if error.code == "unknown_policy":
+                    yield Diagnostic(
+                        code=error.code, summary=error.message, place=places.get("budget"),
+                        hint=error.hint,
+                    )  # fmt: skip
+        for name, reference in config.env.secrets.items():
+            scope, _, key = reference.partition(":")[2].partition("/")
+            try:
+                keys = keys_of(connection, scope)
+            except BackendError:
+                continue  # whoever may not list them may be allowed to use them
+            if keys is not None and key in keys:
+                continue
+            lacking = f"secret scope `{scope}`" if keys is None else f"secret `{scope}/{key}`"
+            made = f"`databricks secrets create-scope {scope}`, then " if keys is None else ""
+            yield Diagnostic(
+                code="secret_missing",
+                summary=f"`{connection.host}` has no {lacking}, which `{name}` refers to",
+                place=places.get(f"env.secrets.{name}"),
+                hint=f"make it with {made}`databricks secrets put-secret {scope} {key}`",
+            )
+
     def validated(self, config: RunConfig, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
         """What its own validation says, where it has one: it is asked, and never required."""
         folder = "/Workspace/Shared/launch"
@@ -97,8 +126,9 @@ class Asked:
                     for name, reference in config.env.secrets.items()
                 },
             },
-            "environment": environment_of(config.env, config.env.dependencies or ()),
         }
+        if config.image is None:
+            body["environment"] = environment_of(config.env, config.env.dependencies or ())
         connection = self.workspace.connection
         memory = Memory(connection)
         if memory.answer(body) == []:
@@ -107,7 +137,8 @@ class Asked:
         try:
             answer = connection.tell("asking whether the run is valid", path, body)
         except (Unknown, Rejected):
-            return ()  # it has none, or none that knows what we say
+            memory.remember(body, [])  # it has none, or none that knows what we say
+            return ()
         except BackendError as error:
             if error.code in ("unauthenticated", "host_unreachable"):
                 raise

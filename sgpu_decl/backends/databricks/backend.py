@@ -2,38 +2,42 @@
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Launching, LogLine, Survey
+from sgpu_decl.backends.base import Launching, LogLine, Output, Survey
 from sgpu_decl.backends.configured import config_of
+from sgpu_decl.backends.databricks.bringing import Bringing
 from sgpu_decl.backends.databricks.checking import DatabricksSurvey
 from sgpu_decl.backends.databricks.following import OFTEN
 from sgpu_decl.backends.databricks.handle import Handle
 from sgpu_decl.backends.databricks.launches import Launches
 from sgpu_decl.backends.databricks.offers import policy_of
-from sgpu_decl.backends.databricks.places import Uses
 from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
-from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.databricks.unfreed import Unfreed
+from sgpu_decl.backends.databricks.workspace import Workspaces
+from sgpu_decl.backends.keeping import OutcomeUnknown
 from sgpu_decl.backends.layout import Layout
 from sgpu_decl.backends.pinned import require_code
-from sgpu_decl.environments.progress import Progress, Quiet
+from sgpu_decl.environments.progress import Progress
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.databricks.jobs.folders import JobFolders
     from sgpu_decl.backends.keeping import JobKeeper
     from sgpu_decl.backends.registry import Surroundings
     from sgpu_decl.config.backend import Backend as BackendBlock
 
 __all__ = ["DatabricksBackend"]
 
+_LOOKS = 8  # attempts that are asked about at once
 ENDING = 600.0  # seconds that a replaced attempt may take to stop
 
 
@@ -41,12 +45,11 @@ class DatabricksBackend:
     """See `backends.base.Backend`. The SDK is imported when the first workspace is needed."""
 
     def __init__(self, surroundings: "Surroundings") -> None:
-        self._project = surroundings.project
         self._layout = Layout(surroundings.state_dir)
         self._store = surroundings.store
-        self._environments = surroundings.environments
         self._workspaces = Workspaces()
-        self._freed: list[Workspace] = []  # where something may be shared by nobody any more
+        self._bringing = Bringing(surroundings, self._workspaces)
+        self._unfreed = Unfreed(surroundings.state_dir, self._workspaces)
         self._launches = Launches(self._layout, self._workspaces, surroundings.recorded)
 
     @property
@@ -55,11 +58,9 @@ class DatabricksBackend:
 
     def keeper(self, block: "BackendBlock") -> "JobKeeper":
         """The jobs of the workspace that a `backend` block means."""
-        from sgpu_decl.backends.databricks.jobs.folders import JobFolders
         from sgpu_decl.backends.databricks.jobs.keeper import WorkspaceJobs
 
-        workspace = self._workspaces.of(block)
-        return WorkspaceJobs(workspace, JobFolders(workspace, self._fill, self._freed.append))
+        return WorkspaceJobs(self._workspaces.of(block), self._folders(block))
 
     def check(self, launching: Launching) -> None:
         config = config_of(launching.ref, launching.spec)
@@ -69,9 +70,7 @@ class DatabricksBackend:
         workspace.connection.user  # noqa: B018  that there is a connection, before any effect
 
     def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
-        for launching in launchings:
-            if not self._whole(launching):
-                self._bring(launching, progress)
+        self._bringing.share([it for it in launchings if not self._whole(it)], progress)
 
     def examine(self, environment: str) -> tuple[str, ...]:  # noqa: ARG002  the protocol's
         return ()  # each node had a tree of its own
@@ -84,14 +83,15 @@ class DatabricksBackend:
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
         handle = self._launches.begin(launching, config)
-        uses = self._fill(launching, handle.folder)
+        policy = policy_of(workspace.connection, config.budget) if config.budget else None
+        uses = self._bringing.fill(launching)
         body = payload(
             launching,
             config,
             Staged(
                 folder=handle.folder,
                 code=workspace.places.code(uses.code) if uses.code is not None else None,
-                policy=policy_of(workspace.connection, config.budget) if config.budget else None,
+                policy=policy,
                 dependencies=tuple(config.env.dependencies or ()),
             ),
         )
@@ -102,15 +102,33 @@ class DatabricksBackend:
         return False  # the platform has the line, and its own order
 
     def launch(self, launching: Launching) -> None:
+        try:
+            self._submit(launching)
+        finally:
+            self._bringing.over(launching.ref)
+
+    def _submit(self, launching: Launching) -> None:
+        from sgpu_decl.backends.databricks.complaints import UNSURE
+
         handle = self._launches.here(launching.ref)
         if handle is None or handle.token != launching.token:
             raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
         if handle.run_id is not None:
             return
         self._end([AttemptRef(launching.ref.address, number) for number in launching.wait_for])
-        answer = self._launches.workspace(handle).connection.tell(
-            f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", handle.body
-        )
+        try:
+            answer = self._launches.workspace(handle).connection.tell(
+                f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", handle.body
+            )
+        except BackendError as error:
+            if error.code in UNSURE:
+                raise OutcomeUnknown(
+                    f"{error.message}; whether it was started is not known",
+                    hint="apply again: it is found, or else started, and never twice",
+                ) from error
+            # What is wrong with it may be corrected by what the token does not cover.
+            self._launches.keep(launching.ref, replace(handle, staged=False))
+            raise
         self._launches.submitted(launching.ref, handle, int(str(answer["run_id"])))
 
     def staged(self, ref: AttemptRef, token: str) -> bool:
@@ -118,19 +136,14 @@ class DatabricksBackend:
         return handle is not None and handle.token == token and handle.staged
 
     def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
-        found = {}
-        for ref in refs:
-            described = self._described(ref)
-            if described is not None:
-                found[ref] = status_of(ref, described)
-        return found
+        return {ref: status_of(ref, it) for ref, it in self._all_described(refs).items()}
 
-    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
-        described = self._described(ref)
-        if described is None:
-            return None
+    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
         own = ("class", "restart", "brought")
-        return {name: value for name, value in described.items() if name not in own}
+        return {
+            ref: {name: value for name, value in it.items() if name not in own}
+            for ref, it in self._all_described(refs).items()
+        }
 
     def cancel(self, ref: AttemptRef) -> None:
         handle = self._launches.of(ref)
@@ -151,6 +164,24 @@ class DatabricksBackend:
             return []
         handle, described = found
         return self._returned(ref, handle).values(int(str(described["brought"])), _ranks(described))
+
+    def output(self, ref: AttemptRef, progress: Progress) -> Output:
+        if self._active(ref):
+            raise BackendError(
+                f"`{ref}` has not ended, and its nodes bring back what ranks left when it has",
+                hint=f"`sgpu wait '{ref}'` waits for that",
+                code="nothing_yet",
+            )
+        found = self._brought(ref)
+        if found is None:
+            raise BackendError(
+                f"nothing of `{ref}` was brought back from its nodes",
+                hint=f"`sgpu show '{ref}'` says how it ended",
+                code="nothing_yet",
+            )
+        handle, described = found
+        nodes = sorted({node for _, node in _ranks(described)})
+        return self._returned(ref, handle).output(int(str(described["brought"])), nodes, progress)
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         found = self._brought(ref)
@@ -202,8 +233,8 @@ class DatabricksBackend:
         if handle is None or self._active(ref):
             return
         workspace = self._launches.workspace(handle)
+        self._unfreed.add(workspace)
         unstage_launch(workspace, handle.folder)
-        self._freed.append(workspace)
 
     def sweep(self, ref: AttemptRef) -> None:
         """The platform takes its nodes back by itself."""
@@ -228,8 +259,8 @@ class DatabricksBackend:
         handle = self._launches.of(ref)
         if handle is not None:
             workspace = self._launches.workspace(handle)
+            self._unfreed.add(workspace)
             free_launch(workspace, handle.folder)
-            self._freed.append(workspace)
         shutil.rmtree(self._launches.folder(ref), ignore_errors=True)
         self._launches.forget(ref)
         return size
@@ -237,57 +268,27 @@ class DatabricksBackend:
     def tidy(self) -> int:
         from sgpu_decl.backends.databricks.freeing import collect
 
-        freed, self._freed = self._freed, []
-        return sum(collect(it) for it in dict.fromkeys(freed))
+        total = 0
+        for workspace in self._unfreed.all():
+            freed = collect(workspace)
+            if freed is not None:
+                self._unfreed.settle(workspace)
+                total += freed
+        return total
+
+    def _folders(self, block: "BackendBlock") -> "JobFolders":
+        from sgpu_decl.backends.databricks.jobs.folders import JobFolders
+
+        return JobFolders(self._workspaces.of(block), self._bringing, self._unfreed.add)
 
     def _whole(self, launching: Launching) -> bool:
-        """Whether this machine has staged a launch. Whether another has is asked of the workspace
-        where a crash left an intent: `staged`."""
+        """Whether a launch of a job is staged, or this machine has staged one of a run. Whether
+        another has is asked of the workspace where a crash left an intent: `staged`."""
+        if launching.ref.address.kind is Kind.JOB:
+            block = config_of(launching.ref, launching.spec).backend
+            return self._folders(block).staged(launching)
         handle = self._launches.here(launching.ref)
         return handle is not None and handle.token == launching.token and handle.staged
-
-    def _fill(self, launching: Launching, folder: str) -> Uses:
-        """Have in the workspace what a launch shares with others, and fill its folder."""
-        from sgpu_decl.backends.databricks.staging import bring_launch
-
-        config = config_of(launching.ref, launching.spec)
-        uses = self._bring(launching, Quiet())
-        try:
-            bring_launch(
-                self._workspaces.of(config.backend),
-                launching,
-                config,
-                folder,
-                root=(self._project / launching.owner).parent / (config.code.root or "."),
-                store=self._store,
-                environment=uses.environment,
-            )
-        except OSError as error:
-            raise BackendError(
-                f"`{launching.ref}` could not be staged: {error}",
-                hint=f"see that there is room in `{tempfile.gettempdir()}`",
-                code="launch_failed",
-            ) from error
-        return uses
-
-    def _bring(self, launching: Launching, progress: Progress) -> Uses:
-        """Have in the workspace what a launch shares with others."""
-        from sgpu_decl.backends.databricks.staging import (
-            bring_agent,
-            bring_code,
-            bring_environment,
-        )
-
-        config = config_of(launching.ref, launching.spec)
-        workspace = self._workspaces.of(config.backend)
-        code, environment = launching.code_digest, launching.environment_digest
-        if code is not None:
-            bring_code(workspace, self._store, code, progress)
-        if environment is not None:
-            store = self._environments()
-            environment = store.built(environment) or environment
-            bring_environment(workspace, store, environment, progress)
-        return Uses(agent=bring_agent(workspace), code=code, environment=environment)
 
     def _end(self, refs: Sequence[AttemptRef]) -> None:
         """Stop earlier attempts of a run and wait until they are over: the platform would start the
@@ -304,6 +305,12 @@ class DatabricksBackend:
                     code="launch_failed",
                 )
             time.sleep(OFTEN / 2)
+
+    def _all_described(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, Described]:
+        """Those that are known. Each may take requests, so several are asked about at once."""
+        with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
+            found = zip(refs, pool.map(self._described, refs), strict=True)
+            return {ref: described for ref, described in found if described is not None}
 
     def _described(self, ref: AttemptRef) -> Described | None:
         handle = self._launches.of(ref)

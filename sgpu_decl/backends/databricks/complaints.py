@@ -1,12 +1,13 @@
 """What the SDK and the workspace complain of, in words that say what to do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sgpu_decl.errors import BackendError
 
-__all__ = ["CODES", "Rejected", "Unknown", "explained"]
+__all__ = ["CODES", "UNSURE", "Rejected", "Unknown", "explained"]
 
 
 class Unknown(BackendError):
@@ -31,6 +32,12 @@ class _Told:
     again: bool = False
 
 
+_FULL = _Told(
+    "no_room",
+    "has no room for it: {message}",
+    "free some: `sgpu gc` deletes what old runs left there; or set `backend.staging` to a folder "
+    "with room",
+)
 _BY_CLASS = {
     "Unauthenticated": _Told(
         "unauthenticated",
@@ -42,14 +49,21 @@ _BY_CLASS = {
         "does not allow it: {message}",
         "ask who manages the workspace for this permission, or for this scope of the token",
     ),
+    "ResourceExhausted": _Told(
+        "limit_reached",
+        "has come to a limit: {message}",
+        "try again in a minute; where room or a number of runs is limited, free some: `sgpu gc` "
+        "deletes what old runs left, and `backend.staging` may name another folder",
+        again=True,
+    ),
     "TooManyRequests": _Told(
         "throttled", "is asked too much: {message}", "try again in a minute", again=True
     ),
     "TemporarilyUnavailable": _Told(
-        "throttled", "is not available: {message}", "try again in a minute", again=True
+        "unavailable", "is not available: {message}", "try again in a minute", again=True
     ),
     "DeadlineExceeded": _Told(
-        "throttled", "took too long: {message}", "try again in a minute", again=True
+        "unavailable", "took too long: {message}", "try again in a minute", again=True
     ),
     "InternalError": _Told(
         "remote_broken", "failed by itself: {message}", "try again; nothing was changed", again=True
@@ -61,23 +75,37 @@ _UNREACHABLE = _Told(
     "see that the name is right and that this network reaches it (VPN, proxy, private link)",
     again=True,
 )
+_TOO_LARGE = _Told(
+    "too_large_to_fetch",
+    "hands out files of 10 MiB at most from `/Workspace`",
+    "set `backend.staging` to a folder of a volume (`/Volumes/…`) for runs that leave more, or let "
+    "ranks write it to a volume and return its path",
+)
+_SIZE_EXCEEDED = "MAX_NOTEBOOK_SIZE_EXCEEDED"  # what `workspace/export` says of files, too
 _CUT = _Told(
     "connection_lost",
     "broke the connection off ({message})",
     "try again: what was done already is found again",
     again=True,
 )
-CODES = frozenset(it.code for it in (*_BY_CLASS.values(), _UNREACHABLE, _CUT))
+UNSURE = frozenset({"connection_lost", "host_unreachable", "remote_broken", "unavailable"})
+"""The codes of those after which what was asked for may have been done all the same."""
+
+_FULL_CODES = frozenset({"INSUFFICIENT_STORAGE", "QUOTA_EXCEEDED", "STORAGE_QUOTA_EXCEEDED"})
+CODES = frozenset(it.code for it in (*_BY_CLASS.values(), _FULL, _UNREACHABLE, _CUT, _TOO_LARGE))
 """The codes of what a workspace, or the way to it, refuses."""
 
 
 @contextmanager
-def explained(doing: str, host: str) -> Iterator[None]:
+def explained(
+    doing: str, host: str, hints: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
     """Turn what the SDK raises into our errors.
 
     Args:
         doing: what was being done, such as "uploading `/Workspace/x`".
         host: the workspace's URL.
+        hints: what to do next, by the error's code, where more is known of what was being done.
 
     Raises:
         Unknown: what was asked for is not there.
@@ -90,10 +118,12 @@ def explained(doing: str, host: str) -> Iterator[None]:
     try:
         yield
     except (DatabricksError, requests.RequestException, TimeoutError) as error:
-        raise _translated(error, doing, host) from error
+        raise _translated(error, doing, host, hints) from error
 
 
-def _translated(error: BaseException, doing: str, host: str) -> BackendError:
+def _translated(
+    error: BaseException, doing: str, host: str, hints: Mapping[str, str]
+) -> BackendError:
     import requests
     from databricks.sdk.errors.base import DatabricksError
     from databricks.sdk.errors.platform import BadRequest, NotFound, ResourceConflict
@@ -102,11 +132,14 @@ def _translated(error: BaseException, doing: str, host: str) -> BackendError:
         error = error.__cause__  # the SDK has tried again for as long as it may
     message = _short(str(error))
     if isinstance(error, NotFound):
-        return Unknown(f"{doing}: {message}", hint=f"look for it in `{host}`")
+        hint = hints.get(Unknown.code, f"look for it in `{host}`")
+        return Unknown(f"{doing}: {message}", hint=hint)
+    if isinstance(error, BadRequest) and error.error_code == _SIZE_EXCEEDED:
+        return _worded(_TOO_LARGE, doing, host, message, hints)
     if isinstance(error, (BadRequest, ResourceConflict)):
         return Rejected(
             f"{doing}: `{host}` does not accept it: {message}",
-            hint="correct what it names, and try again",
+            hint=hints.get(Rejected.code, "correct what it names, and try again"),
         )
     told = _UNREACHABLE
     if isinstance(error, DatabricksError):
@@ -114,17 +147,21 @@ def _translated(error: BaseException, doing: str, host: str) -> BackendError:
             (_BY_CLASS[it.__name__] for it in type(error).__mro__ if it.__name__ in _BY_CLASS),
             _BY_CLASS["InternalError"],
         )
+        if error.error_code in _FULL_CODES:
+            told = _FULL
     elif isinstance(error, requests.RequestException):
         message = _innermost(error)
         unreached = isinstance(error, (requests.ConnectTimeout, requests.exceptions.SSLError))
         told = _UNREACHABLE if unreached or _refused(error) else _CUT
-    return _worded(told, doing, host, message)
+    return _worded(told, doing, host, message, hints)
 
 
-def _worded(told: _Told, doing: str, host: str, message: str) -> BackendError:
+def _worded(
+    told: _Told, doing: str, host: str, message: str, hints: Mapping[str, str]
+) -> BackendError:
     found = BackendError(
         f"{doing}: `{host}` {told.words.format(message=message)}",
-        hint=told.hint.format(host=host),
+        hint=hints.get(told.code) or told.hint.format(host=host),
         code=told.code,
     )
     found.retryable = told.again
@@ -139,8 +176,9 @@ def _refused(error: BaseException) -> bool:
 
 
 def _innermost(error: BaseException) -> str:
-    said = [it for it in _causes(error) if isinstance(it, OSError) and it.strerror]
-    return _short(str(said[-1].strerror if said else error)).lower()
+    causes = list(_causes(error))
+    said = [it for it in causes if isinstance(it, OSError) and it.strerror]
+    return _short(str(said[-1].strerror if said else causes[-1])).lower()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -156,5 +194,5 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(text.partition(". Config: ")[0].split())  # the SDK appends its own settings
     return line if len(line) <= 300 else f"{line[:299]}…"

@@ -1,16 +1,23 @@
 """The connection to a workspace: the SDK's own authentication, begun early and bounded in time.
 
 Importing the SDK takes a second, and its constructor asks the network, for minutes where a host is
-silent. So both are done by a thread, and whoever needs the client waits for it no longer than
-`PATIENCE`.
+silent. So both are done by a thread, and nobody waits for the client when the host has been asked
+for longer than `PATIENCE`, however often somebody needs it.
 """
 
 import logging
 import os
+import sys
 import threading
+import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl import __version__
@@ -24,42 +31,59 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE", "RETRIES", "Connection"]
 
-PATIENCE = 9.0  # seconds for a host to answer for the first time
+PATIENCE = 7.0  # seconds for a host to answer for the first time
 _AT_A_BROWSER = 600.0
+_SAME = 15.0  # seconds that two clocks may differ without anybody noticing
 _HTTP = 60.0  # seconds without a byte
 RETRIES = 60  # seconds in which the SDK tries again what it may
 
 
 class Connection:
-    """One workspace, as one user. `start` returns at once; the rest waits until it is there."""
+    """One workspace, as one user. `start` returns at once; `client`, `user` and those who ask
+    something wait until it is there."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._made: Future[tuple[WorkspaceClient, str]] = Future()
+        self._made: Future[_Connected] = Future()
         self._asking = threading.Event()  # the SDK is imported, and the host is being asked
+        self._asked_at = 0.0  # by the monotonic clock
         self._lock = threading.Lock()
         self._login: Login | None = None
+        self._begun = False
 
     def start(self) -> None:
-        """Begin to connect, unless that was begun before."""
+        """Begin to connect, unless that was begun before.
+
+        Raises:
+            BackendError: nothing says which workspace is meant.
+        """
+        login = self.login
         with self._lock:
-            if self._login is not None:
-                return
-            self._login = login_of(self._account, os.environ)
-        threading.Thread(
-            target=self._make, args=(self._login,), name="databricks-sdk", daemon=True
-        ).start()
+            begun, self._begun = self._begun, True
+        if not begun:
+            threading.Thread(
+                target=self._make, args=(login,), name="databricks-sdk", daemon=True
+            ).start()
+
+    @property
+    def login(self) -> Login:
+        """Which workspace is meant, and whose credentials; known without connecting.
+
+        Raises:
+            BackendError: nothing says so, or it takes a browser and nobody is there.
+        """
+        with self._lock:
+            if self._login is None:
+                login = login_of(self._account, os.environ)
+                if login.interactive and not _somebody_there():
+                    raise _needs_browser(login)
+                self._login = login
+            return self._login
 
     @property
     def host(self) -> str:
-        """The workspace's URL; known without connecting.
-
-        Raises:
-            BackendError: nothing says which one is meant.
-        """
-        self.start()
-        assert self._login is not None  # noqa: S101  set by start
-        return self._login.host
+        """The workspace's URL. As `login`."""
+        return self.login.host
 
     @property
     def client(self) -> "WorkspaceClient":
@@ -68,18 +92,37 @@ class Connection:
         Raises:
             BackendError: there is no connection, with the reason.
         """
-        return self._get()[0]
+        return self._get().client
 
     @property
     def user(self) -> str:
         """The name of whoever the credentials belong to."""
-        return self._get()[1]
+        return self._get().user
 
-    def explained(self, doing: str) -> AbstractContextManager[None]:
+    @property
+    def ahead(self) -> float:
+        """How many seconds the workspace's clock is ahead of this machine's, to the second; less
+        than 0 where it is behind."""
+        return self._get().ahead
+
+    @property
+    def ahead_as_known(self) -> float | None:
+        """The same where there is a connection already; nobody waits for one."""
+        made = self._made
+        return made.result().ahead if made.done() and made.exception() is None else None
+
+    def now(self) -> float:
+        """The time by the workspace's clock, in seconds of the epoch: what is compared with times
+        that it gives."""
+        return time.time() + self.ahead
+
+    def explained(
+        self, doing: str, hints: Mapping[str, str] = MappingProxyType({})
+    ) -> AbstractContextManager[None]:
         """See `complaints.explained`."""
         from sgpu_decl.backends.databricks.complaints import explained
 
-        return explained(doing, self.host)
+        return explained(doing, self.host, hints)
 
     def ask(self, doing: str, path: str, /, **query: "Json") -> "dict[str, Any]":
         """A GET request; `doing` is for messages."""
@@ -95,13 +138,13 @@ class Connection:
             answer = client.api_client.do(method, path, **said)
         return answer if isinstance(answer, dict) else {}
 
-    def _get(self) -> "tuple[WorkspaceClient, str]":
-        host = self.host
-        assert self._login is not None  # noqa: S101  set by start
+    def _get(self) -> "_Connected":
+        self.start()
         self._asking.wait()
-        patience = _AT_A_BROWSER if self._login.interactive else PATIENCE
+        host = self.login.host
+        patience = _AT_A_BROWSER if self.login.interactive else PATIENCE
         try:
-            return self._made.result(patience)
+            return self._made.result(max(0.0, self._asked_at + patience - time.monotonic()))
         except TimeoutError:
             error = BackendError(
                 f"`{host}` does not answer: nothing came in {patience:g} s",
@@ -115,6 +158,7 @@ class Connection:
     def _make(self, login: Login) -> None:
         try:
             _import_sdk()
+            self._asked_at = time.monotonic()
             self._asking.set()
             self._made.set_result(_connected(login))
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
@@ -123,7 +167,35 @@ class Connection:
             self._asking.set()
 
 
-def _connected(login: Login) -> "tuple[WorkspaceClient, str]":
+def _somebody_there() -> bool:
+    """Whether anybody sees a browser that opens: at a terminal or a notebook, not in CI."""
+    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        return False
+    if "ipykernel" in sys.modules:
+        return True
+    return any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def _needs_browser(login: Login) -> BackendError:
+    named = f"--profile {login.profile}" if login.profile else f"--host {login.host}"
+    return BackendError(
+        f"`{login.host}` is logged in to with a browser (`auth_type` is `external-browser`), and "
+        "nobody is at a terminal to do so",
+        hint=f"log in once with `databricks auth login {named}`, which keeps the login on this "
+        "machine; in CI, set `DATABRICKS_CLIENT_ID` and `DATABRICKS_CLIENT_SECRET` of a service "
+        "principal",
+        code="no_credentials",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    client: "WorkspaceClient"
+    user: str
+    ahead: float
+
+
+def _connected(login: Login) -> _Connected:
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.config import Config
 
@@ -145,11 +217,25 @@ def _connected(login: Login) -> "tuple[WorkspaceClient, str]":
                 "`backend.profile`",
                 code="no_credentials",
             ) from error
-        user = WorkspaceClient(config=config).current_user.me().user_name
+        answer: dict[str, Any] = WorkspaceClient(config=config).api_client.do(
+            "GET", "/api/2.0/preview/scim/v2/Me", response_headers=["Date"]
+        )
+    ahead = _ahead(answer.get("Date"))
     # From here on it is known to answer, and may take its time.
     config.http_timeout_seconds = _HTTP
     config.retry_timeout_seconds = RETRIES
-    return WorkspaceClient(config=config), str(user)
+    if ahead > 0:  # it judges by its own clock whether a link has expired
+        config.files_ext_multipart_upload_url_expiration_duration += timedelta(seconds=ahead)
+    return _Connected(WorkspaceClient(config=config), str(answer["userName"]), ahead)
+
+
+def _ahead(date: str | None) -> float:
+    """From the header `Date` (RFC 9110, 6.6.1) of an answer that has just come. What its seconds
+    and the way of the answer can explain is no difference."""
+    if date is None:
+        return 0.0
+    ahead = parsedate_to_datetime(date).timestamp() - time.time()
+    return round(ahead) if abs(ahead) > _SAME else 0.0
 
 
 def _import_sdk() -> None:

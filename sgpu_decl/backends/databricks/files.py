@@ -5,21 +5,37 @@ is not there.
 """
 
 import io
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 from urllib.parse import quote
 
 from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.backends.databricks.counting import Counting
+from sgpu_decl.environments.progress import Sent
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["Found", "RemoteFiles", "VolumeFiles", "WorkspaceFiles", "files_at"]
 
+_CHUNK = 1 << 20
 MOST = 500 << 20  # bytes of a workspace file
+_WRITING = {
+    "permission_denied": "ask who owns it to let you write there, or set `backend.staging` to a "
+    "folder where you may",
+    "remote_missing": "make the volume or the folder that it names, or set `backend.staging` to "
+    "one that is there",
+    "remote_refused": "move away what is there, or set another `backend.staging`",
+}
+"""What to do where the staging folder takes nothing."""
+
+
+def _nobody(_: int) -> None:
+    """For uploads that nobody watches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +55,15 @@ class RemoteFiles(Protocol):
     def size(self, path: str) -> int | None:
         """Bytes of a file; `None` where there is none."""
 
-    def put(self, path: str, content: bytes | Path) -> None:
-        """Write a file, over what was there; its folder must be there."""
+    def put(self, path: str, content: bytes | Path, sent: Sent = ...) -> None:
+        """Write a file, over what was there; its folder must be there. `sent` is told how many
+        bytes of it are under way, where it is a file."""
 
     def get(self, path: str) -> bytes:
         """Read a file. Raises Unknown where it is not there."""
+
+    def fetch(self, path: str, file: Path) -> None:
+        """Read a file into one here, however large it is. As `get`."""
 
     def list(self, folder: str) -> tuple[Found, ...]:
         """What lies in a folder, by name; nothing where it is not there."""
@@ -83,10 +103,11 @@ class WorkspaceFiles:
             )
         return _number(found.get("size"))
 
-    def put(self, path: str, content: bytes | Path) -> None:
+    def put(self, path: str, content: bytes | Path, sent: Sent = _nobody) -> None:
         _refuse_large(path, content)
         client = self._connection.client
-        with self._connection.explained(f"uploading `{path}`"), _opened(content) as stream:
+        doing = f"uploading `{path}`"
+        with self._connection.explained(doing, _WRITING), _opened(content, sent) as stream:
             client.api_client.do(
                 "POST",
                 f"/api/2.0/workspace-files/import-file/{quote(path.lstrip('/'), safe='')}",
@@ -96,16 +117,21 @@ class WorkspaceFiles:
             )
 
     def get(self, path: str) -> bytes:
-        client = self._connection.client
-        with self._connection.explained(f"reading `{path}`"):
-            answer = client.api_client.do(
-                "GET",
-                "/api/2.0/workspace/export",
-                query={"path": path, "format": "AUTO", "direct_download": "true"},
-                raw=True,
-            )
-            with answer["contents"] as stream:
-                return bytes(stream.read())
+        with self._connection.explained(f"reading `{path}`"), self._contents(path) as stream:
+            return bytes(stream.read())
+
+    def fetch(self, path: str, file: Path) -> None:
+        with self._connection.explained(f"reading `{path}`"), self._contents(path) as stream:
+            _save(stream, file)
+
+    def _contents(self, path: str) -> BinaryIO:
+        answer = self._connection.client.api_client.do(
+            "GET",
+            "/api/2.0/workspace/export",
+            query={"path": path, "format": "AUTO", "direct_download": "true"},
+            raw=True,
+        )
+        return cast("BinaryIO", answer["contents"])
 
     def list(self, folder: str) -> tuple[Found, ...]:
         try:
@@ -119,9 +145,9 @@ class WorkspaceFiles:
         return tuple(_found(it) for it in found if isinstance(it, dict))
 
     def make_folder(self, folder: str) -> None:
-        self._connection.tell(
-            f"making the folder `{folder}`", "/api/2.0/workspace/mkdirs", {"path": folder}
-        )
+        client = self._connection.client
+        with self._connection.explained(f"making the folder `{folder}`", _WRITING):
+            client.api_client.do("POST", "/api/2.0/workspace/mkdirs", body={"path": folder})
 
     def delete(self, path: str) -> None:
         try:
@@ -148,19 +174,29 @@ class VolumeFiles:
         except Unknown:
             return None
 
-    def put(self, path: str, content: bytes | Path) -> None:
+    def put(self, path: str, content: bytes | Path, sent: Sent = _nobody) -> None:
         client = self._connection.client
-        with self._connection.explained(f"uploading `{path}`"), _opened(content) as stream:
-            client.files.upload(path, stream, overwrite=True)
+        doing = f"uploading `{path}`"
+        try:
+            with self._connection.explained(doing, _WRITING), _opened(content, sent) as stream:
+                client.files.upload(path, stream, overwrite=True)
+        except ValueError as error:  # the SDK's: links to the storage are refused as expired, say
+            raise BackendError(
+                f"{doing}: `{self._connection.host}` gives no way to send it: {error}",
+                hint="see that this machine's clock is right, and try again",
+                code="remote_broken",
+            ) from error
 
     def get(self, path: str) -> bytes:
-        client = self._connection.client
-        with self._connection.explained(f"reading `{path}`"):
-            contents = client.files.download(path).contents
-            if contents is None:
-                return b""
-            with contents as stream:
-                return bytes(stream.read())
+        with self._connection.explained(f"reading `{path}`"), self._contents(path) as stream:
+            return bytes(stream.read())
+
+    def fetch(self, path: str, file: Path) -> None:
+        with self._connection.explained(f"reading `{path}`"), self._contents(path) as stream:
+            _save(stream, file)
+
+    def _contents(self, path: str) -> BinaryIO:
+        return self._connection.client.files.download(path).contents or io.BytesIO()
 
     def list(self, folder: str) -> tuple[Found, ...]:
         client = self._connection.client
@@ -181,7 +217,7 @@ class VolumeFiles:
 
     def make_folder(self, folder: str) -> None:
         client = self._connection.client
-        with self._connection.explained(f"making the folder `{folder}`"):
+        with self._connection.explained(f"making the folder `{folder}`", _WRITING):
             client.files.create_directory(folder)
 
     def delete(self, path: str) -> None:
@@ -203,6 +239,12 @@ class VolumeFiles:
             return
 
 
+def _save(stream: BinaryIO, file: Path) -> None:
+    file.touch(mode=0o600)
+    with file.open("wb") as target:
+        shutil.copyfileobj(stream, target, _CHUNK)
+
+
 def _refuse_large(path: str, content: bytes | Path) -> None:
     size = len(content) if isinstance(content, bytes) else content.stat().st_size
     if size > MOST:
@@ -215,8 +257,8 @@ def _refuse_large(path: str, content: bytes | Path) -> None:
 
 
 @contextmanager
-def _opened(content: bytes | Path) -> Iterator[BinaryIO]:
-    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
+def _opened(content: bytes | Path, sent: Sent) -> Iterator[BinaryIO]:
+    with io.BytesIO(content) if isinstance(content, bytes) else Counting(content, sent) as stream:
         yield stream
 
 

@@ -2,15 +2,15 @@
 none needs any more."""
 
 import json
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from sgpu_decl.agent.environment.packs import Pack, index_name
 from sgpu_decl.backends.databricks.complaints import Unknown
-from sgpu_decl.backends.databricks.files import Found, RemoteFiles
+from sgpu_decl.backends.databricks.files import RemoteFiles
+from sgpu_decl.backends.databricks.holding import FLAG, freeing, on_its_way
 from sgpu_decl.backends.databricks.node import manifest_name
 from sgpu_decl.backends.databricks.places import BACK, MARKER, Uses
 from sgpu_decl.backends.databricks.workspace import Workspace
@@ -18,7 +18,6 @@ from sgpu_decl.backends.databricks.workspace import Workspace
 __all__ = ["collect", "free_launch", "unstage_launch"]
 
 _LOOKS = 8  # at once
-_YOUNG = 86_400.0  # seconds in which a launch that was not submitted may yet be
 
 
 def unstage_launch(workspace: Workspace, folder: str) -> None:
@@ -43,31 +42,40 @@ def free_launch(workspace: Workspace, folder: str) -> None:
     workspace.files.delete(folder)
 
 
-def collect(workspace: Workspace) -> int:
-    """Delete the shared objects that no launch folder needs; returns the bytes that were freed.
-    While somebody is staging a launch, nothing is deleted.
+def collect(workspace: Workspace) -> int | None:
+    """Delete the shared objects that no launch folder needs; returns the bytes that were freed, or
+    `None` where a launch is on its way and nothing was deleted.
 
     Raises:
         BackendError: the workspace does not answer, or does not let us.
     """
+    try:
+        with freeing(workspace) as go_on:
+            return _collected(workspace, go_on)
+    except Unknown:
+        return 0  # nothing was ever shared
+
+
+def _collected(workspace: Workspace, go_on: Callable[[], None]) -> int | None:
     files, places = workspace.files, workspace.places
     kept: list[Uses] = []
-    for launch in _launches(files, f"{places.root}/runs"):
+    for launch in _launches(files, f"{places.root}/runs", workspace.connection.now()):
         if launch.uses is None:
-            return 0
+            return None
         kept.append(launch.uses)
     environments = {it.environment for it in kept if it.environment is not None}
     packs = {name for it in environments for name in _packs(files, places.packs, it)}
     needed = {
         f"{places.root}/objects/code": {places.code(it.code) for it in kept if it.code},
-        f"{places.root}/objects/agent": {places.agent(it.agent) for it in kept},
+        places.agents: {places.agent(it.agent) for it in kept},
         places.packs: {f"{places.packs}/{name}" for name in packs},
     }
     freed = 0
     for folder, wanted in needed.items():
         for it in files.list(folder):
             path = f"{folder}/{it.name}"
-            if path not in wanted and not it.folder:
+            if path not in wanted and not it.folder and not it.name.startswith(FLAG):
+                go_on()
                 files.delete(path)
                 freed += it.size
     workspace.forget()
@@ -76,14 +84,14 @@ def collect(workspace: Workspace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """`uses` is None while it is being staged."""
+    """`uses` is None while it is on its way."""
 
     folder: str
     uses: Uses | None
 
 
-def _launches(files: RemoteFiles, root: str) -> Iterator[_Launch]:
-    """All launch folders that count: three levels below the root."""
+def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
+    """All launch folders that count: three levels below the root. `now` is the workspace's."""
     folders = [root]
     with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
         for _ in range(3):
@@ -96,16 +104,10 @@ def _launches(files: RemoteFiles, root: str) -> Iterator[_Launch]:
             ]
         for folder, found in zip(folders, pool.map(files.list, folders), strict=True):
             names = {it.name for it in found}
-            if MARKER in names:
-                yield _Launch(folder, _uses(files.get(f"{folder}/{MARKER}")))
-            elif _fresh(found):
+            if on_its_way(found, now):
                 yield _Launch(folder, None)
-
-
-def _fresh(found: Iterable[Found]) -> bool:
-    """Whether something was put there lately, beside what nodes brought back."""
-    moments = [it.modified for it in found if not it.folder]
-    return bool(moments) and time.time() - max(moments) < _YOUNG
+            elif MARKER in names:
+                yield _Launch(folder, _uses(files.get(f"{folder}/{MARKER}")))
 
 
 def _uses(raw: bytes) -> Uses | None:

@@ -21,9 +21,9 @@ class Handle:
     """One launch: the workspace and its folder there, which run it became, and how that ended.
 
     `staged` says that all it takes is in the folder; `body` is what the platform is told to run,
-    `uses` which shared objects it needs (`places.Uses`);
-    `ended` is the `status` object of an attempt
-    that will not change any more; `submitted` is in seconds of the epoch.
+    `uses` which shared objects it needs (`places.Uses`); `ended` is the `status` object of an
+    attempt that will not change any more; `submitted` is in seconds of the epoch, by the
+    workspace's clock.
     """
 
     token: str

@@ -1,7 +1,6 @@
 """Which launch an attempt is: remembered here, or found again in the workspace."""
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -72,14 +71,14 @@ class Launches:
 
     def submitted(self, ref: AttemptRef, handle: Handle, run_id: int) -> Handle:
         """Note in the workspace, and here, which run a launch became."""
-        moment = time.time()
+        workspace = self.workspace(handle)
+        moment = workspace.connection.now()
         marker: dict[str, Json] = {
             "run_id": run_id,
             "token": handle.token,
             "submitted": moment,
             "uses": handle.uses,
         }
-        workspace = self.workspace(handle)
         workspace.files.put(f"{handle.folder}/{MARKER}", canonical(marker).encode())
         known = handle.with_run(run_id, moment)
         self.keep(ref, known)

@@ -9,7 +9,7 @@ from sgpu_decl.backends.databricks.connecting import Connection
 from sgpu_decl.backends.databricks.remembering import Memory
 from sgpu_decl.errors import BackendError
 
-__all__ = ["Offers", "Pool", "offers_of", "policy_of"]
+__all__ = ["Offers", "Pool", "keys_of", "offers_known", "offers_of", "policy_of"]
 
 _ABSENT = frozenset({"permission_denied", "remote_broken"})  # this workspace has no such service
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -37,6 +37,15 @@ class Offers:
         return tuple(it.id for it in sorted(fitting, key=lambda it: (-it.gpus, it.id)))
 
 
+def offers_known(connection: Connection) -> bool:
+    """Whether `offers_of` needs no connection: it was asked a short while ago.
+
+    Raises:
+        BackendError: nothing says which workspace is meant.
+    """
+    return Memory(connection).answer("offers") is not None
+
+
 def offers_of(connection: Connection) -> Offers:
     """What the workspace offers its user.
 
@@ -60,6 +69,10 @@ def policy_of(connection: Connection, budget: str) -> str:
     """
     if _UUID.fullmatch(budget):
         return budget
+    memory = Memory(connection)
+    known = memory.answer(["policy", budget])
+    if isinstance(known, str):
+        return known
     query: dict[str, Any] = {"filter_by.policy_name": budget, "page_size": 1000}
     answer = connection.ask(
         f"looking for the budget policy `{budget}`", "/api/2.0/serverless-policies", **query
@@ -72,7 +85,29 @@ def policy_of(connection: Connection, budget: str) -> str:
             hint=f"there are {near}" if near else "give the name or the id of one of its policies",
             code="unknown_policy",
         )
+    memory.remember(["policy", budget], str(found[budget]))
     return str(found[budget])
+
+
+def keys_of(connection: Connection, scope: str) -> frozenset[str] | None:
+    """The keys of a secret scope, never their values; `None` where there is no such scope.
+
+    Raises:
+        BackendError: it cannot be seen, or the workspace does not answer.
+    """
+    memory = Memory(connection)
+    known = memory.answer(["secrets", scope])
+    if isinstance(known, list):
+        return frozenset(str(it) for it in known)
+    try:
+        answer = connection.ask(
+            f"looking for the secret scope `{scope}`", "/api/2.0/secrets/list", scope=scope
+        )
+    except Unknown:
+        return None
+    keys = sorted(str(it["key"]) for it in answer.get("secrets") or ())
+    memory.remember(["secrets", scope], [*keys])
+    return frozenset(keys)
 
 
 def _accelerators(connection: Connection) -> tuple[str, ...] | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 
 __all__ = ["BACK", "MARKER", "Staging", "Uses", "home_of"]
@@ -35,21 +36,15 @@ class Staging:
     root: str
 
     def run(self, lineage: str, ref: AttemptRef) -> str:
-        """The folder of all launches of one run."""
-        return f"{self.root}/runs/{lineage[:8]}/{ref.address.folder}"
+        """The folder of all launches of one run, or of all versions of what a job launches."""
+        kind = "job." if ref.address.kind is Kind.JOB else ""
+        return f"{self.root}/runs/{lineage[:8]}/{kind}{ref.address.folder}"
 
     def launch(self, lineage: str, ref: AttemptRef, token: str) -> str:
-        """The folder of one launch."""
-        return f"{self.run(lineage, ref)}/{ref.number}-{token[:8]}"
-
-    def job(self, lineage: str, ref: AttemptRef, token: str) -> str:
-        """The folder that a job launches its run from, again and again: one for each version of
-        what it launches."""
-        return f"{self.jobs(lineage, ref)}/{token[-16:]}"
-
-    def jobs(self, lineage: str, ref: AttemptRef) -> str:
-        """The folder of all versions of what a job launches."""
-        return f"{self.root}/runs/{lineage[:8]}/job.{ref.address.folder}"
+        """The folder of one launch; of a job's run the one that it is launched from again and
+        again."""
+        name = token[-16:] if ref.address.kind is Kind.JOB else f"{ref.number}-{token[:8]}"
+        return f"{self.run(lineage, ref)}/{name}"
 
     def code(self, digest: str) -> str:
         """An archive of code, by the digest of its manifest."""
@@ -57,7 +52,12 @@ class Staging:
 
     def agent(self, digest: str) -> str:
         """The node agent, by its own SHA-256."""
-        return f"{self.root}/objects/agent/{_hex(digest)}.zip"
+        return f"{self.agents}/{_hex(digest)}.zip"
+
+    @property
+    def agents(self) -> str:
+        """The folder of node agents."""
+        return f"{self.root}/objects/agent"
 
     @property
     def packs(self) -> str:

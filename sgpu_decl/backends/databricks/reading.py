@@ -1,9 +1,9 @@
 """The truth about an attempt: what the platform says of its run, and what nodes brought back."""
 
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sgpu_decl.backends.databricks.endings import ending_of, state_of
@@ -32,13 +32,14 @@ def describe(
     assert run_id is not None  # noqa: S101  launched
     run = workspace.watched.run(run_id)
     if run is None:
-        if time.time() - handle.submitted < SETTLING:
+        if workspace.connection.now() - handle.submitted < SETTLING:
             return _shape(ref, AttemptState.QUEUED), False
         return _deleted(ref, run_id, handle), False
     links = _links(run, handle)
+    ahead = workspace.connection.ahead
     state = state_of(run)
     if state is not None:
-        shape = _shape(ref, state, started_at=_started(run), links=links)
+        shape = _shape(ref, state, started_at=_started(run, ahead), links=links)
         waits = state is AttemptState.QUEUED
         return ({**shape, "waiting_for": "gpus"} if waits else shape), False
     return _ended(ref, run, handle, workspace, folder, links)
@@ -77,19 +78,25 @@ def _ended(
     outcome = returned.outcome(attempt) if attempt is not None else None
     ended_ms = int(run.get("end_time") or 0)
     final = (
-        outcome is not None or not ending.ran or time.time() - ended_ms / 1000 > SETTLING
+        outcome is not None
+        or not ending.ran
+        or workspace.connection.now() - ended_ms / 1000 > SETTLING
     )  # nodes may have written what is not seen yet
     shape = _shape(
         ref,
         ending.state,
-        started_at=_started(run),
-        ended_at=_text(ended_ms),
+        started_at=_started(run, workspace.connection.ahead),
+        ended_at=_text(ended_ms, workspace.connection.ahead),
         failure=ending.failure,
         links=links,
     )
     if ending.failure is not None:
         shape["first_cause"] = _cause(ending.failure, ending.message)
     if outcome is None:
+        if ending.ran and ending.failure is FailureClass.EXIT_CODE:
+            words = f"{ending.message.rstrip('.')}; and it left nothing in `{handle.folder}`: see "
+            words += "`sgpu logs --rank all`, and whether there is room"
+            shape["first_cause"] = _cause(ending.failure, words)
         return shape, final
     shape |= {
         "ranks": outcome.get("ranks") or [],
@@ -139,11 +146,22 @@ def _shape(
     }
 
 
+_WAY_OUT: Mapping[FailureClass, str] = MappingProxyType(
+    {
+        FailureClass.CAPACITY: "apply again later, or use another `type`, fewer `gpus` or a `pool`",
+        FailureClass.NODE_LOST: "apply again, or let the platform bring new nodes by itself with "
+        "`retry`",
+    }
+)
+
+
 def _cause(failure: FailureClass, message: str) -> dict[str, Json]:
+    said = message or f"the platform says no more than `{failure}`"
+    way_out = _WAY_OUT.get(failure)
     return {
         "rank": None,
         "class": str(failure),
-        "summary": message or f"the platform says no more than `{failure}`",
+        "summary": f"{said.rstrip('.')}; {way_out}" if way_out else said,
         "traceback": None,
         "simultaneous": [],
     }
@@ -164,7 +182,7 @@ def _tracking(tracked: Mapping[str, Any], handle: Handle) -> dict[str, Json]:
     return {"mlflow": {"experiment_id": str(experiment), "run_id": str(run), "url": url}}
 
 
-def _started(run: Mapping[str, Any]) -> str | None:
+def _started(run: Mapping[str, Any], ahead: float) -> str | None:
     """When the first command began; not when it was submitted."""
     begun = [
         int(it.get("start_time") or 0) + int(it.get("setup_duration") or 0)
@@ -172,13 +190,14 @@ def _started(run: Mapping[str, Any]) -> str | None:
         if it.get("execution_duration")
         or str((it.get("state") or {}).get("life_cycle_state")) in ("RUNNING", "TERMINATING")
     ]
-    return _text(min(begun)) if begun else None
+    return _text(min(begun), ahead) if begun else None
 
 
-def _text(ms: int) -> str | None:
+def _text(ms: int, ahead: float) -> str | None:
+    """A moment by this machine's clock, which all other times of a run are by."""
     if not ms:
         return None
-    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    moment = datetime.fromtimestamp(ms / 1000 - ahead, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -1,5 +1,5 @@
 """What a workspace said a short while ago, kept between calls of the command line: it is not asked
-the same question again and again."""
+the same question again and again, and a plan that has all answers need not connect."""
 
 import hashlib
 import json
@@ -17,7 +17,11 @@ FRESH = 600.0
 
 
 class Memory:
-    """Answers of one workspace to one user. What cannot be read or written is asked again."""
+    """Answers of one workspace to one user. What cannot be read or written is asked again.
+
+    Raises:
+        BackendError: nothing says which workspace is meant; of every call.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -46,6 +50,7 @@ class Memory:
     def _path(self, question: Json) -> Path:
         import platformdirs
 
-        asked = canonical([self._connection.host, self._connection.user, question])
+        login = self._connection.login
+        asked = canonical([login.host, login.who, question])
         name = hashlib.sha256(asked.encode()).hexdigest()[:32]
         return Path(platformdirs.user_cache_path("sgpu")) / "databricks" / f"{name}.json"

@@ -4,12 +4,15 @@ of the attempt here. Which files there are: see `node`."""
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.backends.base import Output
 from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.files import RemoteFiles
 from sgpu_decl.backends.databricks.places import BACK
+from sgpu_decl.environments.progress import Progress
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["Returned"]
@@ -48,6 +51,25 @@ class Returned:
     def error(self, attempt: int, rank: int, node: int, restart: int) -> bytes | None:
         """The pickled exception of a rank."""
         return self._fetch(f"{attempt}/node_{node}/ranks/{rank}/{restart}/error.pkl")
+
+    def output(self, attempt: int, nodes: Sequence[int], progress: Progress) -> Output:
+        """What ranks left in SGPU_OUTPUT_DIR on these nodes, beside what is here of the attempt."""
+        from sgpu_decl.backends.databricks.fetching import fetch_output
+
+        remote, folder = f"{self._remote}/{attempt}", self._local.parent / "output"
+        found = fetch_output(self._files, remote, nodes, folder, progress)
+        left = [it for node in nodes for it in self._left(attempt, node)]
+        if not left:
+            return found
+        lacking = tuple(sorted({*found.lacking, *left}))
+        why = found.why or "its node did not bring it back: write what is large to a volume"
+        return replace(found, lacking=lacking, why=why)
+
+    def _left(self, attempt: int, node: int) -> list[str]:
+        """What a node did not bring back, being too much or too large."""
+        done = _object(self._fetch(f"{attempt}/node_{node}/done")) or {}
+        left = done.get("left")
+        return [str(it) for it in left] if isinstance(left, list) else []
 
     def _value(self, attempt: int, rank: int, node: int) -> dict[str, Json] | None:
         folder = f"{attempt}/node_{node}/ranks/{rank}"

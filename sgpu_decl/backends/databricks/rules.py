@@ -129,7 +129,7 @@ def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             severity=Severity.INFO,
             summary=f"nodes have the base environment `{DEFAULT_BASE}`",
             place=places.get("backend.kind") or places.get("backend"),
-            hint="choose with `env.base`; `sgpu env list` shows what there is",
+            hint="choose with `env.base`; `sgpu env bases` lists them",
         )
 
 

@@ -11,10 +11,11 @@ from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.databricks.accelerating import machines_of
 from sgpu_decl.backends.databricks.archiving import write_archive
 from sgpu_decl.backends.databricks.files import RemoteFiles
+from sgpu_decl.backends.databricks.holding import agents
 from sgpu_decl.backends.databricks.node import agent_zip, manifest_name, node_files
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.environments.progress import Progress
+from sgpu_decl.environments.progress import Progress, Sent
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.staging.store import Store
 
@@ -42,24 +43,27 @@ def bring_code(workspace: Workspace, store: Store, digest: str, progress: Progre
             return
         with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
             archive = Path(scratch, "code.tar.gz")
-            write_archive(store, digest, archive)
+            write_archive(store, digest, archive, progress)
             size = archive.stat().st_size
-            progress.advance("uploading", 0, size)
             _make_folder_of(workspace, path)
-            workspace.files.put(path, archive)
-            progress.advance("uploading", size, size)
+            progress.advance("uploading", 0, size)
+            workspace.files.put(
+                path, archive, lambda sent: progress.advance("uploading", sent, size)
+            )
 
     workspace.once(path, bring)
     return path
 
 
 def bring_agent(workspace: Workspace) -> str:
-    """Have the node agent in the workspace; return its digest. Raises BackendError."""
+    """Have the node agent in the workspace; return its digest. It comes before all else that is
+    shared, see `holding.agents`. Raises BackendError."""
     digest, content = agent_zip()
     path = workspace.places.agent(digest)
 
     def bring() -> None:
-        if workspace.files.size(path) != len(content):
+        there = {f"{workspace.places.agents}/{it.name}": it.size for it in agents(workspace)}
+        if there.get(path) != len(content):
             _make_folder_of(workspace, path)
             workspace.files.put(path, content)
 
@@ -95,7 +99,7 @@ def bring_environment(
         with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
             file = Path(scratch, "manifest")
             file.write_bytes(manifest.to_bytes())
-            place.put(manifest_name(made), file)
+            workspace.files.put(f"{workspace.places.packs}/{manifest_name(made)}", file)
         send(make_index(manifest), store.objects, place, progress)
 
     workspace.once(f"environment {made}", bring)
@@ -142,7 +146,7 @@ def bring_launch(
         )
         last = files.pop(LAST)
         remote = workspace.files
-        remote.make_folder(folder)
+        workspace.once(folder, lambda: remote.make_folder(folder))
         _at_once([_putting(remote, f"{folder}/{name}", it) for name, it in files.items()])
         remote.put(f"{folder}/{LAST}", last)
 
@@ -160,8 +164,8 @@ class _Packs:
             return set() if self._files.size(f"{self._folder}/{name}") is None else {name}
         return {it.name for it in self._files.list(self._folder)}.intersection(names)
 
-    def put(self, name: str, file: Path) -> None:
-        self._files.put(f"{self._folder}/{name}", file)
+    def put(self, name: str, file: Path, sent: Sent) -> None:
+        self._files.put(f"{self._folder}/{name}", file, sent)
 
     def get(self, name: str, file: Path) -> None:
         file.write_bytes(self._files.get(f"{self._folder}/{name}"))

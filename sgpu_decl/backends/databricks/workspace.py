@@ -18,16 +18,17 @@ __all__ = ["Workspace", "Workspaces"]
 class Workspace:
     """Made without asking anybody. `staging` is the folder that the YAML names, or `None`."""
 
-    def __init__(self, connection: Connection, staging: str | None) -> None:
+    def __init__(self, account: Account, connection: Connection, staging: str | None) -> None:
+        self.account = account
         self.connection = connection
-        self._staging = staging
+        self.staging = staging
         self._done: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
 
     @cached_property
     def places(self) -> Staging:
         """Where things lie."""
-        return Staging(self._staging or home_of(self.connection.user))
+        return Staging(self.staging or home_of(self.connection.user))
 
     @cached_property
     def files(self) -> RemoteFiles:
@@ -81,4 +82,4 @@ class Workspaces:
         with self._lock:
             connection = self._connections.setdefault(account, Connection(account))
             key = (account, staging)
-            return self._known.setdefault(key, Workspace(connection, staging))
+            return self._known.setdefault(key, Workspace(account, connection, staging))

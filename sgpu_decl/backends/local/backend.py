@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.agent import launching as agent
 from sgpu_decl.agent import reading
 from sgpu_decl.agent.redacting import Redactor
-from sgpu_decl.backends.base import Launching, LogLine
+from sgpu_decl.backends.base import Launching, LogLine, Output
 from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.interpreting import interpreter_of
 from sgpu_decl.backends.layout import Layout
@@ -21,7 +21,7 @@ from sgpu_decl.backends.local.devices import visible_devices
 from sgpu_decl.backends.local.logs import read_lines
 from sgpu_decl.backends.local.secrets import resolve_secrets
 from sgpu_decl.backends.pinned import require_code
-from sgpu_decl.backends.returning import read_returned
+from sgpu_decl.backends.returning import output_in, read_returned
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.environments.progress import Progress, Quiet
 from sgpu_decl.errors import BackendError, SgpuError
@@ -113,10 +113,11 @@ class LocalBackend:
                 found[ref] = _status(ref, reading.read_attempt(folder))
         return found
 
-    def describe(self, ref: AttemptRef) -> dict[str, Json] | None:
-        folder = self._layout.attempt(ref)
-        if not folder.is_dir():
-            return None
+    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
+        folders = {ref: self._layout.attempt(ref) for ref in refs}
+        return {ref: self._described(ref, it) for ref, it in folders.items() if it.is_dir()}
+
+    def _described(self, ref: AttemptRef, folder: Path) -> dict[str, Json]:
         seen = reading.read_attempt(folder)
         return {
             "attempt": ref.number,
@@ -138,6 +139,9 @@ class LocalBackend:
 
     def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
         return read_returned(self._layout.attempt(ref) / "ranks")
+
+    def output(self, ref: AttemptRef, progress: Progress) -> Output:  # noqa: ARG002  the protocol's
+        return output_in(self.folder(ref) / "output")
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         restart = reading.read_attempt(self._layout.attempt(ref))["restart"] or 0

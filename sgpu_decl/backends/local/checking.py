@@ -27,6 +27,9 @@ class LocalSurvey:
 
     elsewhere = False
 
+    def expect(self, config: RunConfig) -> None:
+        pass
+
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
         return interpreter_of(env.python, folder)
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from sgpu_decl.agent.environment.manifest import Manifest
 from sgpu_decl.agent.environment.packs import MOST, Index, Pack, index_name, needed
-from sgpu_decl.environments.progress import Progress
+from sgpu_decl.environments.progress import Progress, Sent
 from sgpu_decl.errors import SgpuError
 
 __all__ = ["FolderPlace", "Place", "make_index", "send", "write_pack"]
@@ -36,8 +36,9 @@ class Place(Protocol):
     def has(self, names: Collection[str]) -> set[str]:
         """Those of the files that are there."""
 
-    def put(self, name: str, file: Path) -> None:
-        """Bring a file there; one that is there already has the same content."""
+    def put(self, name: str, file: Path, sent: Sent) -> None:
+        """Bring a file there; one that is there already has the same content. `sent` is told
+        meanwhile how many bytes of it are under way, where that takes long."""
 
     def get(self, name: str, file: Path) -> None:
         """Fetch a file to a path.
@@ -58,7 +59,7 @@ class FolderPlace:
         there = set(os.listdir(self._folder)) if self._folder.is_dir() else set()
         return there.intersection(names)
 
-    def put(self, name: str, file: Path) -> None:
+    def put(self, name: str, file: Path, sent: Sent) -> None:  # noqa: ARG002  it does not take long
         """Bring a file there, under its name only when it is on the disk."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _copy(file, self._folder / name)
@@ -90,7 +91,7 @@ def send(index: Index, objects: Path, place: Place, progress: Progress) -> None:
 
     Args:
         objects: the folder of objects of the store.
-        progress: told `packing`, in bytes of content.
+        progress: told `sending`, in bytes of content.
 
     Raises:
         SgpuError: an object is damaged, or the place takes nothing.
@@ -101,14 +102,20 @@ def send(index: Index, objects: Path, place: Place, progress: Progress) -> None:
     lock = threading.Lock()
 
     def bring(pack: Pack) -> None:
-        nonlocal done
         file = Path(scratch, pack.name)
         write_pack(pack, objects, file)
-        place.put(pack.name, file)
+        size, part = file.stat().st_size, 0
+
+        def tell(sent: int) -> None:
+            nonlocal done, part
+            with lock:
+                before, part = part, pack.size * sent // size
+                done += part - before
+                progress.advance("sending", done, total)
+
+        place.put(pack.name, file, tell)
+        tell(size)
         file.unlink()
-        with lock:
-            done += pack.size
-            progress.advance("packing", done, total)
 
     with tempfile.TemporaryDirectory(prefix="sgpu-packs-") as scratch:
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -117,7 +124,7 @@ def send(index: Index, objects: Path, place: Place, progress: Progress) -> None:
         name = index_name(index.manifest)
         file = Path(scratch, name)
         file.write_bytes(index.to_bytes())
-        place.put(name, file)
+        place.put(name, file, lambda _: None)
 
 
 def write_pack(pack: Pack, objects: Path, file: Path) -> None:

@@ -33,6 +33,7 @@ from sgpu_decl.planning.linting import place_of
 __all__ = ["job_change", "without_defaults"]
 
 _SHOWN = 5
+_DIGESTS = frozenset(f"{STAGED}.{it}" for it in ("code", "environment", "packages"))
 
 # In the order of their precedence.
 _WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_CHANGED)
@@ -65,11 +66,11 @@ def _changed(
         found = compare(resource.spec, wanted.spec)
         fields = tuple(_field(wanted, it, Effect.IN_PLACE) for it in found)
         return _created(wanted, resource, lineage, Reason.PREVIOUS_LOST, _told(fields)), ()
-    return _kept(wanted, resource, seen.document)
+    return _kept(wanted, resource, seen.document, staged=seen.staged)
 
 
 def _kept(
-    wanted: DesiredJob, resource: Resource, document: str
+    wanted: DesiredJob, resource: Resource, document: str, *, staged: bool
 ) -> tuple[Change, tuple[Check, ...]]:
     live = without_defaults(document, wanted.spec, resource.spec)
     ignored = [path for path in wanted.ignore_changes if not is_ours(path)]
@@ -87,6 +88,9 @@ def _kept(
     fields += [
         replace(_field(wanted, there[path], Effect.IN_PLACE), drifted=True) for path in drifted
     ]
+    if not staged:
+        drifted = [*drifted, STAGED]
+        fields.append(_staged_again(wanted))
     reasons = {reason_of(path) for path in _leading(changed)}
     reason = next((it for it in _WHAT_CHANGED if it in reasons), None)
     moved = resource.owner != wanted.owner or resource.backend != wanted.backend
@@ -103,15 +107,25 @@ def _kept(
     return change, (_drift(wanted, drifted),) if drifted else ()
 
 
+def _staged_again(wanted: DesiredJob) -> FieldChange:
+    """What the job launches was deleted, and the job itself was not touched."""
+    return FieldChange(
+        path=STAGED,
+        before="deleted",
+        after="staged",
+        effect=Effect.IN_PLACE,
+        origin=place_of(wanted.places, RUN),
+        drifted=True,
+    )
+
+
 def _told(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
     """Without what merely follows from a changed run, and without digests, which `code` and
     `environment` of the change tell. What somebody edited is told in any case."""
     found = tuple(fields)
     leading = _leading(it.path for it in found)
     return tuple(
-        it
-        for it in found
-        if it.drifted or (it.path in leading and not it.path.startswith(f"{STAGED}."))
+        it for it in found if it.drifted or (it.path in leading and it.path not in _DIGESTS)
     )
 
 

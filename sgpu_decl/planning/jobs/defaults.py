@@ -62,6 +62,9 @@ DEFAULTS: Mapping[str, Default] = MappingProxyType(
         "tasks.*.retry_on_timeout": _WRITTEN,
         "tasks.*.disabled": _WRITTEN,
         "tasks.*.email_notifications.no_alert_for_skipped_runs": _WRITTEN,
+        "tasks.*.ai_runtime_task.mlflow_experiment_directory": Default(
+            _ANY, "where the platform keeps the experiment unless asked"
+        ),
         "tasks.*.notebook_task.source": Default(
             ("WORKSPACE",), "notebooks lie in the workspace where no repository is named"
         ),

@@ -2,10 +2,10 @@
 
 import base64
 import binascii
-import time
 from pathlib import Path
 
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.testing.workspace import clock
 from sgpu_decl.testing.workspace.body import Body
 from sgpu_decl.testing.workspace.multipart import form
 from sgpu_decl.testing.workspace.routing import (
@@ -33,7 +33,7 @@ def create(request: Request) -> Response:
     _check_place(request.tenant, path, overwrite=request.flag("overwrite"))
     handle = request.tenant.next_id()
     _open_file(request.tenant, handle).touch()
-    request.tenant.table(_TABLE).put(handle, {"path": path, "opened": int(time.time())})
+    request.tenant.table(_TABLE).put(handle, {"path": path, "opened": int(clock.now())})
     return Response(json={"handle": handle})
 
 
@@ -206,7 +206,7 @@ def _info(file: Path, path: str) -> JsonObject:
     size = 0 if file.is_dir() else stat.st_size
     return {
         "path": path, "is_dir": file.is_dir(), "file_size": size,
-        "modification_time": stat.st_mtime_ns // 1_000_000,
+        "modification_time": clock.changed(stat),
     }  # fmt: skip
 
 

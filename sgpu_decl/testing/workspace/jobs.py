@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
-from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, Runs, now_ms
+from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, Runs
 from sgpu_decl.testing.workspace.executing.runner import Runner
 from sgpu_decl.testing.workspace.job_settings import checked_token, executable, kept_settings
 from sgpu_decl.testing.workspace.paging import Paging
-from sgpu_decl.testing.workspace.permissions import given_at_birth
+from sgpu_decl.testing.workspace.permissions import asked_at_birth, given_at_birth
 from sgpu_decl.testing.workspace.routing import (
     ApiError,
     JsonObject,
@@ -60,11 +61,12 @@ class JobsApi:
         """Make a job."""
         settings = kept_settings(request.json)
         tenant = request.tenant
+        entries = asked_at_birth(request, "jobs")
         with tenant.transaction():
             job_id = tenant.next_id()
             _jobs(tenant).put(job_id, {"created": now_ms(), "settings": settings, "runs": 0})
-        if request.json.get("access_control_list"):
-            given_at_birth(tenant, "jobs", job_id, request.json["access_control_list"])
+        if entries:
+            given_at_birth(tenant, "jobs", job_id, entries)
         return Response(json={"job_id": job_id})
 
     def get(self, request: Request) -> Response:

@@ -6,13 +6,13 @@ URLs are of this server, in place of the cloud storage's; they expire.
 
 import hashlib
 import shutil
-import time
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
 
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.testing.workspace import clock
 from sgpu_decl.testing.workspace.routing import (
     ApiError,
     JsonObject,
@@ -166,12 +166,12 @@ def _url(request: Request, kind: str, rest: str) -> str:
     try:
         end = int(datetime.fromisoformat(until).timestamp())
     except ValueError:
-        end = int(time.time()) + _LIFETIME
+        end = int(clock.now()) + _LIFETIME
     return f"{request.server.url}/__storage/{request.tenant.key}/{kind}/{rest}?expires={end}"
 
 
 def _in_time(request: Request) -> None:
-    if request.integer("expires", 0) < time.time():
+    if request.integer("expires", 0) < clock.now():
         # what the cloud storage says, in its words and its XML: the SDK asks for a new URL then
         raise ApiError(
             403, "ACCESS_DENIED", "Request has expired",

@@ -20,12 +20,14 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """What a server has. `policies` are serverless usage policies: names by id."""
+    """What a server has. `policies` are serverless usage policies: names by id; `groups` those
+    that permissions may be given to."""
 
     accelerators: tuple[str, ...] = ("GPU_1xA10", "GPU_1xH100", "GPU_8xH100")
     capacities: tuple[Capacity, ...] = ()
     policies: tuple[tuple[str, str], ...] = ()
     base_environments: tuple[str, ...] = ("databricks_ai_v4", "databricks_ai_v5")
+    groups: tuple[str, ...] = ("admins", "users")
 
 
 def compute_options(request: Request) -> Response:

@@ -13,7 +13,7 @@ from sgpu_decl.testing.workspace.routing import (
 )
 from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["ROUTES", "given_at_birth"]
+__all__ = ["ROUTES", "asked_at_birth", "given_at_birth"]
 
 # by type: what the platform calls the object, the level of its owner, and all levels
 _TYPES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
@@ -39,30 +39,40 @@ def update(request: Request) -> Response:
         return Response(json=_answer(request, _kept(request, _entries(request))))
 
 
-def given_at_birth(tenant: Tenant, kind: str, number: int, given: Json) -> None:
-    """The list that comes with a new object; who makes it owns it, unless that is said of another.
-    Raises ApiError, 400."""
-    before = {f"user_name:{tenant.user_name}": _TYPES[kind][1]}
-    tenant.table("permissions").put(f"{kind}/{number}", {**_merged(kind, before, given)})
+def asked_at_birth(request: Request, kind: str) -> dict[str, str] | None:
+    """The list that a request wants for what it makes, if it wants one; who makes it owns it,
+    unless that is said of another. Raises ApiError, 400 or 404."""
+    given = request.json.get("access_control_list")
+    before = {f"user_name:{request.tenant.user_name}": _TYPES[kind][1]}
+    return _merged(request, kind, before, given) if given else None
+
+
+def given_at_birth(tenant: Tenant, kind: str, number: int, entries: Mapping[str, str]) -> None:
+    """Keep the list of a new object."""
+    tenant.table("permissions").put(f"{kind}/{number}", {**entries})
 
 
 def _kept(request: Request, before: Mapping[str, str]) -> dict[str, str]:
     kind, owner, _ = _type(request)
     given = request.json.get("access_control_list")
-    after = _merged(request.parameters["type"], before, given)
+    after = _merged(request, request.parameters["type"], before, given)
     if owner == "IS_OWNER" and owner not in after.values():
         raise ApiError(400, "INVALID_PARAMETER_VALUE", f"The {kind} must have exactly one owner.")
     request.tenant.table("permissions").put(_key(request), {**after})
     return after
 
 
-def _merged(kind: str, before: Mapping[str, str], given: Json) -> dict[str, str]:
+def _merged(request: Request, kind: str, before: Mapping[str, str], given: Json) -> dict[str, str]:
     levels = _TYPES[kind][2]
     after = dict(before)
     for entry in given if isinstance(given, list) else []:
         names = [name for name in _PRINCIPALS if entry.get(name)]
         if len(names) != 1 or entry.get("permission_level") not in levels:
             raise invalid(f"An entry has one of {_PRINCIPALS} and a level of {levels}: {entry}")
+        group = entry.get("group_name")
+        if group and group not in request.server.offers.groups:
+            message = f"Principal: GroupName({group}) does not exist"
+            raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", message)
         level = str(entry["permission_level"])
         if level == "IS_OWNER":
             after = {who: one for who, one in after.items() if one != "IS_OWNER"}

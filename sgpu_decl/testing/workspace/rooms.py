@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from sgpu_decl.testing.workspace import (
     dbfs,
     identity,
+    mails,
     multipart_uploads,
     oauth,
     offers,
@@ -35,6 +36,7 @@ ROUTES: tuple[Route, ...] = (
     *dbfs.ROUTES,
     *secrets.ROUTES,
     *permissions.ROUTES,
+    *mails.ROUTES,
     *offers.ROUTES,
     *telemetry.ROUTES,
 )

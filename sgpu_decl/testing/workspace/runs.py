@@ -4,18 +4,18 @@ import shutil
 from dataclasses import dataclass
 
 from sgpu_decl.testing.workspace import run_shapes
+from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.records import (
     SUBMIT_RUN,
     Attempt,
     Run,
     Runs,
     attempt_folder,
-    now_ms,
 )
 from sgpu_decl.testing.workspace.executing.runner import Runner
 from sgpu_decl.testing.workspace.job_settings import checked_token, run_settings
 from sgpu_decl.testing.workspace.paging import Paging
-from sgpu_decl.testing.workspace.permissions import given_at_birth
+from sgpu_decl.testing.workspace.permissions import asked_at_birth, given_at_birth
 from sgpu_decl.testing.workspace.routing import (
     ApiError,
     Request,
@@ -61,6 +61,7 @@ class RunsApi:
         tenant = request.tenant
 
         def make(run_id: int) -> Run:
+            asked_at_birth(request, "jobs")  # nothing is made where that is refused
             return Run(
                 run_id=run_id, kind=SUBMIT_RUN, job_id=tenant.next_id(), creator=tenant.user_name,
                 name=str(given.get("run_name") or "Untitled"), settings=settings, token=token,
@@ -69,8 +70,9 @@ class RunsApi:
 
         run, new = Runs(tenant).add(token, make)
         if new:
-            if given.get("access_control_list"):
-                given_at_birth(tenant, "jobs", run.job_id, given["access_control_list"])
+            entries = asked_at_birth(request, "jobs")
+            if entries:
+                given_at_birth(tenant, "jobs", run.job_id, entries)
             self.runner.launch(tenant, run, credential(request))
         return Response(json={"run_id": run.run_id})
 

@@ -3,9 +3,9 @@
 import base64
 import binascii
 import re
-import time
 
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.routing import (
     ApiError,
     JsonObject,
@@ -68,7 +68,7 @@ def put(request: Request) -> Response:
     if len(value) > _LIMIT:
         raise ApiError(400, "RESOURCE_LIMIT_EXCEEDED", f"A secret has {_LIMIT} bytes at most.")
     row: JsonObject = {
-        "value": base64.b64encode(value).decode(), "last_updated_timestamp": int(time.time() * 1000)
+        "value": base64.b64encode(value).decode(), "last_updated_timestamp": now_ms()
     }  # fmt: skip
     _secrets(request.tenant).put(f"{scope}:{key}", row)
     return Response(json={})

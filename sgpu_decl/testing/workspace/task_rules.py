@@ -15,6 +15,7 @@ TOKEN_LIMIT = 64
 _MOST_ACCELERATORS = 1024
 _TASK_KEY = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _BASE = re.compile(r"workspace-base-environments/databricks_ai_v\d+")
+_IMAGE = re.compile(r"[^.:/\s]+\.[^.:/\s]+\.[^.:/\s]+:[^:/\s]+")
 _RUN_IF = {
     "ALL_SUCCESS", "ALL_DONE", "NONE_FAILED", "AT_LEAST_ONE_SUCCESS", "ALL_FAILED",
     "AT_LEAST_ONE_FAILED",
@@ -152,6 +153,14 @@ def _environment_of_task(
         return
     for problem in ai_runtime_problems(asked):
         yield Problem(f"ai_runtime_task.{problem.path}", problem.message)
+    image = asked.get("unity_catalog_image_path")
+    if image is not None:
+        if not _IMAGE.fullmatch(str(image)):
+            message = f"'{image}' is not <catalog>.<schema>.<image>:<tag>."
+            yield Problem("ai_runtime_task.unity_catalog_image_path", message)
+        if key is not None:
+            yield Problem("environment_key", "A task with an image has no environment.")
+        return
     if key is None:
         yield Problem("environment_key", "An environment is required for ai_runtime_task.")
         return

@@ -8,6 +8,7 @@ from email.utils import formatdate
 from pathlib import Path
 from uuid import uuid4
 
+from sgpu_decl.testing.workspace.clock import changed
 from sgpu_decl.testing.workspace.routing import ApiError, Request, Response, invalid
 
 __all__ = ["file_answer", "located", "normal", "removed"]
@@ -47,7 +48,7 @@ def file_answer(request: Request, path: Path) -> Response:
     size = path.stat().st_size
     headers = {
         "Content-Type": mimetypes.guess_type(path.name)[0] or "application/octet-stream",
-        "Last-Modified": formatdate(path.stat().st_mtime, usegmt=True),
+        "Last-Modified": formatdate(changed(path.stat()) / 1000, usegmt=True),
         "Accept-Ranges": "bytes",
     }
     wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("Range") or "")

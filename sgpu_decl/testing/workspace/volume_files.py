@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.testing.workspace.clock import changed
 from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, Request, Response, Route
 from sgpu_decl.testing.workspace.trees import file_answer, normal, removed
 from sgpu_decl.testing.workspace.volumes import volume_file
@@ -113,7 +114,7 @@ def _entry(path: Path, name: str) -> JsonObject:
     stat = path.stat()
     entry: JsonObject = {"path": name, "name": path.name, "is_directory": path.is_dir()}
     if not path.is_dir():
-        entry |= {"file_size": stat.st_size, "last_modified": stat.st_mtime_ns // 1_000_000}
+        entry |= {"file_size": stat.st_size, "last_modified": changed(stat)}
     return entry
 
 

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, cast
 
 from sgpu_decl.testing.workspace.answering import Call, Severed, answer
+from sgpu_decl.testing.workspace.clock import now
 from sgpu_decl.testing.workspace.routing import Response
 
 if TYPE_CHECKING:
@@ -109,6 +110,10 @@ class Connection(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             return  # the client was faster
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """What the header `Date` says."""
+        return super().date_time_string(now() if timestamp is None else timestamp)
 
     def log_message(self, *_: object) -> None:
         """Requests are recorded, not printed."""

@@ -7,6 +7,7 @@ and write them; what files do not say of themselves (ids, languages) is in a tab
 from pathlib import Path
 
 from sgpu_decl.testing.workspace.body import Body
+from sgpu_decl.testing.workspace.clock import changed
 from sgpu_decl.testing.workspace.routing import ApiError, JsonObject
 from sgpu_decl.testing.workspace.tenant import Tenant
 from sgpu_decl.testing.workspace.trees import located, normal, removed
@@ -58,7 +59,7 @@ class WorkspaceObjects:
         return info | {
             "object_type": "FILE",
             "created_at": kept["created_at"],
-            "modified_at": stat.st_mtime_ns // 1_000_000,
+            "modified_at": changed(stat),
             "size": stat.st_size,
         }
 
@@ -99,7 +100,7 @@ class WorkspaceObjects:
         with self._tenant.transaction():
             row = self._table.get(path)
             if row is None:
-                made = self.file(path).stat().st_mtime_ns // 1_000_000
+                made = changed(self.file(path).stat())
                 row = {"object_id": self._tenant.next_id(), "created_at": made}
                 self._table.put(path, row)
             return row

@@ -39,11 +39,11 @@ class Counting(FolderPlace):
         self.brought: list[str] = []
         self._left = breaks_after
 
-    def put(self, name: str, file: Path) -> None:
+    def put(self, name: str, file: Path, sent: Any) -> None:
         if self._left == 0:
             raise ConnectionResetError("the line is cut")
         self._left -= 1
-        super().put(name, file)
+        super().put(name, file, sent)
         self.brought.append(name)
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from sgpu_decl.api import Location, Session
 from sgpu_decl.backends.databricks import connecting
-from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
+from sgpu_decl.testing.workspace import ExecutionSettings, Offers, WorkspaceServer
 
 pytest.importorskip("databricks.sdk")
 
+POLICY = "00000000-0000-0000-0000-00000000beef"
 RUN = """\
 name: hello
 gpus: 2
@@ -35,9 +36,12 @@ Open = Callable[..., Session]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer]:
-    """One for all tests of a process: its MLflow server takes seconds to come up."""
-    settings = ExecutionSettings(grace=1.0)
-    with WorkspaceServer(tmp_path_factory.mktemp("workspace"), execution=settings) as running:
+    """One for all tests of a process: its MLflow server takes seconds to come up. It has no single
+    H100, and nobody waits long for one."""
+    settings = ExecutionSettings(grace=1.0, capacity={"GPU_1xH100": 0}, queue_timeout=0.2)
+    root = tmp_path_factory.mktemp("workspace")
+    offers = Offers(policies=((POLICY, "team"),))
+    with WorkspaceServer(root, execution=settings, offers=offers) as running:
         yield running
 
 

@@ -33,6 +33,9 @@ def checks(session: Callable[[], Session], project: Path, more: str) -> dict[str
         ("code: {link: [data]}\n", "unsupported_field", "error", 7, "volume"),
         ("env: {base: gpu-4, python: '3.9'}\n", "base_python", "error", 7, "another base"),
         ("grace: 1s\n", "default_base", "info", 6, "env.base"),
+        ("budget: teem\n", "unknown_policy", "error", 7, "one of its policies"),
+        ("env:\n  base: gpu-6\n  secrets: {HF: 'databricks:ml/hf'}\n", "secret_missing", "error", 9,
+         "create-scope ml`, then `databricks secrets put-secret ml hf`"),
     ],
 )  # fmt: skip
 def test_a_config_that_does_not_go_with_the_platform(

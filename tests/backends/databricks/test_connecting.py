@@ -68,6 +68,29 @@ def test_no_credentials_say_how_to_get_some(
     assert f"databricks auth login --host {server.url}" in str(error.hint)
 
 
+def test_nobody_opens_a_browser_where_nobody_sits(
+    server: WorkspaceServer, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("HOST", "TOKEN"):
+        monkeypatch.delenv(f"DATABRICKS_{name}")
+    (tmp_path / "databrickscfg").write_text(
+        f"[DEFAULT]\nhost = {server.url}\nauth_type = external-browser\n"
+    )
+    (tmp_path / "browser").write_text('#!/bin/sh\ntouch "$0.opened"\n')
+    (tmp_path / "browser").chmod(0o700)
+    monkeypatch.setenv("BROWSER", f"{tmp_path / 'browser'} %s")
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "sgpu_decl", "apply", "-y", "run.yaml"],
+        cwd=project, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ran.returncode == 1
+    assert "nobody is at a terminal" in ran.stderr
+    assert "databricks auth login --profile DEFAULT" in ran.stderr
+    assert not (tmp_path / "browser.opened").exists()
+
+
 @pytest.mark.parametrize(
     ("status", "name", "code", "again"),
     [
@@ -77,8 +100,11 @@ def test_no_credentials_say_how_to_get_some(
         (404, "RESOURCE_DOES_NOT_EXIST", "remote_missing", False),
         (409, "RESOURCE_CONFLICT", "remote_refused", False),
         (500, "INTERNAL_ERROR", "remote_broken", True),
-        (503, "TEMPORARILY_UNAVAILABLE", "throttled", True),
-        (429, "RESOURCE_EXHAUSTED", "throttled", True),
+        (503, "TEMPORARILY_UNAVAILABLE", "unavailable", True),
+        (429, "REQUEST_LIMIT_EXCEEDED", "throttled", True),
+        (429, "RESOURCE_EXHAUSTED", "limit_reached", True),
+        (403, "QUOTA_EXCEEDED", "no_room", False),
+        (507, "INSUFFICIENT_STORAGE", "no_room", False),
     ],
 )
 def test_answers_of_the_workspace_become_errors_of_ours(
@@ -106,6 +132,7 @@ def test_answers_of_the_workspace_become_errors_of_ours(
 
     assert (caught.value.code, caught.value.retryable) == (code, again)
     assert caught.value.message.startswith("looking at run 7: ")
+    assert "Config:" not in caught.value.message, "the SDK's settings are no business of ours"
     assert caught.value.hint
 
 
@@ -124,17 +151,40 @@ def test_a_connection_that_is_cut_says_so(
         connection.ask("looking at run 7", "/api/2.2/jobs/runs/get", run_id=7)
 
     assert (caught.value.code, caught.value.retryable) == ("connection_lost", True)
+    assert "(remote end closed connection without response)" in caught.value.message
+
+
+PLAN = """\
+import sys
+from sgpu_decl.cli.main import main
+code = main(["plan", "run.yaml"])
+heavy = [it for it in sys.modules if it.partition(".")[0] in ("databricks", "requests")]
+sys.exit(str(heavy) if heavy else code)
+"""
+
+
+def plan(project: Path) -> "subprocess.CompletedProcess[str]":
+    """Plan in a process of its own, which fails if it imports the SDK."""
+    return subprocess.run(
+        [sys.executable, "-c", PLAN], cwd=project, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_sdk_is_not_imported_without_a_run_on_databricks(project: Path) -> None:
     (project / "run.yaml").write_text("name: r\ngpus: 1\ntype: CPU\ncommand: [echo, hi]\n")
-    program = (
-        "import sys\nfrom sgpu_decl.cli.main import main\n"
-        "code = main(['plan', 'run.yaml'])\n"
-        "heavy = [it for it in sys.modules if it.partition('.')[0] in ('databricks', 'requests')]\n"
-        "sys.exit(f'{heavy}' if heavy else code)\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    assert (ran := plan(project)).returncode == 0, ran.stderr
+
+
+def test_a_plan_that_has_all_answers_does_not_connect(
+    project: Path, server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = server.tenants.of_token(token).key
+    assert "databricks.sdk" in plan(project).stderr, "it has to ask"
+    asked = len(server.recording.all(key))
+
+    again = plan(project)
+
+    assert again.returncode == 0, again.stderr
+    assert len(server.recording.all(key)) == asked > 0
+    monkeypatch.setenv("DATABRICKS_TOKEN", f"{token[:-1]}-")
+    assert "databricks.sdk" in plan(project).stderr, "these may be somebody else's credentials"

@@ -19,9 +19,9 @@ DATABRICKS = "sgpu_decl.backends.databricks"
 STEPS = [
     f"{WRITER},begin,after,1",
     f"{DATABRICKS}.launches,Launches,begin,after,1",
-    f"{DATABRICKS}.files,WorkspaceFiles,put,before,1",
-    f"{DATABRICKS}.files,WorkspaceFiles,put,after,2",
-    f"{DATABRICKS}.files,WorkspaceFiles,put,after,4",
+    f"{DATABRICKS}.files,WorkspaceFiles,put,after,1",
+    f"{DATABRICKS}.files,WorkspaceFiles,put,after,3",
+    f"{DATABRICKS}.files,WorkspaceFiles,put,after,5",
     f"{DATABRICKS}.staging,,bring_launch,after,1",
     f"{DATABRICKS}.launches,Launches,submitted,before,1",
     f"{DATABRICKS}.launches,,write_handle,before,3",

@@ -1,10 +1,12 @@
 """Jobs that launch a run of the project: staged once, launched by the workspace again and again."""
 
 import json
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from venv import create
 
 import pytest
 
@@ -288,3 +290,52 @@ def test_killed_while_a_job_is_made_it_is_made_once_and_whole(
     assert shop.change().action is Action.NO_OP
     assert len(shop.folders()) == 1
     assert shop.job()[1]["tasks"][0]["task_key"] == "nightly"
+
+
+def test_what_somebody_deleted_of_it_is_drift_and_is_staged_again(shop: Shop) -> None:
+    shop.apply()
+    (folder,) = shop.folders()
+    shutil.rmtree(folder)
+
+    planned = shop.change()
+
+    assert (planned.action, planned.reason) == (Action.UPDATE, Reason.LIVE_DRIFTED)
+    assert [(it.path, it.drifted) for it in planned.fields] == [("staged", True)]
+    shop.apply()
+    assert shop.folders() == [folder]
+    assert shop.change().action is Action.NO_OP
+
+
+def test_the_environment_of_the_run_goes_along_and_its_packages_are_told(
+    shop: Shop, tmp_path: Path
+) -> None:
+    venv = tmp_path / "venv"
+    create(venv, symlinks=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    install(site, "1.0")
+    declared = f"env: {{base: gpu-6, snapshot: true, python: {venv}/bin/python}}"
+    shop.write("sgpu.yml", "env: {base: gpu-6}", declared)
+    shop.write("train.py", '"n": n', '"n": __import__("greeting").VERSION')
+    shop.apply()
+    assert {it.action for it in shop.plan().changes} == {Action.NO_OP}
+
+    install(site, "2.0")
+
+    (job,) = [it for it in shop.plan().changes if str(it.address) == "job.nightly"]
+    assert (job.action, job.reason) == (Action.UPDATE, Reason.ENVIRONMENT_CHANGED)
+    assert job.environment is not None
+    (package,) = job.environment.packages
+    assert (package.name, package.before, package.after) == ("greeting", "1.0", "2.0")
+    shop.apply()
+    assert shop.launch() == "SUCCESS"
+    assert [it["n"] for it in shop.returned(0)] == ["2.0", "2.0"]
+
+
+def install(site: Path, version: str) -> None:
+    for old in site.glob("greeting*"):
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    (site / "greeting.py").write_text(f"VERSION = '{version}'\n")
+    info = site / f"greeting-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: greeting\nVersion: {version}\n")
+    (info / "RECORD").write_text(f"greeting.py,,\n{info.name}/METADATA,,\n{info.name}/RECORD,,\n")

@@ -10,7 +10,7 @@ import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.plan import Action, Reason
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 
@@ -79,6 +79,28 @@ def test_lines_of_one_rank_can_be_followed(session: Opened) -> None:
     followed = [it for it in opened.runs.logs(ref, ranks=(1,), follow=True) if it is not None]
 
     assert [(it.rank, it.text) for it in followed] == [(1, "hello from 1"), (1, "and more")]
+
+
+def test_following_looks_up_between_runs_that_are_far_away(
+    session: Opened, project: Path, server: WorkspaceServer, token: str
+) -> None:
+    run = (project / "run.yaml").read_text().replace("args: {n: 3}\n", "matrix: {n: [1, 2]}\n")
+    (project / "run.yaml").write_text(run)
+    opened = session()
+    refs = opened.apply(opened.plan()).launched
+    opened.runs.wait(refs, timeout=PATIENCE)
+    server.faults.add(
+        Fault(pattern="GET */runs/get", effect=Effect.DELAY, seconds=0.1, times=0),
+        tenant=server.tenants.of_token(token).key,
+    )
+
+    again = session()
+    followed = list(again.runs.follow(refs, ranks=(7,)))  # none has that rank, so no lines come
+
+    assert followed[0] is None, "before the second run was asked about"
+    assert {it.state for it in followed if isinstance(it, AttemptStatus)} == {
+        AttemptState.SUCCEEDED
+    }
 
 
 def test_an_exception_of_the_users_is_told_apart_and_not_launched_again(

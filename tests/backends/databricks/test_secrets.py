@@ -42,13 +42,18 @@ def test_a_value_reaches_ranks_and_nothing_else(
             assert not file.is_file() or VALUE.encode() not in file.read_bytes(), file
 
 
-def test_a_scope_that_is_not_there_is_the_users_failure(
+def test_a_scope_that_is_gone_since_the_plan_is_the_users_failure(
     session: Callable[[], Session], project: Path
 ) -> None:
     prepare(project)
+    client = WorkspaceClient()
+    client.secrets.create_scope("ml")
+    client.secrets.put_secret("ml", "word", string_value=VALUE)
     opened = session()
+    plan = opened.plan()
+    client.secrets.delete_scope("ml")
 
-    (ref,) = opened.apply(opened.plan()).launched
+    (ref,) = opened.apply(plan).launched
     opened.runs.wait([ref], timeout=120)
 
     status = opened.runs.status(ref)

@@ -1,12 +1,13 @@
 """What is brought to a workspace: to a volume, with an environment, after broken uploads."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from venv import create
 
 import pytest
 
-from sgpu_decl.api import Session
+from sgpu_decl.api import PlanOptions, Session
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
@@ -15,13 +16,13 @@ PATIENCE = 120.0
 
 
 class Told:
-    """What was told of progress."""
+    """What was told of progress: of each phase, all of it."""
 
     def __init__(self) -> None:
-        self.phases: dict[str, tuple[int, int]] = {}
+        self.phases: dict[str, list[tuple[int, int]]] = {}
 
     def advance(self, phase: str, done: int, total: int) -> None:
-        self.phases[phase] = (done, total)
+        self.phases.setdefault(phase, []).append((done, total))
 
 
 def succeeded(opened: Session) -> bool:
@@ -45,6 +46,43 @@ def stage_in_a_volume(server: WorkspaceServer, project: Path, token: str) -> Pat
     return volume
 
 
+@pytest.mark.parametrize("volume", [False, True])
+def test_how_far_the_upload_of_code_has_come_is_told_meanwhile(
+    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str, volume: bool
+) -> None:
+    if volume:
+        stage_in_a_volume(server, project, token)
+    (project / "data.bin").write_bytes(os.urandom(1_000_000))
+    opened, told = session(), Told()
+
+    opened.equip(opened.plan(take_in=True), progress=told)
+
+    for phase in ("archiving", "uploading"):
+        done = [it for it, _ in told.phases[phase]]
+        (total,) = {it for _, it in told.phases[phase]}
+        assert done == sorted(done)
+        assert 0 < done[len(done) // 2] < done[-1] == total
+
+
+def test_a_result_that_a_workspace_does_not_hand_out_says_what_to_do(
+    session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
+) -> None:
+    (project / "train.py").write_text("def main(n):\n    return 'x' * 11_000_000\n")
+    opened = session()
+
+    with pytest.raises(SgpuError) as caught:
+        succeeded(opened)
+
+    assert caught.value.code == "too_large_to_fetch"
+    assert "backend.staging" in str(caught.value.hint)
+    assert opened.runs.status(opened.runs.find("hello")[0]).state is AttemptState.SUCCEEDED
+    stage_in_a_volume(server, project, token)
+    again = session()
+    (ref,) = again.apply(again.plan(PlanOptions(rerun=("hello",)))).launched
+    again.runs.wait([ref], timeout=PATIENCE)
+    assert len(str(again.runs.results(ref)[1]["value"])) == 11_000_000
+
+
 def test_a_volume_can_be_the_staging_folder(
     session: Callable[[], Session], project: Path, server: WorkspaceServer, token: str
 ) -> None:
@@ -63,16 +101,19 @@ def test_a_captured_environment_goes_along_and_once(
     create(venv, symlinks=True)
     (package,) = venv.glob("lib/python*/site-packages")
     (package / "carried.py").write_text("WORD = 'carried along'\n")
+    (package / "data.bin").write_bytes(os.urandom(1_000_000))
     run = (project / "run.yaml").read_text()
     declared = f"env: {{base: gpu-6, snapshot: true, python: {venv}/bin/python}}"
     (project / "run.yaml").write_text(run.replace("env: {base: gpu-6}", declared))
     (project / "train.py").write_text("import carried\ndef main(n):\n    return carried.WORD\n")
     opened, told = session(), Told()
-    plan = opened.plan(take_in=True)
-    opened.equip(plan, progress=told)
-    assert told.phases["uploading"][0] == told.phases["uploading"][1] > 0
+    opened.equip(opened.plan(take_in=True), progress=told)
+    sent = [done for done, _ in told.phases["sending"]]
+    (total,) = {it for _, it in told.phases["sending"]}
+    assert sent == sorted(sent)
+    assert sent[0] < total // 2 < sent[-1] == total, "in one pack"
 
-    assert succeeded(session())
+    assert succeeded(opened)
 
     packs = list(tenant.glob("Workspace/Users/*/.sgpu/objects/packs/*"))
     kinds = {it.suffix for it in packs}

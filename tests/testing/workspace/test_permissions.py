@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from databricks.sdk.errors import BadRequest
+from databricks.sdk.errors import BadRequest, NotFound
 from databricks.sdk.service.iam import AccessControlRequest, PermissionLevel
 
 
@@ -34,6 +34,9 @@ def test_a_list_is_added_to_and_replaced(client: Any) -> None:
     assert listed(found) == {"users": "CAN_MANAGE", "eve@x.org": "IS_OWNER"}
     found = client.permissions.set("jobs", "1", access_control_list=[owner])
     assert listed(found) == {"eve@x.org": "IS_OWNER"}
+    nobody = AccessControlRequest(group_name="no one", permission_level=PermissionLevel.CAN_VIEW)
+    with pytest.raises(NotFound, match=r"GroupName\(no one\) does not exist"):
+        client.permissions.update("jobs", "1", access_control_list=[nobody])
     with pytest.raises(BadRequest, match="exactly one owner"):
         client.permissions.set("jobs", "1", access_control_list=[view])
     assert listed(client.permissions.get("jobs", "1")) == {"eve@x.org": "IS_OWNER"}

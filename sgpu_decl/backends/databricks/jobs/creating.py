@@ -12,6 +12,7 @@ from sgpu_decl.model.jsonable import Json
 
 __all__ = ["create_once"]
 
+_BUSY = frozenset({"limit_reached", "throttled", "unavailable"})
 _TRIES = 6
 _LONGEST = 60.0  # seconds to wait for a busy workspace, whatever it asks for
 _DOING = "creating the job"
@@ -36,7 +37,7 @@ def create_once(
         try:
             return _create(connection, body)
         except BackendError as error:
-            busy = error.code == "throttled"
+            busy = error.code in _BUSY
             if not error.retryable or (busy and attempt == _TRIES):
                 raise
             if busy:

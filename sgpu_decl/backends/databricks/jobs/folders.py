@@ -4,51 +4,53 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.databricks.bringing import Bringing
 from sgpu_decl.backends.databricks.freeing import free_launch
-from sgpu_decl.backends.databricks.places import MARKER, Uses
+from sgpu_decl.backends.databricks.places import MARKER
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["Fill", "JobFolders"]
-
-Fill = Callable[[Launching, str], Uses]
-"""Brings what a launch shares with others to the workspace, and fills a launch folder."""
+__all__ = ["JobFolders"]
 
 
 class JobFolders:
-    """Those in one workspace. `freed` is told that what launches share may be needed by none."""
+    """Those in one workspace. `freeing` is told before what launches share may be needed by
+    none."""
 
     def __init__(
-        self, workspace: Workspace, fill: Fill, freed: Callable[[Workspace], None]
+        self, workspace: Workspace, bringing: Bringing, freeing: Callable[[Workspace], None]
     ) -> None:
         self._workspace = workspace
-        self._fill = fill
-        self._freed = freed
+        self._bringing = bringing
+        self._freeing = freeing
 
     def of(self, launching: Launching) -> str:
         """Where the folder of a job's run lies, filled or not."""
-        return self._workspace.places.job(launching.lineage, launching.ref, launching.token)
+        return self._workspace.places.launch(launching.lineage, launching.ref, launching.token)
+
+    def staged(self, launching: Launching) -> bool:
+        """Whether it is filled. Raises BackendError."""
+        return self._workspace.files.size(f"{self.of(launching)}/{MARKER}") is not None
 
     def stage(self, launching: Launching) -> None:
         """Have it filled. Raises SgpuError."""
-        folder, files = self.of(launching), self._workspace.files
-        if files.size(f"{folder}/{MARKER}") is not None:
+        if self.staged(launching):
             return
-        uses = self._fill(launching, folder)
-        # The marker says that the folder is whole, and keeps what it needs from being collected.
-        marker: dict[str, Json] = {
-            "token": launching.token,
-            "uses": asdict(uses),
-        }
-        files.put(f"{folder}/{MARKER}", canonical(marker).encode())
+        try:
+            uses = self._bringing.fill(launching)
+            # The marker says that the folder is whole, and keeps what it needs from being freed.
+            marker: dict[str, Json] = {"token": launching.token, "uses": asdict(uses)}
+            self._workspace.files.put(f"{self.of(launching)}/{MARKER}", canonical(marker).encode())
+        finally:
+            self._bringing.over(launching.ref)
 
     def free(self, launching: Launching, *, gone: bool) -> None:
         """Delete those of other versions of the job's run, with what their nodes brought back; all
         of them where the job is `gone`. Raises BackendError."""
-        above = self._workspace.places.jobs(launching.lineage, launching.ref)
+        above = self._workspace.places.run(launching.lineage, launching.ref)
         kept = None if gone else self.of(launching).rpartition("/")[2]
         old = [it.name for it in self._workspace.files.list(above) if it.name != kept]
+        if old:
+            self._freeing(self._workspace)
         for name in old:
             free_launch(self._workspace, f"{above}/{name}")
-        if old:
-            self._freed(self._workspace)

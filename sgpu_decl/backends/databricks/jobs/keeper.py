@@ -52,6 +52,9 @@ class WorkspaceJobs:
     def stage(self, launching: Launching) -> None:
         self._folders.stage(launching)
 
+    def staged(self, launching: Launching) -> bool:
+        return self._folders.staged(launching)
+
     def free(self, launching: Launching, *, gone: bool) -> None:
         self._folders.free(launching, gone=gone)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sgpu_decl.agent.hostlocks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.capacity import Asked, Capacity
 from sgpu_decl.testing.workspace.executing.endings import Ending
 from sgpu_decl.testing.workspace.executing.gang import Gang, NodeDeath, Result
@@ -17,7 +18,7 @@ from sgpu_decl.testing.workspace.executing.logs import Log
 from sgpu_decl.testing.workspace.executing.node import NodeSpec
 from sgpu_decl.testing.workspace.executing.node_environment import Position
 from sgpu_decl.testing.workspace.executing.preparing import Preparation
-from sgpu_decl.testing.workspace.executing.records import Attempt, Runs, attempt_folder, now_ms
+from sgpu_decl.testing.workspace.executing.records import Attempt, Runs, attempt_folder
 from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.executing.sidecars import Unprepared
 from sgpu_decl.testing.workspace.executing.stopping import Stopping, Why

@@ -2,13 +2,14 @@
 them an index of all lines of all nodes in the order in which they came."""
 
 import os
-import time
 from bisect import bisect_left
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Self
+
+from sgpu_decl.testing.workspace.clock import now_ns
 
 __all__ = ["Log", "Page", "Record", "chunk_name", "read_page"]
 
@@ -68,7 +69,7 @@ class Log:
         places = log.write(data, ended=ended)
         # Each line has a time of its own, and later lines later ones: whoever follows tells them
         # apart by it, and a clock that is set back breaks no order.
-        first = max(self._last + 1, time.time_ns())
+        first = max(self._last + 1, now_ns())
         self._last = max(self._last, first + len(places) - 1)
         entries = (_ENTRY.pack(first + n, node, *place) for n, place in enumerate(places))
         self._index.write(b"".join(entries))

@@ -1,24 +1,20 @@
 """What is known of runs and their attempts, as it is kept in the tenant's tables."""
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
+from sgpu_decl.testing.workspace.mails import write_mails
 from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
 from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["JOB_RUN", "SUBMIT_RUN", "Attempt", "Run", "Runs", "attempt_folder", "now_ms"]
+__all__ = ["JOB_RUN", "SUBMIT_RUN", "Attempt", "Run", "Runs", "attempt_folder"]
 
 JOB_RUN = "JOB_RUN"
 SUBMIT_RUN = "SUBMIT_RUN"
-
-
-def now_ms() -> int:
-    """The time, as the API has it."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +153,14 @@ class Runs:
             return attempt
 
     def update(self, run_id: int, change: Callable[[Run], Run]) -> Run:
-        """Change a run."""
+        """Change a run; whoever wants to know that it has ended is written to."""
         with self._tenant.transaction():
-            run = change(self.need(run_id))
+            before = self.need(run_id)
+            run = change(before)
             self._runs.put(run_id, _written(run))
+            if before.active and not run.active:
+                succeeded = run.ending is Ending.SUCCEEDED
+                write_mails(self._tenant, run_id, run.settings, succeeded=succeeded)
             return run
 
     def get(self, run_id: int) -> Run | None:

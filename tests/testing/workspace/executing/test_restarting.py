@@ -44,7 +44,7 @@ def left(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, lis
         assert server.stdout is not None
         user = User(client_of(server.stdout.readline().strip(), token))
         running = user.submit(_LONG, count=2, max_retries=3)
-        user.says(running, "up")
+        until(lambda: user.lines(running, node=0) == ["up"])
         waiting = user.submit("echo never\n", count=2)
         assert len(processes_with(str(tmp_path))) > 2
         server.send_signal(request.param)

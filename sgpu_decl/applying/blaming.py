@@ -1,11 +1,12 @@
 """Which line of the YAML a workspace complains about."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Change, FieldChange
 
 __all__ = ["blamed"]
@@ -25,11 +26,7 @@ def blamed(error: BackendError, change: Change) -> BackendError:
 
 def _named(message: str, fields: Sequence[FieldChange]) -> FieldChange | None:
     """The setting with the longest match, its value first: names of settings are common words."""
-    values = [
-        (len(it.after), it)
-        for it in fields
-        if isinstance(it.after, str) and _has(message, it.after)
-    ]
+    values = [(len(text), it) for it in fields for text in _texts(it.after) if _has(message, text)]
     names = [
         (len(name), it)
         for it in fields
@@ -39,6 +36,14 @@ def _named(message: str, fields: Sequence[FieldChange]) -> FieldChange | None:
         if found:
             return max(found, key=lambda pair: pair[0])[1]
     return None
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
 
 
 def _has(message: str, text: str) -> bool:

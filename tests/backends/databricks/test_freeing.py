@@ -1,0 +1,161 @@
+"""What launches share, between those who launch and those who free: two sessions at once, one of
+them held up by the workspace."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from sgpu_decl.api import Location, PlanOptions, Session
+from sgpu_decl.backends.databricks import holding
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
+from tests.backends.databricks.test_runs import ended, until
+from tests.backends.databricks.test_staging import stage_in_a_volume
+
+PATIENCE = 120.0
+
+HoldUp = Callable[[str], tuple[threading.Event, threading.Event]]
+
+
+@pytest.fixture
+def other(project: Path) -> Callable[[], Session]:
+    """Makes a project of somebody else's with the same code, so that they share it."""
+
+    def make() -> Session:
+        folder = project.parent / "other"
+        folder.mkdir()
+        for name in ("run.yaml", "train.py"):
+            (folder / name).write_text((project / name).read_text())
+        return Session.open(Location(file=folder / "run.yaml", project=folder))
+
+    return make
+
+
+@pytest.fixture
+def hold_up(server: WorkspaceServer, token: str) -> Iterator[HoldUp]:
+    """Hold up the first request of a pattern: gives when it has come, and what lets it go on."""
+    key = server.tenants.of_token(token).key
+    held: list[threading.Event] = []
+
+    def add(pattern: str) -> tuple[threading.Event, threading.Event]:
+        come, go = threading.Event(), threading.Event()
+        held.append(go)
+
+        def wait(*_: object) -> None:
+            come.set()
+            assert go.wait(PATIENCE)
+
+        server.faults.register(pattern, wait)
+        server.faults.add(
+            Fault(pattern=pattern, effect=Effect.HOOK, hook=pattern), tenant=key
+        )  # fmt: skip
+        return come, go
+
+    yield add
+    for go in held:
+        go.set()
+
+
+def begun(do: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=do)
+    thread.start()
+    return thread
+
+
+def destroyed(opened: Session) -> None:
+    opened.apply(opened.plan(PlanOptions(destroy=True)))
+
+
+def objects(tenant: Path) -> list[Path]:
+    return list(tenant.glob("Workspace/Users/*/.sgpu/objects/*/*"))
+
+
+def test_launches_on_their_way_keep_what_they_found(
+    session: Callable[[], Session],
+    project: Path,
+    server: WorkspaceServer,
+    token: str,
+    hold_up: HoldUp,
+) -> None:
+    volume = stage_in_a_volume(server, project, token)
+    ended(session())  # so that there is something to free
+    folder = project.parent / "others"
+    common = (project / "run.yaml").read_text().replace("name: hello\n", "")
+    text = "project: {name: p}\nruns:\n"
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "train.py").write_text(f"def main(n):\n    return '{name}'\n")
+        text += f"  {name}:\n" + indent(f"{common}code: {{root: {name}}}\n", "    ")
+    (folder / "sgpu.yml").write_text(text)
+    opened, refs = Session.open(Location(project=folder)), list[AttemptRef]()
+    # The first launch has its marker by then, and of the second there is nothing but its code.
+    come, go = hold_up("PUT */fs/directories/*/runs/*/b/*")
+    plan = opened.plan()
+    launching = begun(lambda: refs.extend(opened.apply(plan, parallelism=1).launched))
+    assert come.wait(PATIENCE)
+
+    destroyed(session())
+
+    assert len(list(volume.glob("here/objects/code/*"))) == 3, "nobody knows who needs what"
+    go.set()
+    launching.join()
+    opened.runs.wait(refs, timeout=PATIENCE)
+    assert [opened.runs.results(it)[0]["value"] for it in refs] == ["a", "b"]
+    opened.record_ended()
+    destroyed(opened)
+    assert not list(volume.glob("here/objects/*/*")), "nothing is left for good"
+
+
+def test_a_launch_waits_for_whoever_is_freeing(
+    session: Callable[[], Session],
+    project: Path,
+    other: Callable[[], Session],
+    server: WorkspaceServer,
+    token: str,
+    hold_up: HoldUp,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holding, "_LOOK", 0.02)
+    volume = stage_in_a_volume(server, project, token)
+    ended(session())
+    come, go = hold_up("DELETE */fs/files/*/objects/code/*")
+    freeing = begun(lambda: destroyed(session()))
+    assert come.wait(PATIENCE)  # it has looked for launches, and found none
+    key = server.tenants.of_token(token).key
+    server.recording.clear(key)
+    opened, refs = other(), list[AttemptRef]()
+    launching = begun(lambda: refs.extend(opened.apply(opened.plan()).launched))
+
+    def looks() -> int:
+        asked = server.recording.all(key)
+        return len([it for it in asked if it.path.endswith("/objects/agent")])
+
+    until(lambda: looks() > 2 or not launching.is_alive())
+    assert not refs, "it waits"
+    go.set()
+    freeing.join()
+    launching.join()
+    opened.runs.wait(refs, timeout=PATIENCE)
+
+    assert [opened.runs.status(it).state for it in refs] == [AttemptState.SUCCEEDED]
+    assert len(list(volume.glob("here/objects/*/*"))) == 2
+
+
+def test_what_could_not_be_freed_is_freed_by_a_later_gc(
+    session: Callable[[], Session], tenant: Path
+) -> None:
+    ended(session())
+    (staging,) = tenant.glob("Workspace/Users/*/.sgpu")
+    stranger = staging / "runs/12345678/hello/1-abcdefgh"
+    stranger.mkdir(parents=True)
+    (stranger / "staging").touch()
+    destroyed(session())
+    assert len(objects(tenant)) == 2
+
+    (stranger / "staging").unlink()  # or it has grown old
+    session().gc(keep_last=None, older_than=None, dry_run=False)
+
+    assert objects(tenant) == []

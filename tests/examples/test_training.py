@@ -1,0 +1,83 @@
+"""The FSDP2 training: what it leaves on this machine, and the same file on a workspace."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Copied = Callable[[str], Any]  # gives an Example of conftest.py
+
+
+@pytest.mark.torch
+@pytest.mark.mlflow
+def test_the_training_learns_logs_and_leaves_a_checkpoint(trained: Any) -> None:
+    values = [result["value"] for result in trained.data("results", "fsdp")["results"]]
+    assert [value["rank"] for value in values] == [0, 1]
+    assert all(value["loss"][1] < value["loss"][0] for value in values)
+
+    links = trained.data("show", "fsdp")["links"]
+    assert "after epoch 2" in _load(trained, links["output"])
+
+    from mlflow import MlflowClient
+
+    run = MlflowClient(links["mlflow"]["tracking_uri"]).get_run(links["mlflow"]["run_id"])
+    assert {"loss", "loss/rank_0", "loss/rank_1"} <= set(run.data.metrics)
+
+
+@pytest.mark.torch
+@pytest.mark.mlflow
+def test_two_nodes_of_a_workspace_train_as_this_machine_does(
+    trained: Any,
+    short: tuple[str, ...],
+    workspace: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where = ("-t", "databricks")
+    applied = trained.sgpu("apply", "-y", *where, *short, "run.yaml")
+    assert applied.returncode == 0, applied.stderr
+
+    values = [it["value"] for it in trained.data("results", "fsdp", *where)["results"]]
+    assert values == [it["value"] for it in trained.data("results", "fsdp")["results"]]
+    assert [value["device"] for value in values] == ["cpu", "cpu"]
+
+    (run,) = trained.data("status", *where)["runs"]
+    assert (run["state"], run["backend"]) == ("succeeded", "databricks")
+    assert {(it["rank"], it["node_rank"], it["state"]) for it in run["ranks"]} == {
+        (0, 0, "succeeded"),
+        (1, 1, "succeeded"),
+    }
+    logs = trained.sgpu("logs", "fsdp", "--rank", "all", *where).stdout
+    for rank in (0, 1):
+        assert f"[fsdp {rank}] rank {rank} of 2 on cpu" in logs
+    assert f"epoch 2 of 2: loss {values[0]['loss'][1]:.4f}" in logs
+    assert trained.sgpu("plan", "--detailed-exitcode", *where, *short, "run.yaml").returncode == 0
+
+    fetched = trained.data("fetch", "fsdp", *where)
+    assert fetched["lacking"] == []
+    assert "after epoch 2" in _load(trained, fetched["folder"])
+
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", workspace.token())
+    tracked = MlflowClient(workspace.url).get_run(run["links"]["mlflow"]["run_id"])
+    assert {"loss", "loss/rank_0", "loss/rank_1"} <= set(tracked.data.metrics)
+
+
+def test_its_plan_for_a_workspace_is_as_the_golden_file_says(
+    example: Copied, workspace: Any
+) -> None:
+    it = example("fsdp")
+    it.golden("plan-databricks.txt", it.sgpu("plan", "-t", "databricks", "run.yaml").stdout)
+
+
+def _load(it: Any, folder: str | Path) -> str:
+    """What a process says that loads the newest checkpoint below a folder."""
+    return subprocess.run(
+        [sys.executable, it.folder / "load_checkpoint.py", folder],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
