@@ -1,14 +1,17 @@
 """`kill -9` at any durable step of apply converges, with exactly one launch."""
 
+import io
 import json
 import signal
 import subprocess
 import sys
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from venv import create
 
 import pytest
 
+from sgpu_decl.cli.main import main
 from tests.dying import dying
 
 RUN = """\
@@ -66,6 +69,14 @@ def sgpu(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
 
 
+def asked(project: Path, *words: str) -> tuple[int, str]:
+    """The exit code and the answer of a command that only reads, in this process."""
+    said = io.StringIO()
+    with chdir(project), redirect_stdout(said):
+        code = main(words)
+    return code, said.getvalue()
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_a_step_and_applied_again_it_ran_exactly_once(project: Path, step: str) -> None:
     _dies_and_converges(project, step)
@@ -102,14 +113,15 @@ def _dies_and_converges(project: Path, step: str) -> None:
     assert again.returncode == 0, again.stderr
 
     assert (project / "launches.log").read_text() == "launched\n"
-    shown = json.loads(sgpu(project, "status", "-o", "json").stdout)["data"]["runs"]
+    _, status = asked(project, "status", "-o", "json")
+    shown = json.loads(status)["data"]["runs"]
     assert [(run["name"], run["attempt"], run["state"]) for run in shown] == [
         ("once", 1, "succeeded")
     ]
-    pulled = json.loads(sgpu(project, "state", "pull").stdout)
-    assert pulled.get("data", pulled)["intents"] == []
-    plan = sgpu(project, "plan", "--detailed-exitcode", "run.yaml")
-    assert plan.returncode == 0, plan.stdout
+    _, pulled = asked(project, "state", "pull", "-o", "json")
+    assert json.loads(pulled)["data"]["intents"] == []
+    changes, plan = asked(project, "plan", "--detailed-exitcode", "run.yaml")
+    assert changes == 0, plan
 
 
 def test_what_a_power_cut_tore_while_staging_is_not_run(project: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -13,12 +14,22 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    chdir,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from unittest.mock import patch
 
 import pytest
+
+from sgpu_decl.agent.reading import request_cancel
+from sgpu_decl.cli.main import main
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,19 @@ class Shell:
             out, err = process.communicate(timeout=60)
         assert "internal error" not in err, err
         return Answer(process.returncode, out, err)
+
+    def here(self, *arguments: str) -> Answer:
+        """The same in this process, where another process would show no more."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            patch.dict(os.environ, self.environ, clear=True),
+            chdir(self.folder),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = main(arguments)
+        assert "internal error" not in err.getvalue(), err.getvalue()
+        return Answer(code, out.getvalue(), err.getvalue())
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -154,8 +178,8 @@ def sgpu(tmp_path: Path) -> Iterator[Shell]:
     project.mkdir()
     shell = Shell(project, environ)
     yield shell
-    if (project / ".sgpu").is_dir():
-        shell("cancel", "*")
+    for spec in project.rglob(".sgpu/*/runs/*/*/spec.json"):
+        request_cancel(spec.parent)
 
 
 @pytest.fixture

@@ -149,7 +149,8 @@ def test_a_saved_plan_is_applied_once(hello) -> None:
 
 @pytest.mark.parametrize("name", ["run.json", "run.yaml"])
 def test_a_run_file_that_begins_with_a_brace_is_applied(sgpu, name: str) -> None:
-    sgpu.write(name, '{"name": "hello", "gpus": 1, "type": "CPU", "command": ["true"]}')
+    run = '{"name": "hello", "gpus": 1, "type": "CPU", "command": ["true"], '
+    sgpu.write(name, run + '"mlflow": {"enabled": false}}')
     assert sgpu("apply", "-y", name).code == 0
     assert sgpu("plan", "--detailed-exitcode", name).code == 0
 
@@ -398,7 +399,7 @@ def test_a_run_that_waits_for_the_one_before_it_is_queued(sgpu) -> None:
 
 
 def test_a_rank_that_is_not_there_is_an_error(sgpu) -> None:
-    sgpu.write("run.yaml", "name: few\ngpus: 1\ntype: CPU\ncommand: [echo, hi]\n")
+    sgpu.write("run.yaml", COMMAND.replace("hello", "few"))
     assert sgpu("apply", "-y").code == 0
     refused = sgpu("logs", "few", "--rank", "9")
     assert refused.code == 1
@@ -430,7 +431,7 @@ def test_logs_show_one_restart_and_no_secret(sgpu) -> None:
 
 
 def test_a_file_that_the_command_itself_writes_to_is_no_code(sgpu) -> None:
-    sgpu.write("run.yaml", "name: few\ngpus: 1\ntype: CPU\ncommand: [ls]\n")
+    sgpu.write("run.yaml", COMMAND.replace("hello", "few").replace("'true'", "ls"))
     with (sgpu.folder / "out.txt").open("w") as out:
         process = sgpu.start("apply", "-y", stdout=out)
         err = process.communicate(timeout=60)[1]

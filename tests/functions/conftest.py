@@ -8,10 +8,13 @@ import pytest
 
 from sgpu_decl.agent.reading import request_cancel
 
+# Tracking takes seconds of processor time for each call, and is the point of `test_tracked_calls`.
+SETTINGS = "functions: {mlflow: {enabled: false}}\n"
+
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder, and the project, is empty; stores lie beside it."""
+    """The current folder, and the project, has settings alone; stores lie beside it."""
     for name in ("DATA", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     for name in list(os.environ):
@@ -19,6 +22,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             monkeypatch.delenv(name)
     made = tmp_path / "project"
     made.mkdir()
+    (made / "sgpu.yml").write_text(SETTINGS)
     monkeypatch.setenv("SGPU_PROJECT", str(made))
     monkeypatch.chdir(made)
     yield made

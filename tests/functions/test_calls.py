@@ -14,6 +14,8 @@ from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.functions.call import DistributedFunctionCall
 from sgpu_decl.functions.results import Results
 
+ON_LOCAL = "project: {name: p}\nfunctions:\n  backend: local\n  mlflow: {enabled: false}\n"
+
 
 def test_each_rank_returns_a_value_in_rank_order(project: Path) -> None:
     @distributed(gpus=3, gpu_type="CPU")
@@ -202,7 +204,7 @@ def test_parallel_calls_of_many_threads_all_launch() -> None:
 
 
 def test_a_remote_call_needs_a_type(project: Path) -> None:
-    (project / "sgpu.yml").write_text("project: {name: p}\nfunctions: {backend: local}\n")
+    (project / "sgpu.yml").write_text(ON_LOCAL)
 
     @distributed(gpus=2, remote=True)
     def train() -> None: ...
@@ -213,7 +215,7 @@ def test_a_remote_call_needs_a_type(project: Path) -> None:
 
 
 def test_a_remote_call_runs_on_the_backend_of_the_project(project: Path) -> None:
-    (project / "sgpu.yml").write_text("project: {name: p}\nfunctions: {backend: local}\n")
+    (project / "sgpu.yml").write_text(ON_LOCAL)
 
     @distributed(gpus=2, gpu_type="CPU", remote=True)
     def train() -> int:
@@ -225,9 +227,7 @@ def test_a_remote_call_runs_on_the_backend_of_the_project(project: Path) -> None
 def test_remote_calls_beyond_the_limit_wait_and_say_so(
     project: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (project / "sgpu.yml").write_text(
-        "project: {name: p}\nfunctions: {backend: local, max_parallel: 1}\n"
-    )
+    (project / "sgpu.yml").write_text(ON_LOCAL + "  max_parallel: 1\n")
     pipe = project / "pipe"
     os.mkfifo(pipe)
 

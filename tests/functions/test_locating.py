@@ -1,6 +1,7 @@
 """Programs and the projects that their calls belong to."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from sgpu_decl import distributed
 from sgpu_decl.errors import NotFound
+from tests.functions.conftest import SETTINGS
 
 MODULE = """
 from sgpu_decl import distributed
@@ -47,6 +49,7 @@ def run(script: Path, folder: Path, **environ: str) -> "subprocess.CompletedProc
 
 
 def test_calls_belong_to_the_project_of_the_script(program: Path, tmp_path: Path) -> None:
+    (program.parent / "sgpu.yml").unlink()  # the folder of the script is enough
     done = run(program, program.parent)
     assert done.stdout == "[5]\n", done.stderr
     assert "`sgpu logs -f 'train#1'`" in done.stderr
@@ -61,7 +64,7 @@ def test_calls_belong_to_the_project_and_target_that_the_environment_names(
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    (other / "sgpu.yml").write_text("project: {name: shop}\ntargets: {prod: {}}\n")
+    (other / "sgpu.yml").write_text("project: {name: shop}\ntargets: {prod: {}}\n" + SETTINGS)
     done = run(program, program.parent, SGPU_PROJECT=str(other), SGPU_TARGET="prod")
     assert done.stdout == "[5]\n", done.stderr
     assert f"`sgpu logs -f 'train#1' -t prod --project {other}`" in done.stderr
@@ -80,7 +83,7 @@ def test_a_current_folder_that_is_gone_is_said(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SGPU_PROJECT")
-    project.rmdir()
+    shutil.rmtree(project)
     with pytest.raises(NotFound, match="the current folder does not exist any more"):
         distributed(gpus=1, gpu_type="CPU")(lambda: 1).plan()
 

@@ -9,6 +9,12 @@ from sgpu_decl import distributed
 pytestmark = pytest.mark.mlflow
 
 
+@pytest.fixture(autouse=True)
+def tracked(project: Path) -> None:
+    """Calls are tracked by default: the project has no settings."""
+    (project / "sgpu.yml").unlink()
+
+
 def test_a_call_is_a_run_below_the_active_one_and_ranks_join_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

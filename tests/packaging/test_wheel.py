@@ -30,9 +30,10 @@ def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Pa
     build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"))
     run(sys.executable, *build, cwd=source)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
-    venv.create(tmp_path / "clean", with_pip=True)
+    venv.create(tmp_path / "clean")
     python = tmp_path / "clean" / "bin" / "python"
-    run(str(python), "-m", "pip", "install", "--quiet", str(wheel), cwd=tmp_path)
+    install = ("-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile")
+    run(sys.executable, *install, str(wheel), cwd=tmp_path)
     shutil.copytree(source / "examples" / "hello", tmp_path / "hello")
     shutil.rmtree(source)
 
