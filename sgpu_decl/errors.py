@@ -27,6 +27,7 @@ __all__ = [
     "Locked",
     "NotFound",
     "OutOfTime",
+    "OutcomeUnknown",
     "RankUnknown",
     "RunFailed",
     "SgpuError",
@@ -75,6 +76,13 @@ class StateError(SgpuError):
 
 class BackendError(SgpuError):
     code = "backend_error"
+
+
+class OutcomeUnknown(BackendError):
+    """The answer to a request was lost: what it asked for may have happened."""
+
+    code = "outcome_unknown"
+    retryable = True
 
 
 class ActiveRun(SgpuError):

@@ -11,8 +11,7 @@ from sgpu_decl.applying.jobs.carrying import Jobs
 from sgpu_decl.applying.jobs.desiring import Keepers
 from sgpu_decl.applying.recording import attempt_of, launching_of, resource_of
 from sgpu_decl.backends.base import Backend, Launching
-from sgpu_decl.backends.keeping import OutcomeUnknown
-from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.recording import recorded_resource
 from sgpu_decl.backends.base import Backend, Launching
-from sgpu_decl.backends.keeping import OutcomeUnknown
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import OutcomeUnknown, SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
 from sgpu_decl.model.plan import Action
 from sgpu_decl.model.state import Attempt, Intent, Resource, State

@@ -8,18 +8,10 @@ from typing import Protocol
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.project import Mode
-from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["Described", "JobKeeper", "JobLaunch", "JobOnShelf", "OutcomeUnknown"]
-
-
-class OutcomeUnknown(BackendError):
-    """The answer to a request was lost: what it asked for may have happened."""
-
-    code = "outcome_unknown"
-    retryable = True
+__all__ = ["Described", "JobKeeper", "JobLaunch", "JobOnShelf"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from sgpu_decl.applying.jobs.desiring import Keepers
 from sgpu_decl.applying.jobs.keepers import keeper_for
 from sgpu_decl.applying.jobs.launching import launching_in
 from sgpu_decl.applying.jobs.tidying import tidy
-from sgpu_decl.backends.keeping import JobKeeper, OutcomeUnknown
-from sgpu_decl.errors import BackendError, InvalidInput, SgpuError
+from sgpu_decl.backends.keeping import JobKeeper
+from sgpu_decl.errors import BackendError, InvalidInput, OutcomeUnknown, SgpuError
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.plan import Action, Change, Effect, Launch

@@ -20,11 +20,10 @@ from sgpu_decl.backends.databricks.reading import Described, describe, status_of
 from sgpu_decl.backends.databricks.returned import Returned
 from sgpu_decl.backends.databricks.unfreed import Unfreed
 from sgpu_decl.backends.databricks.workspace import Workspaces
-from sgpu_decl.backends.keeping import OutcomeUnknown
 from sgpu_decl.backends.layout import Layout
 from sgpu_decl.backends.pinned import require_code
 from sgpu_decl.environments.progress import Progress
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sgpu_decl.backends.keeping import OutcomeUnknown
+from sgpu_decl.errors import OutcomeUnknown
 from sgpu_decl.model.plan import Action
 from sgpu_decl.testing.workspace import Effect
 from tests.applying.jobs.conftest import JOB, Shop

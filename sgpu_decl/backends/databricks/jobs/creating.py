@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sgpu_decl.backends.databricks.connecting import Connection
-from sgpu_decl.backends.keeping import OutcomeUnknown
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["create_once"]
