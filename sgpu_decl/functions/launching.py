@@ -71,6 +71,8 @@ def _launch(prepared: Prepared, launched: list[AttemptRef]) -> Plan:
                 applied = session.apply(plan, call=prepared.call)
                 launched += applied.launched
         except (StalePlan, Locked):
+            if interrupted():
+                raise KeyboardInterrupt from None
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
