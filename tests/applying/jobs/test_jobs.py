@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.plan import Action, Reason
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
 
@@ -351,6 +351,13 @@ def test_status_and_show_know_jobs(shop: Shop) -> None:
     assert session.describe_jobs(session.jobs())[0]["state"] == "missing"
     assert session.names_job("nightly")
     assert not session.names_job("other")
+    with pytest.raises(NotFound) as not_here:
+        session.runs.find_one("nightly")
+    assert "`sgpu show nightly`" in (not_here.value.hint or "")
+    shop.apply(destroy=True)
+    with pytest.raises(NotFound) as gone:
+        shop.session().jobs("job.nightly")
+    assert gone.value.message == "no job matches `job.nightly`"
 
 
 def test_a_workspace_that_refuses_to_be_read_is_told_and_no_plan_is_made(shop: Shop) -> None:

@@ -306,6 +306,52 @@ def test_what_somebody_deleted_of_it_is_drift_and_is_staged_again(shop: Shop) ->
     assert shop.change().action is Action.NO_OP
 
 
+@pytest.mark.parametrize("kind", ["code", "agent"])
+def test_what_launches_share_is_staged_again_too(shop: Shop, kind: str) -> None:
+    shop.apply()
+    (deleted,) = shop.tenant.glob(f"Workspace/Users/*/.sgpu/objects/{kind}/*")
+    deleted.unlink()
+
+    assert [(it.path, it.drifted) for it in shop.change().fields] == [("staged", True)]
+    shop.apply()
+    assert shop.launch() == "SUCCESS"
+    assert shop.change().action is Action.NO_OP
+
+
+def test_a_job_that_was_forgotten_keeps_what_it_launches(shop: Shop) -> None:
+    shop.apply()
+    session = shop.session()
+    session.state_remove("job.nightly")
+    session.gc(keep_last=0, older_than=None, dry_run=False)
+    assert shop.launch() == "SUCCESS"
+
+    session.adopt("nightly", str(shop.job()[0]))
+    assert shop.change().action is Action.NO_OP
+
+
+def test_a_notebook_instead_of_the_run_is_told_and_the_other_way_round(shop: Shop) -> None:
+    def told() -> dict[str, tuple[object, object]]:
+        (change,) = (it for it in shop.plan().changes if str(it.address) == "job.nightly")
+        blocks = ("tasks", "environments")
+        told = (it for it in change.fields if it.path.partition(".")[0] in blocks)
+        return {it.path: (it.before, it.after) for it in told}
+
+    path = "tasks.nightly.notebook_task.notebook_path"
+    shop.apply()
+    notebook = "notebook: {path: /Workspace/report, base: gpu-4, retries: 2}"
+    shop.write("sgpu.yml", "run: train", notebook)
+    assert told() == {
+        path: (None, "/Workspace/report"),
+        "tasks.nightly.max_retries": (1, 2),
+        "environments.default.spec.environment_version": ("6", "4"),
+    }
+    shop.apply(select=("job.nightly",))
+    shop.write("sgpu.yml", notebook, "run: train")
+    assert told() == {path: ("/Workspace/report", None)}
+    shop.apply(select=("job.nightly",))
+    assert shop.launch() == "SUCCESS"
+
+
 def test_the_environment_of_the_run_goes_along_and_its_packages_are_told(
     shop: Shop, tmp_path: Path
 ) -> None:
