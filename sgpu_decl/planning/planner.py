@@ -104,7 +104,7 @@ def plan(
         resting = {
             address: item
             for address, item in wanted.items()
-            if item.job is not None and address not in request.rerun
+            if item.jobs and address not in request.rerun
         }
         chosen = [
             item
@@ -198,11 +198,12 @@ def _owned(
 
 
 def _by_job(run: Desired) -> Check:
+    listed = " and ".join(f"`{job}`" for job in run.jobs)
     return Check(
         id="launched_by_job",
         severity=Severity.INFO,
         address=run.address,
-        summary=f"`{run.job}` launches it, `apply` does not",
+        summary=f"{listed} {'launches' if len(run.jobs) == 1 else 'launch'} it, `apply` does not",
         hint=f"`sgpu apply --rerun {run.address}` launches it now",
     )
 

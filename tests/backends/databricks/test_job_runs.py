@@ -12,7 +12,7 @@ import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.applying.executor import Applied
-from sgpu_decl.errors import StalePlan
+from sgpu_decl.errors import StalePlan, Usage
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.dying import dying
@@ -178,12 +178,21 @@ def test_the_run_of_a_job_is_launched_by_apply_only_if_it_is_asked_for(shop: Sho
     (check,) = [it for it in plan.checks if it.id == "launched_by_job"]
     assert str(check.address) == "run.train"
     assert plan.complete
+    with pytest.raises(Usage, match="names a job"):
+        shop.plan(rerun=("job.nightly",))
 
     done = shop.apply(rerun=("run.train",))
 
     assert [str(it) for it in done.launched] == ["train#1"]
     assert [it.action for it in shop.plan().changes] == [Action.NO_OP], "and not again"
     assert shop.session().runs.wait([done.launched[0]], timeout=60)
+
+
+def test_of_a_run_that_several_jobs_launch_all_are_named(shop: Shop) -> None:
+    with (shop.folder / "sgpu.yml").open("a") as file:
+        file.write("  hourly: {run: train, trigger: {every: 1h}}\n")
+    (check,) = [it for it in shop.plan().checks if it.id == "launched_by_job"]
+    assert check.summary == "`job.nightly` and `job.hourly` launch it, `apply` does not"
 
 
 def test_an_edit_of_the_task_is_drift_and_is_taken_back(shop: Shop) -> None:
