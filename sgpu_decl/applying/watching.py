@@ -54,7 +54,7 @@ class Runs:
                 hint=f"`sgpu show {name}` says how its last launch went, and where its logs are",
             )
         if not resources:
-            hint = elsewhere(self._site.state_dir) or "nothing was applied here yet"
+            hint = elsewhere(self._site.state_dir) or "no run was launched from here yet"
             raise NotFound(f"no run matches `{name}`", hint=hint)
         found = []
         for address in sorted(match_addresses([name], resources)):

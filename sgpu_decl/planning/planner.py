@@ -112,7 +112,9 @@ def plan(
             if request.selects(address) and address not in resting
         ]
         by_jobs = [it.run for it in jobs if it.run is not None and it.address in seen_jobs]
-        checks += [_by_job(item) for it, item in resting.items() if request.selects(it)]
+        checks += [
+            _by_job(item, request.target) for it, item in resting.items() if request.selects(it)
+        ]
         new_fields = NewFields()
         for item in chosen:
             options = _options(item, request, state, now, capabilities)
@@ -197,14 +199,16 @@ def _owned(
     }
 
 
-def _by_job(run: Desired) -> Check:
+def _by_job(run: Desired, target: str | None) -> Check:
     listed = " and ".join(f"`{job}`" for job in run.jobs)
     return Check(
         id="launched_by_job",
         severity=Severity.INFO,
         address=run.address,
         summary=f"{listed} {'launches' if len(run.jobs) == 1 else 'launch'} it, `apply` does not",
-        hint=f"`sgpu apply --rerun {run.address}` launches it now",
+        # Without its target the same words would make the jobs of another one.
+        hint=f"`sgpu apply{f' -t {target}' if target else ''} --rerun {run.address}` launches it "
+        "now",
     )
 
 
