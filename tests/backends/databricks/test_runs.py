@@ -222,7 +222,7 @@ def test_a_run_that_somebody_just_deleted_can_be_cancelled(
     until(lambda: not server_runs.need(handle["run_id"]).active)
     server_runs.delete(handle["run_id"])
 
-    again = session()._site.backend("databricks")  # noqa: SLF001 - of what the workspace answers
+    again = session()._site.backend("databricks")
 
     again.cancel(ref)
 
