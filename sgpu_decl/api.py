@@ -524,7 +524,13 @@ def _rerun(
     """What is launched in any case: every `--rerun` must name something that is planned."""
     found: frozenset[Address] = frozenset()
     for pattern in options.rerun:
-        hits = match_addresses([pattern], known).intersection(planned)
+        named = match_addresses([pattern], known).intersection(planned)
+        hits = {it for it in named if it.kind is Kind.RUN}
+        if named and not hits:
+            raise Usage(
+                f"`--rerun {pattern}` names a job, which is launched where it is kept",
+                hint="name the run that it launches, to launch that now, or start the job there",
+            )
         if not hits:
             raise Usage(
                 f"`--rerun {pattern}` names nothing of this plan",

@@ -6,6 +6,7 @@ from copy import copy
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Change, FieldChange
 
@@ -26,7 +27,7 @@ def blamed(error: BackendError, change: Change) -> BackendError:
 
 def _named(message: str, fields: Sequence[FieldChange]) -> FieldChange | None:
     """The setting with the longest match, its value first: names of settings are common words."""
-    values = [(len(text), it) for it in fields for text in _texts(it.after) if _has(message, text)]
+    values = [(len(text), it) for it in fields for text in _said(it) if _has(message, text)]
     names = [
         (len(name), it)
         for it in fields
@@ -36,6 +37,13 @@ def _named(message: str, fields: Sequence[FieldChange]) -> FieldChange | None:
         if found:
             return max(found, key=lambda pair: pair[0])[1]
     return None
+
+
+def _said(field: FieldChange) -> Iterator[str]:
+    yield from _texts(field.after)
+    # Whom it is given to is part of the path: `permissions.group_name.users`.
+    if field.path.startswith(f"{PERMISSIONS}."):
+        yield field.path.split(".", 2)[-1].strip('"')
 
 
 def _texts(value: Json) -> Iterator[str]:

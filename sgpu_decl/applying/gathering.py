@@ -68,8 +68,12 @@ def gather(
     """
     gathering = _Gathering(opened, state, store, equipment, survey, called=called)
     gathering.findings.extend(_not_yet(name, place) for name, place in loaded.unsupported)
-    launched = {job.config.run: job.address for job in loaded.jobs if job.config.run is not None}
-    desired = tuple(gathering.desire(run, launched.get(run.address.name)) for run in loaded.runs)
+    launched: dict[str | None, list[Address]] = {}
+    for job in loaded.jobs:
+        launched.setdefault(job.config.run, []).append(job.address)
+    desired = tuple(
+        gathering.desire(run, tuple(launched.get(run.address.name, ()))) for run in loaded.runs
+    )
     gathering.coding.save()
     return Gathered(
         desired=desired,
@@ -112,8 +116,8 @@ class _Gathering:
         self.furnishing = Furnishing(equipment, self._folder, self._owner)
         self.findings: list[Diagnostic] = []
 
-    def desire(self, run: LoadedRun, job: Address | None) -> Desired:
-        """One run; `job` is what launches it in the place of `apply`."""
+    def desire(self, run: LoadedRun, jobs: tuple[Address, ...]) -> Desired:
+        """One run; `jobs` are what launches it in the place of `apply`."""
         config = run.config
         if (backend := self._backend(config)) is not None:
             backend.expect(config)
@@ -139,11 +143,11 @@ class _Gathering:
             on_active=str(config.on_active),
             prevent_destroy=config.lifecycle.prevent_destroy,
             ignore_changes=tuple(config.lifecycle.ignore_changes),
-            code=self.coding.facts(taken, self._code_before(run.address, job)) if taken else None,
+            code=self.coding.facts(taken, self._code_before(run.address, jobs)) if taken else None,
             environment=environment,
             interpreter=interpreter,
             pool=self._pool(config),
-            job=job,
+            jobs=jobs,
             places=run.places,
             findings=self._dispute(run.address),
         )
@@ -154,14 +158,14 @@ class _Gathering:
         backend = self._backend(run.config)
         return self.coding.take_modules(self._called) if backend and backend.elsewhere else None
 
-    def _code_before(self, run: Address, job: Address | None) -> str | None:
+    def _code_before(self, run: Address, jobs: tuple[Address, ...]) -> str | None:
         """The digest of the code that was launched last, or that a job launches."""
-        resource = self._state.resources.get(job or run)
-        if resource is None:
-            return None
-        if job is not None:
-            return staged_in(resource.spec).get("code")
-        return resource.last.code_digest if resource.last else None
+        known = self._state.resources
+        if jobs:
+            staged = (staged_in(known[it].spec).get("code") for it in jobs if it in known)
+            return next(staged, None)
+        last = known[run].last if run in known else None
+        return last.code_digest if last else None
 
     def _dispute(self, address: Address) -> tuple[Diagnostic, ...]:
         resource = self._state.resources.get(address)

@@ -8,7 +8,7 @@ from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.address import Address, Kind
 
-__all__ = ["match_addresses", "split_attempt"]
+__all__ = ["match_addresses", "names_any", "split_attempt"]
 
 _OFFERED = 5
 _ATTEMPT = re.compile(r"(.+)#(\d{1,9})")
@@ -30,29 +30,29 @@ def match_addresses(patterns: Iterable[str], known: Collection[Address]) -> froz
     for pattern in patterns:
         hits = {address for address in known if _matches(address, pattern)}
         if not hits:
-            if pattern.startswith("job.") and not any(it.kind is Kind.JOB for it in known):
-                raise NotFound(
-                    f"`{pattern}` is launched where it is kept, not from here",
-                    hint=f"`sgpu show {pattern}` says how its last launch went, and where its logs "
-                    "are",
-                )
+            kind = Kind.JOB if pattern.startswith(f"{Kind.JOB}.") else Kind.RUN
             words = {word for address in known for word in (str(address), address.name)}
             close = nearest(pattern, sorted(words))
             raise NotFound(
-                f"no run matches `{pattern}`",
-                hint=f"did you mean `{close}`?" if close else _offered(known),
+                f"no {kind} matches `{pattern}`",
+                hint=f"did you mean `{close}`?" if close else _offered(known, kind),
             )
         found |= hits
     return frozenset(found)
 
 
-def _offered(known: Collection[Address]) -> str:
+def names_any(pattern: str, known: Iterable[Address]) -> bool:
+    """Whether a pattern names one of them."""
+    return any(_matches(address, pattern) for address in known)
+
+
+def _offered(known: Collection[Address], kind: Kind) -> str:
     names = sorted({address.name for address in known})
     if len(names) < 2:
-        return f"the only run here is `{names[0]}`" if names else "there are no runs here"
+        return f"the only {kind} here is `{names[0]}`" if names else f"there are no {kind}s here"
     more = len(names) - _OFFERED
     shown = ", ".join(f"`{name}`" for name in names[:_OFFERED])
-    return f"the runs here are {shown}" + (f" and {more:,} more" if more > 0 else "")
+    return f"the {kind}s here are {shown}" + (f" and {more:,} more" if more > 0 else "")
 
 
 def _matches(address: Address, pattern: str) -> bool:

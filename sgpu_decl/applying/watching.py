@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sgpu_decl.applying.naming import match_addresses, split_attempt
+from sgpu_decl.applying.naming import match_addresses, names_any, split_attempt
 from sgpu_decl.applying.neighbouring import elsewhere
 from sgpu_decl.applying.observing import being_launched, lost
 from sgpu_decl.applying.site import Site
 from sgpu_decl.errors import NotFound, OutOfTime
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Attempt
@@ -46,8 +47,14 @@ class Runs:
         name, number = split_attempt(text)
         state = self._site.believed()
         resources = {a: it for a, it in state.resources.items() if it.last is not None}
+        jobs = {a for a, it in state.resources.items() if a.kind is Kind.JOB and not it.gone}
+        if names_any(name, jobs) and not names_any(name, resources):
+            raise NotFound(
+                f"`{name}` is a job: it is launched where it is kept, not from here",
+                hint=f"`sgpu show {name}` says how its last launch went, and where its logs are",
+            )
         if not resources:
-            hint = elsewhere(self._site.state_dir) or "nothing was applied here yet"
+            hint = elsewhere(self._site.state_dir) or "no run was launched from here yet"
             raise NotFound(f"no run matches `{name}`", hint=hint)
         found = []
         for address in sorted(match_addresses([name], resources)):

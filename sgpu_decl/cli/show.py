@@ -26,7 +26,7 @@ def command(*, where: Where, name: str, output: str) -> int:
     if is_saved_plan(Path(name)):
         return _show_plan(Path(name), output)
     session = where.recorded()
-    if session.names_job(name):
+    if name.startswith("job.") or session.names_job(name):
         return _show_job(session, name, output)
     ref = session.runs.find_one(name)
     run = session.runs.show(ref)

@@ -161,7 +161,9 @@ class Job(Block):
     permissions: tuple[Permission, ...] = Field(
         (), description="Who else may see, run or manage it; who applied it owns it."
     )
-    budget: str | None = Field(None, description="The id of the budget policy that pays for it.")
+    budget: str | None = Field(
+        None, description="The budget policy that pays for it: its id or its name."
+    )
     on_finish: OnFinish | None = Field(None, description="Who is told when a launch has ended.")
     lifecycle: Lifecycle = Field(
         Lifecycle.model_construct(), description="What plans may do to the job."

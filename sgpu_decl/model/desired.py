@@ -46,8 +46,8 @@ class Desired:
     only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field
     path to where the user wrote it. `owner` is the file that declares it, relative to the project.
     `environment` is the declared one; `interpreter` is set where Python runs the user's code and
-    none is declared. `pool` is set where the backend has pools: what was chosen for the run. `job`
-    is the job that launches it, in the place of `apply`.
+    none is declared. `pool` is set where the backend has pools: what was chosen for the run. `jobs`
+    launch it, in the place of `apply`.
     """
 
     address: Address
@@ -62,7 +62,7 @@ class Desired:
     environment: DesiredEnvironment | None = None
     interpreter: Interpreter | None = None
     pool: PoolChoice | None = None
-    job: Address | None = None
+    jobs: tuple[Address, ...] = ()
     places: Mapping[str, Place] = field(
         default_factory=lambda: NO_PLACES, compare=False, hash=False
     )

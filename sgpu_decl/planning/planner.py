@@ -119,7 +119,9 @@ def plan(
         found.end(unlisted, now, removed)
         found.checks += [check_of(finding, None) for finding in findings]
         found.checks += lint((*chosen, *by_jobs), capabilities)
-        found.checks += [_by_job(item) for it, item in resting.items() if request.selects(it)]
+        found.checks += [
+            _by_job(item, request.target) for it, item in resting.items() if request.selects(it)
+        ]
         considered |= listed | environments
         considered -= resting.keys()
     changes = tuple(sorted((change for change, _ in found.results), key=lambda it: str(it.address)))
@@ -207,7 +209,7 @@ class _Found:
 
 def _rests(run: Desired, request: Request) -> bool:
     """Whether a job launches it, and not we."""
-    return run.job is not None and run.address not in request.rerun
+    return bool(run.jobs) and run.address not in request.rerun
 
 
 def _owned(
@@ -233,13 +235,16 @@ def _owned(
     }
 
 
-def _by_job(run: Desired) -> Check:
+def _by_job(run: Desired, target: str | None) -> Check:
+    listed = " and ".join(f"`{job}`" for job in run.jobs)
     return Check(
         id="launched_by_job",
         severity=Severity.INFO,
         address=run.address,
-        summary=f"`{run.job}` launches it, `apply` does not",
-        hint=f"`sgpu apply --rerun {run.address}` launches it now",
+        summary=f"{listed} {'launches' if len(run.jobs) == 1 else 'launch'} it, `apply` does not",
+        # Without its target the same words would make the jobs of another one.
+        hint=f"`sgpu apply{f' -t {target}' if target else ''} --rerun {run.address}` launches it "
+        "now",
     )
 
 

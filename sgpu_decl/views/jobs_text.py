@@ -72,7 +72,21 @@ def _last(job: Mapping[str, Json], now: datetime) -> str:
 def _start(job: Mapping[str, Json]) -> str:
     if job["schedule"]:
         return escape(f"{job['schedule']} {job['timezone'] or ''}".rstrip())
-    return escape(canonical(job["trigger"])) if job["trigger"] else ""
+    trigger = job["trigger"]
+    return escape(_trigger(trigger)) if isinstance(trigger, Mapping) else ""
+
+
+def _trigger(trigger: Mapping[str, Json]) -> str:
+    match trigger:
+        case {"periodic": {"interval": 1, "unit": str(unit)}}:
+            return f"every {unit.lower().removesuffix('s')}"
+        case {"periodic": {"interval": int(count), "unit": str(unit)}}:
+            return f"every {count} {unit.lower()}"
+        case {"file_arrival": {"url": str(url)}}:
+            return f"files in {url}"
+        case {"table_update": {"table_names": [*tables]}}:
+            return f"updates of {', '.join(map(str, tables))}"
+    return canonical(dict(trigger)) if trigger else ""
 
 
 def _link(job: Mapping[str, Json]) -> str:

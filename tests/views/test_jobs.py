@@ -149,6 +149,9 @@ def test_the_status_of_jobs_is_as_drawn(golden: Golden) -> None:
         told("by-hand", "manual"),
         told("gone", "missing"),
         told("dark", "unknown", error="`work.example.com` does not answer"),
+        told("often", "paused", trigger={"periodic": {"interval": 6, "unit": "HOURS"}}),
+        told("fed", "scheduled", trigger={"file_arrival": {"url": "/Volumes/a/b/c/"}}),
+        told("late", "scheduled", trigger={"table_update": {"table_names": ["a.b.c", "a.b.d"]}}),
     ]
     went = job_details({**jobs[0], "spec": {}, "live": {"name": "nightly"}}, now=NOW)
     whole = {**jobs[3], "owner": "sgpu.yml", "spec": {"name": "gone"}, "live": None}

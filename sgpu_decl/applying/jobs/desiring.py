@@ -48,7 +48,7 @@ class DeclaredJobs:
             jobs=loaded.jobs,
             mode=loaded.mode,
             backends={run.address.name: run.config.backend for run in loaded.runs},
-            runs={run.address.name: run for run in desired if run.job is not None},
+            runs={run.address.name: run for run in desired if run.jobs},
             owner=owner,
         )
 
@@ -175,8 +175,9 @@ def _refusals(job: LoadedJob, backend: Backend) -> Iterator[Diagnostic]:
 
 
 def _mistake(job: LoadedJob, run: Desired | None, error: BackendError) -> Diagnostic:
-    if run is None:
-        place = job.places.get("notebook.base", job.place)
+    own = "budget" if error.code == "unknown_policy" and job.config.budget else "notebook.base"
+    if run is None or own == "budget":
+        place = job.places.get(own, job.place)
         return Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)
     return Diagnostic(
         code="run_refused",

@@ -12,14 +12,16 @@ __all__ = ["tidy"]
 
 def tidy(job: Resource, lineage: str, keepers: Keepers) -> None:
     """Delete what older versions of a recorded job launched, and all of it where the job is gone.
-    While a launch is active nothing is deleted, nor where its keeper does not let us: gc tries
-    again."""
+    Of a job that was forgotten, and is there still, nothing is deleted; nor while a launch is
+    active, nor where its keeper does not let us: gc tries again."""
     launching = launching_in(job.spec, job.address, job.owner, lineage)
     if launching is None or job.remote is None:
         return
     handle = JobHandle.parse(job.remote)
     try:
         keeper = keeper_for(job.spec, handle, keepers)
+        if job.gone and keeper.read(handle.id) is not None:
+            return
         if not keeper.busy(handle.id):
             keeper.free(launching, gone=job.gone)
     except BackendError:

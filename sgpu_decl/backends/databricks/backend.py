@@ -148,14 +148,21 @@ class DatabricksBackend:
         handle = self._launches.of(ref)
         if handle is None or handle.run_id is None or handle.ended:
             return
-        from sgpu_decl.backends.databricks.complaints import Unknown
+        from sgpu_decl.backends.databricks.complaints import Rejected, Unknown
 
+        doing, run = f"cancelling `{ref}`", handle.run_id
+        connection = self._launches.workspace(handle).connection
         try:
-            self._launches.workspace(handle).connection.tell(
-                f"cancelling `{ref}`", "/api/2.2/jobs/runs/cancel", {"run_id": handle.run_id}
-            )
+            connection.tell(doing, "/api/2.2/jobs/runs/cancel", {"run_id": run})
         except Unknown:
             return  # somebody deleted it
+        except Rejected:
+            # What is refused for a run that is gone is no refusal.
+            try:
+                connection.ask(doing, "/api/2.2/jobs/runs/get", run_id=run)
+            except Unknown:
+                return
+            raise
 
     def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
         found = self._brought(ref)

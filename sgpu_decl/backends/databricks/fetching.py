@@ -1,5 +1,6 @@
 """The files that ranks left in SGPU_OUTPUT_DIR on all nodes, brought into one folder here."""
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ def fetch_output(
 ) -> Output:
     """Bring here what is not here yet.
 
-    Files of all nodes come into one folder, as on one machine. Of those of the same name that of
-    the first node takes it, and the others lie below `node_K/`.
+    Files of all nodes come into one folder, as on one machine. Where a name is taken, as a file or
+    as a folder, by a node before, a file lies below `node_K/`.
 
     Args:
         remote: where the nodes of an attempt brought things: `…/back/N`.
@@ -43,8 +44,15 @@ def fetch_output(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     total, done = sum(it.size for it in found), 0
     lacking: dict[str, BackendError] = {}
-    with ThreadPoolExecutor(_DOWNLOADS, thread_name_prefix="download") as pool:
-        going = {pool.submit(_fetch, files, it, folder): it for it in found}
+    with (
+        # Beside them: a name may be as long as names can be.
+        tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder.parent) as scratch,
+        ThreadPoolExecutor(_DOWNLOADS, thread_name_prefix="download") as pool,
+    ):
+        going = {
+            pool.submit(_fetch, files, it, folder, Path(scratch, str(at))): it
+            for at, it in enumerate(found)
+        }
         for future in as_completed(going):
             file, error = going[future], future.exception()
             if isinstance(error, BackendError):
@@ -66,14 +74,26 @@ def fetch_output(
 
 def _named(files: RemoteFiles, remote: str, nodes: Sequence[int]) -> list[_File]:
     taken: set[str] = set()
+    folders: set[str] = set()
+
+    def clashes(name: str) -> bool:
+        return name in taken or name in folders or not taken.isdisjoint(_folders_of(name))
+
     found = []
     for node in sorted(nodes):
         above = f"{remote}/node_{node}/output"
         for path, size in _below(files, above, ""):
-            name = path if path not in taken else f"node_{node}/{path}"
+            name, own = path, f"node_{node}"
+            while clashes(name):
+                name, own = f"{own}/{path}", f"{own}_"
             taken.add(name)
+            folders.update(_folders_of(name))
             found.append(_File(f"{above}/{path}", name, size))
     return found
+
+
+def _folders_of(name: str) -> list[str]:
+    return [str(it) for it in PurePosixPath(name).parents]
 
 
 def _below(files: RemoteFiles, folder: str, parent: str) -> Iterator[tuple[str, int]]:
@@ -86,12 +106,11 @@ def _below(files: RemoteFiles, folder: str, parent: str) -> Iterator[tuple[str, 
             yield path, it.size
 
 
-def _fetch(files: RemoteFiles, file: _File, folder: Path) -> None:
+def _fetch(files: RemoteFiles, file: _File, folder: Path, partial: Path) -> None:
     """What is there is there whole, and does not change."""
     target = folder / PurePosixPath(file.name)
     if target.exists():
         return
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.part")
     files.fetch(file.source, partial)
     partial.rename(target)

@@ -12,7 +12,7 @@ from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.files import RemoteFiles
 from sgpu_decl.backends.databricks.holding import FLAG, freeing, on_its_way
 from sgpu_decl.backends.databricks.node import manifest_name
-from sgpu_decl.backends.databricks.places import BACK, MARKER, Uses
+from sgpu_decl.backends.databricks.places import BACK, MARKER, Uses, uses_in
 from sgpu_decl.backends.databricks.workspace import Workspace
 
 __all__ = ["collect", "free_launch", "unstage_launch"]
@@ -107,15 +107,7 @@ def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
             if on_its_way(found, now):
                 yield _Launch(folder, None)
             elif MARKER in names:
-                yield _Launch(folder, _uses(files.get(f"{folder}/{MARKER}")))
-
-
-def _uses(raw: bytes) -> Uses | None:
-    try:
-        uses: dict[str, Any] = json.loads(raw)["uses"]
-        return Uses(**uses)
-    except (ValueError, KeyError, TypeError):
-        return None  # of another version: it may need anything
+                yield _Launch(folder, uses_in(files.get(f"{folder}/{MARKER}")))
 
 
 def _packs(files: RemoteFiles, folder: str, environment: str) -> Iterator[str]:

@@ -1,11 +1,14 @@
 """Where things lie in a workspace."""
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
+from sgpu_decl.agent.environment.packs import index_name
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["BACK", "MARKER", "Staging", "Uses", "home_of"]
+__all__ = ["BACK", "MARKER", "Staging", "Uses", "home_of", "uses_in"]
 
 BACK = "back"
 """What nodes bring back to a launch folder lies below it."""
@@ -22,6 +25,15 @@ class Uses:
     agent: str
     code: str | None = None
     environment: str | None = None
+
+
+def uses_in(marker: bytes) -> Uses | None:
+    """What a marker says; None where it is of another version, and may need anything."""
+    try:
+        uses: dict[str, Any] = json.loads(marker)["uses"]
+        return Uses(**uses)
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def home_of(user: str) -> str:
@@ -63,6 +75,15 @@ class Staging:
     def packs(self) -> str:
         """The folder of packed environments."""
         return f"{self.root}/objects/packs"
+
+    def shared(self, uses: Uses) -> tuple[str, ...]:
+        """What a launch needs beside its folder. An environment is known by its index, which is
+        sent last."""
+        return (
+            self.agent(uses.agent),
+            *((self.code(uses.code),) if uses.code else ()),
+            *((f"{self.packs}/{index_name(uses.environment)}",) if uses.environment else ()),
+        )
 
 
 def _hex(digest: str) -> str:

@@ -33,6 +33,7 @@ from sgpu_decl.planning.linting import place_of
 __all__ = ["job_change", "without_defaults"]
 
 _SHOWN = 5
+_OF_NOTEBOOKS = frozenset({"notebook_task", "compute"})
 _DIGESTS = frozenset(f"{STAGED}.{it}" for it in ("code", "environment", "packages"))
 
 # In the order of their precedence.
@@ -58,14 +59,14 @@ def _changed(
     handle = _handle(resource)
     if resource is None or resource.gone or handle is None:
         fields = tuple(_new(wanted, path, value) for path, value in leaves(parse(wanted.spec)))
-        change = _created(wanted, resource, lineage, Reason.FIRST_RUN, _told(fields))
+        change = _created(wanted, resource, lineage, Reason.FIRST_RUN, _told(wanted, fields))
         return change, tuple(_namesakes(wanted, seen))
     if handle.workspace != seen.workspace:
         return _change(wanted, Action.NO_OP, Reason.UP_TO_DATE), (_elsewhere(wanted, handle, seen),)
     if seen.document is None:
         found = compare(resource.spec, wanted.spec)
         fields = tuple(_field(wanted, it, Effect.IN_PLACE) for it in found)
-        return _created(wanted, resource, lineage, Reason.PREVIOUS_LOST, _told(fields)), ()
+        return _created(wanted, resource, lineage, Reason.PREVIOUS_LOST, _told(wanted, fields)), ()
     return _kept(wanted, resource, seen.document, staged=seen.staged)
 
 
@@ -91,7 +92,7 @@ def _kept(
     if not staged:
         drifted = [*drifted, STAGED]
         fields.append(_staged_again(wanted))
-    reasons = {reason_of(path) for path in _leading(changed)}
+    reasons = {reason_of(path) for path in _leading(wanted, changed.values())}
     reason = next((it for it in _WHAT_CHANGED if it in reasons), None)
     moved = resource.owner != wanted.owner or resource.backend != wanted.backend
     if reason is None and not drifted and not moved:
@@ -101,7 +102,7 @@ def _kept(
     shown = {it.path for it in fields}
     change = replace(
         _change(replace(wanted, spec=spec), Action.UPDATE, reason),
-        fields=_told(sorted(fields, key=lambda it: it.path)),
+        fields=_told(wanted, sorted(fields, key=lambda it: it.path)),
         unchanged=sum(path not in shown for path, _ in leaves(parse(spec))),
     )
     return change, (_drift(wanted, drifted),) if drifted else ()
@@ -119,24 +120,33 @@ def _staged_again(wanted: DesiredJob) -> FieldChange:
     )
 
 
-def _told(fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
+def _told(wanted: DesiredJob, fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
     """Without what merely follows from a changed run, and without digests, which `code` and
     `environment` of the change tell. What somebody edited is told in any case."""
     found = tuple(fields)
-    leading = _leading(it.path for it in found)
+    leading = _leading(wanted, found)
     return tuple(
         it for it in found if it.drifted or (it.path in leading and it.path not in _DIGESTS)
     )
 
 
-def _leading(paths: Iterable[str]) -> set[str]:
+def _leading(wanted: DesiredJob, found: Iterable[Difference | FieldChange]) -> set[str]:
     """Those that do not follow from others: where a run changed, so did the task that is made of
     it."""
-    found = set(paths)
-    blocks = {path: path.partition(".")[0] for path in found}
-    if not {RUN, STAGED}.intersection(blocks.values()):
-        return found
-    return {path for path in found if blocks[path] not in ("tasks", "environments")}
+    removed = {it.path: it.removed for it in found}
+    if not {RUN, STAGED}.intersection(path.partition(".")[0] for path in removed):
+        return set(removed)
+    return {path for path, gone in removed.items() if not _follows(wanted, path, gone)}
+
+
+def _follows(wanted: DesiredJob, path: str, removed: bool) -> bool:  # noqa: FBT001 - private
+    """Of a job that launches a notebook now, or did, the file says what its task is."""
+    block, _, below = path.partition(".")
+    if block not in ("tasks", "environments"):
+        return False
+    if any(part in _OF_NOTEBOOKS for part in below.split(".")[1:2]):
+        return False
+    return wanted.run is not None or removed
 
 
 def _with_run(

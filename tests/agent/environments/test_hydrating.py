@@ -33,9 +33,10 @@ def test_a_tree_is_an_environment_to_python(make_environment: Any, say: Any) -> 
     tree = made.hydrate()
     seen = say(
         tree,
-        "import importlib.metadata as m, site, hello\n"
+        "import importlib.metadata as m, os, site, hello\n"
         "print(json.dumps([sys.prefix, sys.base_prefix, sys.exec_prefix, m.version('hello'),"
-        " m.entry_points(group='console_scripts')['hello'].value, site.getsitepackages(),"
+        " m.entry_points(group='console_scripts')['hello'].value,"
+        " [it for it in site.getsitepackages() if os.path.isdir(it)],"
         " hello.__file__, hello.__cached__, hello.main.__code__.co_filename]))",
     )
     packages = str(tree / PACKAGES)

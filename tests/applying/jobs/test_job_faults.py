@@ -75,6 +75,14 @@ def test_a_refusal_is_told_and_leaves_nothing(shop: Shop) -> None:
     assert settled(shop)
 
 
+def test_a_group_that_is_not_there_is_told_at_its_line(shop: Shop) -> None:
+    shop.write(JOB + "    permissions: [{level: view, group: nobody}]\n")
+    ((_, error),) = shop.apply().failed
+    (found,) = error.diagnostics
+    assert (found.place.line, "nobody" in found.summary) == (JOB.count("\n") + 1, True)
+    assert shop.jobs() == {}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "column"),
     [

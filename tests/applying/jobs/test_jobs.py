@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.plan import Action, Reason
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
 
@@ -46,7 +46,7 @@ def test_a_job_is_created_as_it_is_declared(shop: Shop) -> None:
         "tags: {a: b, 'c.d': e}",
         "permissions: [{level: view, group: users}, {level: manage, user: a@b.c}]",
         "on_finish: {success: [a@b.c], failure: [a@b.c, d@e.f]}",
-        "budget: policy-1",
+        "budget: 0e9bbd6f-2cb4-4c8b-8c0b-1f2ad1b0c7a1",
         "lifecycle: {prevent_destroy: true, ignore_changes: [tags]}",
     ],
 )
@@ -309,6 +309,7 @@ def test_another_workspace_is_not_taken_for_the_first(
         ("run: local", "jobs_unsupported", "j:"),
         (f"{NOTEBOOK}, backend: ray", "jobs_unsupported", "ray"),
         ("notebook: {path: /W, base: gpu-99}", "unknown_base", "gpu-99"),
+        (f"{NOTEBOOK}, budget: teem", "unknown_policy", "teem"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_at_its_place(
@@ -351,6 +352,13 @@ def test_status_and_show_know_jobs(shop: Shop) -> None:
     assert session.describe_jobs(session.jobs())[0]["state"] == "missing"
     assert session.names_job("nightly")
     assert not session.names_job("other")
+    with pytest.raises(NotFound) as not_here:
+        session.runs.find_one("nightly")
+    assert "`sgpu show nightly`" in (not_here.value.hint or "")
+    shop.apply(destroy=True)
+    with pytest.raises(NotFound) as gone:
+        shop.session().jobs("job.nightly")
+    assert gone.value.message == "no job matches `job.nightly`"
 
 
 def test_a_workspace_that_refuses_to_be_read_is_told_and_no_plan_is_made(shop: Shop) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.applying.executor import Applied
-from sgpu_decl.errors import StalePlan
+from sgpu_decl.errors import StalePlan, Usage
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.dying import dying
@@ -178,12 +178,21 @@ def test_the_run_of_a_job_is_launched_by_apply_only_if_it_is_asked_for(shop: Sho
     (check,) = [it for it in plan.checks if it.id == "launched_by_job"]
     assert str(check.address) == "run.train"
     assert plan.complete
+    with pytest.raises(Usage, match="names a job"):
+        shop.plan(rerun=("job.nightly",))
 
     done = shop.apply(rerun=("run.train",))
 
     assert [str(it) for it in done.launched] == ["train#1"]
     assert [it.action for it in shop.plan().changes] == [Action.NO_OP], "and not again"
     assert shop.session().runs.wait([done.launched[0]], timeout=60)
+
+
+def test_of_a_run_that_several_jobs_launch_all_are_named(shop: Shop) -> None:
+    with (shop.folder / "sgpu.yml").open("a") as file:
+        file.write("  hourly: {run: train, trigger: {every: 1h}}\n")
+    (check,) = [it for it in shop.plan().checks if it.id == "launched_by_job"]
+    assert check.summary == "`job.nightly` and `job.hourly` launch it, `apply` does not"
 
 
 def test_an_edit_of_the_task_is_drift_and_is_taken_back(shop: Shop) -> None:
@@ -304,6 +313,52 @@ def test_what_somebody_deleted_of_it_is_drift_and_is_staged_again(shop: Shop) ->
     shop.apply()
     assert shop.folders() == [folder]
     assert shop.change().action is Action.NO_OP
+
+
+@pytest.mark.parametrize("kind", ["code", "agent"])
+def test_what_launches_share_is_staged_again_too(shop: Shop, kind: str) -> None:
+    shop.apply()
+    (deleted,) = shop.tenant.glob(f"Workspace/Users/*/.sgpu/objects/{kind}/*")
+    deleted.unlink()
+
+    assert [(it.path, it.drifted) for it in shop.change().fields] == [("staged", True)]
+    shop.apply()
+    assert shop.launch() == "SUCCESS"
+    assert shop.change().action is Action.NO_OP
+
+
+def test_a_job_that_was_forgotten_keeps_what_it_launches(shop: Shop) -> None:
+    shop.apply()
+    session = shop.session()
+    session.state_remove("job.nightly")
+    session.gc(keep_last=0, older_than=None, dry_run=False)
+    assert shop.launch() == "SUCCESS"
+
+    session.adopt("nightly", str(shop.job()[0]))
+    assert shop.change().action is Action.NO_OP
+
+
+def test_a_notebook_instead_of_the_run_is_told_and_the_other_way_round(shop: Shop) -> None:
+    def told() -> dict[str, tuple[object, object]]:
+        (change,) = (it for it in shop.plan().changes if str(it.address) == "job.nightly")
+        blocks = ("tasks", "environments")
+        told = (it for it in change.fields if it.path.partition(".")[0] in blocks)
+        return {it.path: (it.before, it.after) for it in told}
+
+    path = "tasks.nightly.notebook_task.notebook_path"
+    shop.apply()
+    notebook = "notebook: {path: /Workspace/report, base: gpu-4, retries: 2}"
+    shop.write("sgpu.yml", "run: train", notebook)
+    assert told() == {
+        path: (None, "/Workspace/report"),
+        "tasks.nightly.max_retries": (1, 2),
+        "environments.default.spec.environment_version": ("6", "4"),
+    }
+    shop.apply(select=("job.nightly",))
+    shop.write("sgpu.yml", notebook, "run: train")
+    assert told() == {path: ("/Workspace/report", None)}
+    shop.apply(select=("job.nightly",))
+    assert shop.launch() == "SUCCESS"
 
 
 def test_the_environment_of_the_run_goes_along_and_its_packages_are_told(

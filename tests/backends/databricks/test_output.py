@@ -64,3 +64,35 @@ def test_files_of_all_nodes_come_into_one_folder_once(
     asked = [it.path for it in server.recording.all(key) if it.path.endswith("/workspace/export")]
     read = [it for it in asked if "shards" in it]
     assert len(read) == len(set(read))
+
+
+CLASHING = """\
+import os, pathlib
+def main(n):
+    folder = pathlib.Path(os.environ["SGPU_OUTPUT_DIR"])
+    if os.environ["RANK"] == "0":
+        (folder / "best").write_text("a file")
+        (folder / ("x" * 250)).write_text("a long name")
+    else:
+        (folder / "best").mkdir()
+        (folder / "best" / "model").write_text("in a folder")
+"""
+
+
+def test_names_that_clash_or_are_long_are_all_brought(
+    session: Callable[[], Session], project: Path
+) -> None:
+    (project / "train.py").write_text(CLASHING)
+    opened = session()
+    (ref,) = opened.apply(opened.plan()).launched
+    opened.runs.wait([ref], timeout=120)
+
+    kept = opened.runs.output(ref)
+
+    found = {
+        it.relative_to(kept.folder).as_posix() for it in kept.folder.rglob("*") if it.is_file()
+    }
+    assert found == {"best", "x" * 250, "node_1/best/model"}
+    assert (kept.folder / "best").read_text() == "a file"
+    assert (kept.files, kept.lacking) == (3, ())
+    assert opened.runs.output(ref) == kept

@@ -210,6 +210,23 @@ def test_a_run_that_somebody_deleted_is_lost_and_said_so(
     assert change.reason is Reason.PREVIOUS_LOST
 
 
+def test_a_run_that_somebody_just_deleted_can_be_cancelled(
+    session: Opened, server: WorkspaceServer, token: str
+) -> None:
+    from sgpu_decl.testing.workspace.executing.records import Runs
+
+    opened = session()
+    ref = launched(opened)
+    handle = json.loads((opened.state_dir / "runs/hello/1/databricks.json").read_text())
+    server_runs = Runs(server.tenants.of_token(token))
+    until(lambda: not server_runs.need(handle["run_id"]).active)
+    server_runs.delete(handle["run_id"])
+
+    again = session()._site.backend("databricks")
+
+    again.cancel(ref)
+
+
 def test_what_this_machine_forgot_is_found_again_in_the_workspace(
     session: Opened, server: WorkspaceServer, token: str
 ) -> None:

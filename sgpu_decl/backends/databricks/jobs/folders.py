@@ -5,8 +5,9 @@ from dataclasses import asdict
 
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.databricks.bringing import Bringing
+from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.freeing import free_launch
-from sgpu_decl.backends.databricks.places import MARKER
+from sgpu_decl.backends.databricks.places import MARKER, uses_in
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.model.jsonable import Json, canonical
 
@@ -29,8 +30,16 @@ class JobFolders:
         return self._workspace.places.launch(launching.lineage, launching.ref, launching.token)
 
     def staged(self, launching: Launching) -> bool:
-        """Whether it is filled. Raises BackendError."""
-        return self._workspace.files.size(f"{self.of(launching)}/{MARKER}") is not None
+        """Whether it is filled, and what it shares with other launches is there. Raises
+        BackendError."""
+        files = self._workspace.files
+        try:
+            uses = uses_in(files.get(f"{self.of(launching)}/{MARKER}"))
+        except Unknown:
+            return False
+        if uses is None:
+            return False
+        return all(files.size(path) is not None for path in self._workspace.places.shared(uses))
 
     def stage(self, launching: Launching) -> None:
         """Have it filled. Raises SgpuError."""

@@ -47,6 +47,9 @@ class WorkspaceJobs:
 
     def describe(self, job: Job, name: str, mode: Mode, launching: Launching | None) -> Described:
         user = self._connection.user if mode is Mode.DEVELOPMENT else ""
+        if job.budget is not None:
+            policy = policy_of(self._connection, job.budget)
+            job = job.model_copy(update={"budget": policy})
         return describe(job, name, mode, user, self._run(launching) if launching else None)
 
     def stage(self, launching: Launching) -> None:
