@@ -3,6 +3,7 @@
 import ctypes
 import json
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -165,8 +166,13 @@ def test_the_store_is_sought_without_a_name_server() -> None:
     seen: list[bytes] = []
     before = servers()
     with namespace["OwnNameServer"]():
-        name = socket.getnameinfo(("::ffff:127.0.0.1", 1, 0, 0), socket.NI_NUMERICSERV)
-        assert name == ("::ffff:127.0.0.1", "1")
+        # As torch does, without the interpreter's lock; older Pythons hold it in `getnameinfo`.
+        address = socket.inet_pton(socket.AF_INET6, "::ffff:127.0.0.1")
+        asked = struct.pack("=H", socket.AF_INET6) + struct.pack("!HI16sI", 1, 0, address, 0)
+        name, service = ctypes.create_string_buffer(64), ctypes.create_string_buffer(8)
+        flags = int(socket.NI_NUMERICSERV)
+        assert libc.getnameinfo(asked, len(asked), name, 64, service, 8, flags) == 0
+        assert (name.value, service.value) == (b"::ffff:127.0.0.1", b"1")
         with pytest.raises(socket.gaierror, match="not known"):
             socket.getaddrinfo("somewhere.example", None)
         other = threading.Thread(target=lambda: seen.append(servers()))
