@@ -542,6 +542,12 @@ def _rerun(
 
 
 def _check_fresh(plan: Plan, state: State) -> None:
+    if plan.lineage != state.lineage and plan.serial == 0:
+        raise StalePlan(
+            "another sgpu has applied here for the first time since this plan",
+            hint="plan again",
+            code="other_lineage",
+        )
     if plan.lineage != state.lineage:
         raise StalePlan(
             "this plan was made for another state",

@@ -11,6 +11,7 @@ from sgpu_decl.config.cron import refuse_cron
 from sgpu_decl.config.lifecycle import Lifecycle
 from sgpu_decl.config.platform import OnFinish, Permission
 from sgpu_decl.config.units import Duration
+from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.model.gpu import ACCELERATORS
 
 __all__ = ["Job", "Notebook", "Trigger"]
@@ -26,6 +27,19 @@ def _cron(text: str) -> str:
         why, hint = refused
         raise problem("bad_cron", f"{{path}} is no Quartz cron expression: it {why}", hint)
     return " ".join(text.split())
+
+
+def _timezone(name: str) -> str:
+    """Names that the platform knows and this machine does not are let through."""
+    if name in ("UTC", "GMT"):
+        return name
+    from zoneinfo import available_timezones
+
+    known = available_timezones()
+    near = nearest(name, known) if name not in known else None
+    if near is not None:
+        raise problem("unknown_timezone", "{path} names no time zone", f"did you mean `{near}`?")
+    return name
 
 
 def _accelerator(text: str) -> str:
@@ -144,7 +158,7 @@ class Job(Block):
     schedule: Annotated[str, AfterValidator(_cron)] | None = Field(
         None, description="When: a Quartz cron expression, which begins with the seconds."
     )
-    timezone: Annotated[str, Field(min_length=1)] = Field(
+    timezone: Annotated[str, Field(min_length=1), AfterValidator(_timezone)] = Field(
         "UTC", description="The time zone of the schedule, such as Europe/Berlin."
     )
     trigger: Trigger | None = Field(None, description="What starts it, where no clock does.")

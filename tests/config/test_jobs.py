@@ -27,6 +27,7 @@ HEAD = "jobs:\n  j:\n    notebook: {path: /Workspace/x}\n"
         ("    on_overlap: wait\n", "unknown_value", "4:17"),
         ("    pasued: true\n", "unknown_key", "4:5"),
         ("    timezone: ''\n", "empty_value", "4:5"),
+        ("    timezone: Europe/Berln\n", "unknown_timezone", "4:15"),
     ],
 )
 def test_what_is_wrong_is_told_at_its_place(

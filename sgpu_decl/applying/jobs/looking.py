@@ -41,7 +41,9 @@ def _described(
     handle = JobHandle.parse(job.remote) if job.remote else None
     spec: dict[str, Any] = json.loads(job.spec)
     settings: dict[str, Any] = seen or spec
-    start: dict[str, Any] = settings.get("schedule") or settings.get("trigger") or {}
+    start: dict[str, Any] = (
+        settings.get("schedule") or settings.get("trigger") or settings.get("continuous") or {}
+    )
     return {
         "address": str(job.address),
         "name": job.address.label,

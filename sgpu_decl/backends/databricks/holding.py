@@ -19,12 +19,15 @@ from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["FLAG", "Hold", "agents", "freeing", "on_its_way"]
+__all__ = ["FLAG", "HOLDS", "Hold", "agents", "freeing", "on_its_way"]
 
 FLAG = "freeing-"
 """What a flag's name begins with."""
 
 _ALONE, _FIRST = "staging", "staging-others"
+HOLDS = frozenset({_ALONE, _FIRST})
+"""The files that say so."""
+
 _YOUNG = 86_400.0  # seconds in which a launch that was not submitted may yet be
 _STALE = 300.0  # seconds after which a flag is one of somebody who died
 _AGAIN = 60.0  # seconds after which a flag is put once more

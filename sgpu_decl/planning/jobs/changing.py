@@ -89,7 +89,8 @@ def _kept(
     fields += [
         replace(_field(wanted, there[path], Effect.IN_PLACE), drifted=True) for path in drifted
     ]
-    if not staged:
+    # Where the task changes in any case, it is staged anew.
+    if not staged and not any(path.startswith("tasks.") for path in changed):
         drifted = [*drifted, STAGED]
         fields.append(_staged_again(wanted))
     reasons = {reason_of(path) for path in _leading(wanted, changed.values())}
@@ -311,9 +312,9 @@ def _hours(wanted: DesiredJob, run: Desired) -> Iterator[Check]:
     gpus, hours = gpus_of(spec), worst_hours(spec)
     if gpus == 0:
         return
-    most = (
-        f"at most {hours:,.6g} GPU hours" if hours is not None else "as many GPU hours as it likes"
-    )
+    most = "as many GPU hours as it likes"
+    if hours is not None:
+        most = f"at most {hours:,.6g} GPU hour{'' if hours == 1 else 's'}"
     yield Check(
         id="launch_hours",
         severity=Severity.INFO,

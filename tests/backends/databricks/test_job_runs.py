@@ -273,6 +273,17 @@ def test_a_saved_plan_launches_the_code_that_it_was_made_of(shop: Shop) -> None:
         shop.session().apply(plan)
 
 
+def test_a_moved_job_takes_its_run_along(shop: Shop) -> None:
+    shop.apply()
+    shop.session().state_move("job.nightly", "job.daily")
+    shop.write("sgpu.yml", "nightly:", "daily:")
+    planned = shop.change()
+    assert planned.action is Action.UPDATE
+    assert not [it.path for it in planned.fields if it.drifted]
+    shop.apply()
+    assert shop.change().action is Action.NO_OP
+
+
 def test_a_job_with_a_run_is_adopted(shop: Shop) -> None:
     task = {"task_key": "x", "notebook_task": {"notebook_path": "/Workspace/old"}}
     made = shop.api("POST", "create", name="by hand", tasks=[task])["job_id"]
@@ -301,10 +312,11 @@ def test_killed_while_a_job_is_made_it_is_made_once_and_whole(
     assert shop.job()[1]["tasks"][0]["task_key"] == "nightly"
 
 
-def test_what_somebody_deleted_of_it_is_drift_and_is_staged_again(shop: Shop) -> None:
+@pytest.mark.parametrize("name", ["", "_air.py"])
+def test_what_somebody_deleted_of_it_is_drift_and_is_staged_again(shop: Shop, name: str) -> None:
     shop.apply()
     (folder,) = shop.folders()
-    shutil.rmtree(folder)
+    shutil.rmtree(folder) if name == "" else (folder / name).unlink()
 
     planned = shop.change()
 

@@ -1,5 +1,6 @@
 """The launch folders of jobs: one for each version of what a job launches, filled once."""
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -7,7 +8,8 @@ from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.databricks.bringing import Bringing
 from sgpu_decl.backends.databricks.complaints import Unknown
 from sgpu_decl.backends.databricks.freeing import free_launch
-from sgpu_decl.backends.databricks.places import MARKER, uses_in
+from sgpu_decl.backends.databricks.holding import HOLDS
+from sgpu_decl.backends.databricks.places import BACK, MARKER, uses_in
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.model.jsonable import Json, canonical
 
@@ -30,14 +32,18 @@ class JobFolders:
         return self._workspace.places.launch(launching.lineage, launching.ref, launching.token)
 
     def staged(self, launching: Launching) -> bool:
-        """Whether it is filled, and what it shares with other launches is there. Raises
+        """Whether all of it is there, and what it shares with other launches. Raises
         BackendError."""
-        files = self._workspace.files
+        files, folder = self._workspace.files, self.of(launching)
+        there = {it.name for it in files.list(folder)}
+        if MARKER not in there:
+            return False
         try:
-            uses = uses_in(files.get(f"{self.of(launching)}/{MARKER}"))
+            marker = files.get(f"{folder}/{MARKER}")
         except Unknown:
             return False
-        if uses is None:
+        uses = uses_in(marker)
+        if uses is None or not there.issuperset(json.loads(marker).get("files", ())):
             return False
         return all(files.size(path) is not None for path in self._workspace.places.shared(uses))
 
@@ -48,7 +54,12 @@ class JobFolders:
         try:
             uses = self._bringing.fill(launching)
             # The marker says that the folder is whole, and keeps what it needs from being freed.
-            marker: dict[str, Json] = {"token": launching.token, "uses": asdict(uses)}
+            filled = [it.name for it in self._workspace.files.list(self.of(launching))]
+            marker: dict[str, Json] = {
+                "token": launching.token,
+                "uses": asdict(uses),
+                "files": [name for name in filled if name not in HOLDS | {BACK}],
+            }
             self._workspace.files.put(f"{self.of(launching)}/{MARKER}", canonical(marker).encode())
         finally:
             self._bringing.over(launching.ref)
