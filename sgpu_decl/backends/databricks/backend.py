@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.layout import Layout
 from sgpu_decl.backends.pinned import require_code
 from sgpu_decl.environments.progress import Progress
-from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus
 from sgpu_decl.model.jsonable import Json
@@ -75,15 +76,24 @@ class DatabricksBackend:
         return ()  # each node had a tree of its own
 
     def stage(self, launching: Launching) -> None:
+        from sgpu_decl.backends.databricks.freeing import unstage_launch
         from sgpu_decl.backends.databricks.submitting import Staged, payload
 
         if self._whole(launching):
             return
         config = config_of(launching.ref, launching.spec)
         workspace = self._workspaces.of(config.backend)
+        known = self._launches.here(launching.ref)
         handle = self._launches.begin(launching, config)
-        policy = policy_of(workspace.connection, config.budget) if config.budget else None
-        uses = self._bringing.fill(launching)
+        try:
+            policy = policy_of(workspace.connection, config.budget) if config.budget else None
+            uses = self._bringing.fill(launching)
+        except SgpuError:
+            # Nothing was ever submitted from there, and what is half staged would keep gc away.
+            if known is None or known.token != launching.token:
+                with suppress(BackendError):
+                    unstage_launch(workspace, handle.folder)
+            raise
         body = payload(
             launching,
             config,

@@ -43,9 +43,13 @@ class Bringing:
             folder = workspace.places.launch(first.lineage, first.ref, first.token)
             hold = Hold(workspace, folder, [it.ref for it in group])
             hold.begin()
+            try:
+                for launching in group:
+                    self._bring(launching, progress)
+            except SgpuError:
+                hold.drop()
+                raise
             self._holds |= dict.fromkeys((it.ref for it in group), hold)
-            for launching in group:
-                self._bring(launching, progress)
 
     def fill(self, launching: Launching) -> Uses:
         """Have a launch folder with all that is in it, and what it shares.

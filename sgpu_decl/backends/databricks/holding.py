@@ -52,14 +52,18 @@ class Hold:
         self._workspace.once(folder, lambda: files.make_folder(folder))
         files.put(f"{folder}/{_FIRST if self._more else _ALONE}", b"")
 
+    def drop(self) -> None:
+        """They do not come: what they would have shared may go."""
+        with suppress(BackendError):  # it ends by its age then
+            self._workspace.files.delete(f"{self._folder}/{_FIRST if self._more else _ALONE}")
+
     def over(self, ref: AttemptRef) -> None:
         """A launch has its marker, or failed. One alone needs no more: its marker says so."""
         with self._lock:
             self._refs.discard(ref)
             last = self._more and not self._refs
         if last:
-            with suppress(BackendError):  # it ends by its age then
-                self._workspace.files.delete(f"{self._folder}/{_FIRST}")
+            self.drop()
 
 
 def on_its_way(found: Collection[Found], now: float) -> bool:

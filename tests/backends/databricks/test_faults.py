@@ -142,9 +142,10 @@ def test_staging_that_takes_nothing_says_where_else(
     befall: Callable[..., None],
     runs: Callable[[], int],
 ) -> None:
-    stage_in_a_volume(server, project, token)
+    volume = stage_in_a_volume(server, project, token)
     told = [
         ("PUT */fs/files/*", 507, "INSUFFICIENT_STORAGE", "no_room", "sgpu gc"),
+        ("PUT */objects/code/*", 507, "INSUFFICIENT_STORAGE", "no_room", "sgpu gc"),
         ("PUT */fs/directories/*", 403, "PERMISSION_DENIED", "permission_denied", "you may"),
         ("PUT */fs/directories/*", 404, "NOT_FOUND", "remote_missing", "make the volume"),
     ]
@@ -156,10 +157,21 @@ def test_staging_that_takes_nothing_says_where_else(
         assert (error.code, "/Volumes/main/ml/sgpu/here/" in error.message) == (code, True)
         assert hint in str(error.hint)
         assert "backend.staging" in str(error.hint)
+        assert _files(volume) == [], "nothing that keeps gc from making room"
+    full = {"error_code": "INSUFFICIENT_STORAGE", "message": "of the test"}
+    befall("PUT */_air.py", status_code=507, body=full)
+    opened = session()
+    ((_, error),) = opened.apply(opened.plan()).failed
+    assert (error.code, _files(volume)) == ("no_room", [])
     assert runs() == 0
     opened = session()
     assert succeeded(opened, launched(opened)), "once there is room"
     assert runs() == 1
+
+
+def _files(volume: Path) -> list[Path]:
+    """What launches have there of their own."""
+    return [it for it in volume.glob("here/runs/**/*") if it.is_file()]
 
 
 @pytest.mark.parametrize("fault", [{"effect": Effect.LOSE_ANSWER}, {"keep": True}])
