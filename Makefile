@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults soak clean
+.PHONY: help demo test test-all bench faults soak clean
 
 # torch for the demo and the tests: any words that `pip install` takes.
 TORCH ?= torch==2.13.0
@@ -18,13 +18,14 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install
 
 help:
-	@echo 'make demo    install, then plan and apply the FSDP training of examples/fsdp'
-	@echo 'make test    install, then lint, types, import law and tests'
-	@echo 'make bench   the benchmark table, as ratios'
-	@echo 'make faults  the fault tests beside torchrun, written to docs/faults.md'
-	@echo 'make soak    the fault tests, COUNT=$(COUNT) times over, KILLS=$(KILLS) random kills, and LAUNCHES=$(LAUNCHES)'
-	@echo '             side by side'
-	@echo 'make clean   remove .venv, caches and what the examples left'
+	@echo 'make demo      install, then plan and apply the FSDP training of examples/fsdp'
+	@echo 'make test      install, then lint, types, import law and the quick tests'
+	@echo 'make test-all  install, then the long tests: kill matrices, whole trainings'
+	@echo 'make bench     the benchmark table, as ratios'
+	@echo 'make faults    the fault tests beside torchrun, written to docs/faults.md'
+	@echo 'make soak      the fault tests, COUNT=$(COUNT) times over, KILLS=$(KILLS) random kills, and LAUNCHES=$(LAUNCHES)'
+	@echo '               side by side'
+	@echo 'make clean     remove .venv, caches and what the examples left'
 
 .venv/.made:
 	@scripts/make_venv.sh .venv $(PYTHON)
@@ -51,11 +52,15 @@ test: .venv/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not expensive'
+
+# The tests that `make test` leaves out.
+test-all: .venv/.test
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m expensive
 
 # Unset, or every import is measured as a compilation.
 bench: .venv/.test
-	env -u PYTHONDONTWRITEBYTECODE -u PYTHONUNBUFFERED $(BIN)/python tests/benchmarks/run.py
+	env -u PYTHONDONTWRITEBYTECODE -u PYTHONUNBUFFERED $(BIN)/python benchmarks/run.py
 
 faults: .venv/.test
 	$(BIN)/python scripts/fault_table.py
@@ -69,4 +74,4 @@ soak: .venv/.test
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	rm -rf examples/*/.sgpu examples/*/.venv examples/environment/go
-	find sgpu_decl tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find sgpu_decl tests benchmarks examples scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,7 +15,7 @@ def read_gpu_type(given: object, *, parameter: str = "gpu_type") -> "GpuType":
 
     Args:
         given: a member of `GPUType`; or as text, in any case, a name of one (`H100`, `a10g`,
-            `h100_80gb`) or of an accelerator (`GPU_8xH100`).
+            `h100_80gb`) or of a node with several (`GPU_8xH100`).
         parameter: how the caller calls it; messages say so.
 
     Raises:

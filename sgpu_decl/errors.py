@@ -5,8 +5,10 @@
     ├── NotFound              exit 1   an address, attempt or file that is not there
     ├── StateError            exit 1   the state database is corrupt, foreign or newer
     ├── BackendError          exit 1   a backend refused or broke
+    │   └── OutcomeUnknown    exit 1   the answer was lost: what was asked for may have happened
     ├── ActiveRun             exit 1   a run is active and `on_active` forbids to touch it
-    ├── StalePlan             exit 3   the state moved on since the plan, or it was applied already
+    ├── StalePlan             exit 3   the plan does not fit the state or the code any more
+    │   └── StateMoved        exit 3   the state moved on since the plan
     ├── Locked                exit 3   another sgpu holds the state lock
     ├── RankUnknown           exit 1   a process cannot tell which rank it is
     ├── OutOfTime             exit 1   a run did not end in the time that was given
@@ -33,6 +35,7 @@ __all__ = [
     "SgpuError",
     "StalePlan",
     "StateError",
+    "StateMoved",
     "Usage",
 ]
 
@@ -75,7 +78,23 @@ class StateError(SgpuError):
 
 
 class BackendError(SgpuError):
+    """`asked_wrong` says that the platform works, and refuses what it was asked for. `field` is the
+    field of a run or a notebook that names what the platform does not have, where one does: what
+    the file says is wrong then, and not the platform."""
+
     code = "backend_error"
+    asked_wrong = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: str | None = None,
+        field: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.field = field
 
 
 class OutcomeUnknown(BackendError):
@@ -94,10 +113,24 @@ class StalePlan(SgpuError):
     exit_code = 3
 
 
+class StateMoved(StalePlan):
+    """Another sgpu changed the state after the plan was made: a new plan may fit."""
+
+    retryable = True
+
+
 class Locked(SgpuError):
+    """`held` is the id of the lock that stands in the way, where one is known."""
+
     code = "state_locked"
     exit_code = 3
     retryable = True
+
+    def __init__(
+        self, message: str, *, hint: str, code: str | None = None, held: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.held = held
 
 
 class RankUnknown(SgpuError):

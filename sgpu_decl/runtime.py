@@ -17,6 +17,7 @@ __all__ = [
     "get_global_rank",
     "get_local_rank",
     "get_local_world_size",
+    "get_node_ip",
     "get_node_rank",
     "get_replica_rank",
     "get_world_size",
@@ -33,6 +34,8 @@ _ALONE = MappingProxyType(
         "LOCAL_WORLD_SIZE": 1,
     }
 )
+_LOOPBACK = "127.0.0.1"
+_ANY_PORT = 9
 _RENDEZVOUS = frozenset({"init_method", "rank", "store", "world_size"})
 
 
@@ -79,6 +82,37 @@ def get_node_rank() -> int:
         RankUnknown: the environment does not say it.
     """
     return _told("NODE_RANK")
+
+
+def get_node_ip() -> str:
+    """Return the IP address of this node: the one from which it reaches the node of rank 0, so the
+    other nodes of a run can reach it there. It is loopback where a run has one node.
+
+    Raises:
+        RankUnknown: the environment does not say where rank 0 is, or there is no way to it.
+    """
+    address = os.environ.get("MASTER_ADDR")
+    if address is None:
+        if _is_rank():
+            raise _unknown(
+                "`MASTER_ADDR` is not set, though other variables of a rank are",
+                "start the ranks with sgpu, or set it to an address of the node of rank 0",
+            )
+        return _LOOPBACK
+    import socket  # only who asks needs it
+
+    try:
+        family, kind, number, _, target = socket.getaddrinfo(
+            address, _ANY_PORT, type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind, number) as probe:
+            probe.connect(target)  # of a datagram socket: it finds the route, and sends nothing
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise _unknown(
+            f"there is no way from this node to `{address}`, where rank 0 is: {error.strerror}",
+            "see that `MASTER_ADDR` is an address of that node, and that the network has a route",
+        ) from error
 
 
 def get_replica_rank() -> int:

@@ -2,10 +2,12 @@
 
 `python -I -S __main__.py FOLDER` is the quickest; `python agent.zip FOLDER`, the folder itself and
 `-m sgpu_decl.agent` work as well. With options instead of a folder it is the agent of one node of
-several: see `foreground`. `node` is all that a platform has to start on a node: see `hosted`.
-`hydrate` makes the tree of an environment: see `preparing`.
+several: see `foreground`. `node` is all that a platform has to start on a node: see `node`.
+`hydrate` makes the tree of an environment: see `hydrate_program`. `probe` measures a node: see
+`probe`.
 """
 
+import os
 import sys
 
 if not __package__:
@@ -18,14 +20,21 @@ if not __package__:
     sys.modules.setdefault("sgpu_decl.agent", _own)
 
 if sys.argv[1:2] == ["hydrate"]:
-    from sgpu_decl.agent.environment.preparing import main
+    from sgpu_decl.agent.environment.hydrate_program import main
 elif sys.argv[1:2] == ["hydrate-worker"]:
-    from sgpu_decl.agent.environment.crew import main
+    from sgpu_decl.agent.environment.workers import main
 elif sys.argv[1:2] == ["node"]:
-    from sgpu_decl.agent.hosted.node import main
+    from sgpu_decl.agent.node.program import main
+elif sys.argv[1:2] == ["probe"]:
+    from sgpu_decl.agent.probe.probe_program import main
 elif sys.argv[1:2] and sys.argv[1].startswith("--"):
     from sgpu_decl.agent.foreground import main
 else:
     from sgpu_decl.agent.guardian import main
 
-sys.exit(main(sys.argv[1:]))
+_code = main(sys.argv[1:])
+if main.__module__ == "sgpu_decl.agent.guardian":
+    # Guardian and supervisor share their memory: to take it apart they would copy all of it.
+    sys.stderr.flush()
+    os._exit(_code)
+sys.exit(_code)

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["fill_cgroup", "kill_cgroup", "rank_cgroup", "remove_cgroup"]
 
 
-def rank_cgroup(token: str) -> str:
-    """Return where the group of an attempt lies, or nothing where none can be made."""
+def rank_cgroup() -> str:
+    """Return the path of a new group, empty if none can be made. Its name is random, since every
+    user of the machine can read it."""
     home = _own_cgroup()
     usable = home and os.access(home, os.W_OK)
     usable = usable and os.access(os.path.join(home, "cgroup.procs"), os.W_OK)
-    return os.path.join(home, f"sgpu-{token}") if usable else ""
+    return os.path.join(home, f"sgpu-{os.urandom(16).hex()}") if usable else ""
 
 
 def fill_cgroup(path: str, find: Callable[[], Iterable[int]]) -> None:

@@ -1,4 +1,4 @@
-"""What a failed rank wrote about itself, read with distrust: by `_air.py` or by torch's `@record`.
+"""What a failed rank wrote about itself, read with distrust: by `rank/`, or by torch's `@record`.
 
 A record that is missing, truncated, huge, not UTF-8 or of another form says nothing; the exit
 status of the rank then speaks alone. Of one that NCCL's watchdog aborted the log is asked.
@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import os
 
-from sgpu_decl.agent.records import read_json
+from sgpu_decl.agent.attempt_files import read_json
+from sgpu_decl.agent.regular import regular
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["COLLATERAL", "read_abort", "read_error"]
+__all__ = ["own_frames_left_out", "read_abort", "read_error", "read_stack"]
 
 _LIMIT = 1 << 20
 _SUMMARY = 2_000
 _TRACEBACK = 65_536
+_STACK = 16_384  # characters of one rank: nodes send it to each other, and one report holds all
 _CLASSES = frozenset({"exception", "exit_code", "launch_failed_user"})
 
-# Exceptions that a rank raises because a peer is gone. The entrypoint's template has the same list
-# for exceptions that it sees itself (a test compares them).
-COLLATERAL = frozenset(
+# Exceptions that a rank raises because a peer is gone.
+_COLLATERAL = frozenset(
     {
         "BrokenPipeError",
         "ConnectionAbortedError",
@@ -45,6 +47,8 @@ _OF_PEERS = (
     b"ncclRemoteError",
     b"due to collective timeout or exception",
 )
+_FRAME = '  File "'
+_RANK = "sgpu_decl/rank"  # the folder of files in the bytecode of `rank/`
 _OF_ITS_OWN = b"terminated with exception: CUDA error"
 
 
@@ -62,7 +66,8 @@ def read_abort(folder: str) -> dict[str, Any] | None:
     No handler sees that coming; the end of its stderr is all there is.
     """
     try:
-        with open(os.path.join(folder, "stderr.log"), "rb", buffering=0) as log:
+        path = os.path.join(folder, "stderr.log")
+        with open(path, "rb", buffering=0, opener=regular) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _TRACEBACK))
             tail = log.read(_TRACEBACK)
     except OSError:
@@ -76,6 +81,32 @@ def read_abort(folder: str) -> dict[str, Any] | None:
         "time_ns": None,
         "collateral": True,
     }
+
+
+def own_frames_left_out(stack: str, spec: Mapping[str, Any]) -> str:
+    """Return a stack that names the user's own files instead of the copies, without frames of
+    sgpu."""
+    run, copied = f"{_FRAME}{spec['run_dir']}/", f"{_FRAME}{spec['code_dir']}/"
+    root = spec["code_root"]
+    shown = copied if root is None else f"{_FRAME}{root}/" if root else _FRAME
+    lines = []
+    for line in stack.splitlines(keepends=True):
+        if line.startswith(copied):
+            lines.append(shown + line.removeprefix(copied))
+        elif not line.startswith((run, f"{_FRAME}{_RANK}/")):
+            lines.append(line)
+    return "".join(lines)
+
+
+def read_stack(folder: str) -> str | None:
+    """Return what faulthandler wrote about a rank that crashed or was asked where it hangs."""
+    try:
+        path = os.path.join(folder, "fault.log")
+        with open(path, "rb", buffering=0, opener=regular) as log:
+            text = log.read(_TRACEBACK).decode("utf-8", "replace")
+    except OSError:
+        return None
+    return _text(text, _STACK) or None
 
 
 def _text(value: object, limit: int) -> str | None:
@@ -95,7 +126,8 @@ def _ours(record: dict[str, Any]) -> dict[str, Any] | None:
         "summary": f"{kind}: {message}" if message else kind,
         "traceback": _text(record.get("traceback"), _TRACEBACK),
         "time_ns": time_ns if type(time_ns) is int else None,
-        "collateral": record.get("collateral") is True,
+        "collateral": _collateral(record.get("kinds"), message),
+        "missing": _text(record.get("missing"), _SUMMARY),
     }
 
 
@@ -121,5 +153,14 @@ def _torch(record: dict[str, Any]) -> dict[str, Any] | None:
         "summary": message,
         "traceback": traceback,
         "time_ns": None,
-        "collateral": name in COLLATERAL or "gloo/transport" in message,
+        "collateral": _collateral([name, "RuntimeError"], message),
     }
+
+
+def _collateral(kinds: object, message: str) -> bool:
+    """Whether an exception of these classes is one that a lost peer causes."""
+    if not isinstance(kinds, list):
+        return False
+    return any(kind in _COLLATERAL for kind in kinds if isinstance(kind, str)) or (
+        "RuntimeError" in kinds and "gloo/transport" in message
+    )

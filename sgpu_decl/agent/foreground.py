@@ -18,11 +18,13 @@ import os
 import sys
 from hashlib import sha256
 
-from sgpu_decl.agent import processes, records
+from sgpu_decl.agent import attempt_files, processes
 from sgpu_decl.agent.guardian import fork_supervisor, guard, supervise
 from sgpu_decl.agent.locks import create_held
-from sgpu_decl.agent.nodes import SILENCE, Node
-from sgpu_decl.agent.placing import place
+from sgpu_decl.agent.node_group import SILENCE, Node
+from sgpu_decl.agent.orphan_reaper import start_reaper
+from sgpu_decl.agent.process_tree import rank_marks
+from sgpu_decl.agent.relocation import place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run this node's ranks to the end; return the run's exit code."""
     options = _parser().parse_args(arguments)
     run_dir, name = os.path.split(os.path.abspath(options.spec))
-    spec = records.read_json(run_dir, name)
+    spec = attempt_files.read_json(run_dir, name)
     node = Node(
         options.node_rank,
         options.nodes,
@@ -59,14 +61,15 @@ def main(arguments: Sequence[str]) -> int:
     folder = node.records(run_dir)
     os.makedirs(folder, exist_ok=True)
     try:
-        lock = create_held(os.path.join(folder, records.GUARDIAN_LOCK))
+        lock = create_held(os.path.join(folder, attempt_files.GUARDIAN_LOCK))
     except FileExistsError:
         sys.stderr.write(f"sgpu agent: `{folder}` holds a launch of this node already\n")
         return _USAGE
+    start_reaper(folder, rank_marks(spec["token"], node.number))
     processes.become_subreaper()
     told, tracked = os.pipe()
     answer = os.open(os.devnull, os.O_WRONLY)  # nobody waits for word of the launch
-    records.set_aside(folder)
+    attempt_files.set_aside(folder)
     supervisor = fork_supervisor()
     if supervisor == 0:
         os.close(lock)
@@ -74,8 +77,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     os.close(told)
     os.close(answer)
-    guard(folder, spec, supervisor, tracked)
-    outcome = records.read_json(folder, records.OUTCOME)
+    guard(folder, spec, supervisor, tracked, node=node, parent=options.parent)
+    outcome = attempt_files.read_json(folder, attempt_files.OUTCOME)
     return int(outcome["exit_code"]) if outcome else 1
 
 
@@ -97,13 +100,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--restart", type=int, default=0, metavar="I", help="how often ranks were started before"
     )
+    parser.add_argument(
+        "--parent", type=int, metavar="PID",
+        help="end once this is not the parent any more: the kernel does not tell",
+    )  # fmt: skip
     return parser
 
 
 def _agreed(spec: Mapping[str, Any]) -> str:
     """Nodes may keep the run in different folders; all else must be the same."""
     shared = {name: value for name, value in spec.items() if not name.endswith("_dir")}
-    return sha256(records.encode(shared)).hexdigest()
+    return sha256(attempt_files.encode(shared)).hexdigest()
 
 
 def _unusable(spec: dict[str, Any] | None, node: Node, path: str) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 
-from sgpu_decl.agent.errorfile import read_abort, read_error
-from sgpu_decl.agent.lean import signal
-from sgpu_decl.agent.oom import killed_for_memory, oom_kills
-from sgpu_decl.agent.redacting import Redactor
-from sgpu_decl.agent.spawning import (
+from sgpu_decl.agent.attempt_files import encode
+from sgpu_decl.agent.errorfile import own_frames_left_out, read_abort, read_error, read_stack
+from sgpu_decl.agent.fast_stdlib import signal
+from sgpu_decl.agent.oom import OomKills, shortage
+from sgpu_decl.agent.parameters_file import write_parameters
+from sgpu_decl.agent.rank_start import (
     LaunchError,
     argv_of,
     exec_error,
@@ -19,8 +20,9 @@ from sgpu_decl.agent.spawning import (
     shared_environment,
     spawn,
 )
-from sgpu_decl.agent.verdict import Ending
-from sgpu_decl.agent.warming import WarmParent
+from sgpu_decl.agent.redactor import Redactor
+from sgpu_decl.agent.verdict import RankEnding
+from sgpu_decl.agent.warm_parent import WarmParent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sgpu_decl.agent.loop import Loop
-    from sgpu_decl.agent.nodes import Node
+    from sgpu_decl.agent.node_group import Node
+    from sgpu_decl.agent.process_tree import ProcessTree
     from sgpu_decl.agent.report import Report
 
 __all__ = ["RankGroup"]
@@ -41,7 +44,7 @@ class RankGroup:
     on_started: Callable[[], None]
     on_refused: Callable[[LaunchError], None]
     on_ready: Callable[[], None]
-    on_ended: Callable[[Ending], None]
+    on_ended: Callable[[RankEnding], None]
     on_failure: Callable[..., None]
     on_empty: Callable[[], None]
 
@@ -52,8 +55,10 @@ class RankGroup:
         loop: Loop,
         report: Report,
         node: Node,
+        tree: ProcessTree,
     ) -> None:
         self._spec = spec
+        self._tree = tree
         self._node = node
         self._ranks = node.ranks(spec)
         self._secrets = secrets
@@ -75,7 +80,7 @@ class RankGroup:
         self._started_ns: dict[int, int] = {}
         self.started = False
         self.failed_to_start: int | None = None
-        self._endings: list[Ending] = []
+        self._endings: list[RankEnding] = []
         self._told_ns: int | None = None
         self._killed_ns: int | None = None
         self._ready: set[int] = set()
@@ -91,8 +96,14 @@ class RankGroup:
         if self._node.unprepared is not None:
             self.on_refused(LaunchError(*self._node.unprepared))
             return
+        try:
+            write_parameters(self._spec)
+        except OSError as error:
+            words = f"cannot write the file of `parameters`: {error.strerror}"
+            self.on_refused(LaunchError("launch_failed", words))
+            return
         self._restart = restart
-        self._oom_kills = oom_kills()
+        self._oom_kills = OomKills()
         self._port, self._devices, self._inherited = port, devices, {**os.environ, **extra}
         if self._warm.usable:
             common = shared_environment(self._environment(self._ranks[0]), self._secrets)
@@ -175,7 +186,12 @@ class RankGroup:
     def _prepare(self, rank: int) -> tuple[dict[str, str], str]:
         folder = rank_folder(self._spec["run_dir"], rank, self._restart)
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        return self._environment(rank), folder
+        environment = self._environment(rank)
+        if self._spec[
+            "redact_logs"
+        ]:  # the rank removes it from its environment before the user's code runs
+            environment["SGPU_REDACT"] = encode(self._redact.in_lines).decode()
+        return environment, folder
 
     def _environment(self, rank: int) -> dict[str, str]:
         return rank_environment(
@@ -191,6 +207,7 @@ class RankGroup:
 
     def _follow(self, rank: int, pid: int) -> None:
         self.living[rank] = pid
+        self._tree.start(pid)
         self._report.rank(rank, state="running", exit_code=None, signal=None, pid=pid)
         self._report.event("rank_started", rank=rank, pid=pid, restart=self._restart)
         self._loop.watch(pid, lambda status, now: self._ended(rank, status, now))
@@ -238,31 +255,33 @@ class RankGroup:
         for pid in self.living.values():
             _signal_group(pid, signal.SIGKILL)
 
-    def endings(self) -> list[Ending]:
+    def endings(self) -> list[RankEnding]:
         return list(self._endings)
 
     def _ended(self, rank: int, status: int, now: int) -> None:
         pid = self.living.pop(rank)
+        self._tree.end(pid)
         code = os.waitstatus_to_exitcode(status)
         folder = rank_folder(self._spec["run_dir"], rank, self._restart)
-        ending = Ending(
+        ending = RankEnding(
             rank=rank,
             ended_ns=now,
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
             started_ns=self._started_ns[rank],
             error=self._error(folder, code) if code else None,
+            stack=self._stack(folder, rank) if code else None,
             told_ns=self._told_ns,
             killed_ns=self._killed_ns,
-            oom=code == -signal.SIGKILL and killed_for_memory(pid, self._oom_kills),
+            memory=self._memory(pid) if code == -signal.SIGKILL else None,
         )
         self._endings.append(ending)
-        self._report.ended(ending, self._restart)
+        self._report.ended(ending, self._restart, dropped=_dropped(folder))
         self.on_ended(ending)
+        if ending.failed and not ending.by_us:
+            self.on_failure(collateral=ending.collateral)
         if not self.living and self._all_started():
             self.on_empty()
-        elif ending.failed and not ending.by_us:
-            self.on_failure(collateral=ending.collateral)
 
     def _error(self, folder: str, code: int) -> dict[str, Any] | None:
         """Return what the rank left about its failure, without the secrets that it was given."""
@@ -274,8 +293,31 @@ class RankGroup:
                 error[name] = error[name] and self._redact(error[name])
         return error
 
+    def _memory(self, pid: int) -> dict[str, Any] | None:
+        short = shortage(pid, self._oom_kills)
+        return short.tell(self._loop.peak) if short else None
+
+    def _stack(self, folder: str, rank: int) -> dict[str, str] | None:
+        text = read_stack(folder)
+        if text is None:
+            return None
+        text = own_frames_left_out(text, self._spec)
+        file = os.path.join(rank_folder("", rank, self._restart), "fault.log")
+        return {"file": file, "text": self._redact(text)}
+
     def _all_started(self) -> bool:
         return len(self._endings) == len(self._ranks) or self._told_ns is not None
+
+
+def _dropped(folder: str) -> int:
+    """Return how many bytes of its output a rank could not write because the disk was full."""
+    total = 0
+    for name in ("stdout.dropped", "stderr.dropped"):
+        try:
+            total += os.stat(os.path.join(folder, name)).st_size
+        except OSError:
+            continue
+    return total
 
 
 def _signal_group(pid: int, number: int) -> None:

@@ -14,13 +14,16 @@ from __future__ import annotations
 import os
 import time
 
-from sgpu_decl.agent import processes, records
+from sgpu_decl.agent import attempt_files, processes
 from sgpu_decl.agent.cgroup import rank_cgroup, remove_cgroup
+from sgpu_decl.agent.fast_stdlib import loads, signal
 from sgpu_decl.agent.home import Home
-from sgpu_decl.agent.lean import loads, signal
+from sgpu_decl.agent.hostrecord import HostRecord
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
-from sgpu_decl.agent.nodes import FIRST, Node
-from sgpu_decl.agent.report import lost_outcome
+from sgpu_decl.agent.node_group import FIRST, Node
+from sgpu_decl.agent.orphan_reaper import rank_sessions, start_reaper
+from sgpu_decl.agent.process_tree import ProcessTree, rank_marks
+from sgpu_decl.agent.report import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.supervisor import Supervisor
 
 TYPE_CHECKING = False
@@ -31,19 +34,23 @@ if TYPE_CHECKING:
 __all__ = ["fork_supervisor", "guard", "main", "supervise"]
 
 _TRACKER_WAIT = 30.0
+_PARENT = 0.5  # seconds between two looks at a parent whose end the kernel does not tell
+_LOOK = 0.1  # seconds between two looks at what is left, if it is not ours to be told of
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Start the detached tree for the attempt folder in `arguments`.
 
-    Secrets come as a JSON object on stdin, at least `{}`: if that ends early, whoever
-    launched has died and nothing is started. Stdout gets `ok` once the supervisor holds its lock,
-    or the reason why not.
+    Secrets and the environment of ranks come as a JSON object on stdin, `{"secrets", "environ"}`,
+    at least `{}`: if that ends early, whoever launched has died and nothing is started. Stdout gets
+    `ok` once the supervisor holds its lock, or the reason why not.
     """
     folder = arguments[0]
     try:
-        secrets = loads(_read_all(0))
+        given = loads(_read_all(0))
+        secrets = given.get("secrets", {})
+        os.environ.update(given.get("environ", {}))
         if os.fork():
             os._exit(0)  # whoever launched waits for this process only
         answer = os.dup(1)
@@ -51,15 +58,17 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(null, 0)
         os.dup2(2, 1)
         os.close(null)
-        spec = records.read_json(folder, records.SPEC)
+        spec = attempt_files.read_json(folder, attempt_files.SPEC)
         if spec is None:
             raise OSError(2, f"`{folder}/spec.json` is missing or damaged")
         # Ours until guardian and supervisor have both ended: of several starters one goes on.
-        alone = try_lock(open_lock(os.path.join(folder, records.LAUNCH_LOCK)))
-        if not alone or held(os.path.join(folder, records.SUPERVISOR_LOCK)) is not None:
+        alone = try_lock(open_lock(os.path.join(folder, attempt_files.LAUNCH_LOCK)))
+        if not alone or held(os.path.join(folder, attempt_files.SUPERVISOR_LOCK)) is not None:
             raise OSError(17, "this attempt was launched before")
-        lock = create_held(os.path.join(folder, records.GUARDIAN_LOCK), replace=True)
-        records.set_aside(folder)
+        lock = create_held(os.path.join(folder, attempt_files.GUARDIAN_LOCK), replace=True)
+        attempt_files.set_aside(folder)
+        record = HostRecord(folder)
+        start_reaper(folder, rank_marks(spec["token"], FIRST.number))
         processes.become_subreaper()
         told, tracked = os.pipe()
         supervisor = fork_supervisor()
@@ -68,12 +77,15 @@ def main(arguments: Sequence[str]) -> int:
         raise
     if supervisor == 0:
         os.close(lock)
-        supervise({**spec, "run_dir": folder}, secrets, told=told, answer=answer)
+        supervise({**spec, "run_dir": folder}, secrets, told=told, answer=answer, record=record)
         return 0
     secrets.clear()
     os.close(told)
     os.close(answer)
-    return guard(folder, spec, supervisor, tracked)
+    try:
+        return guard(folder, spec, supervisor, tracked, record.drop)
+    finally:
+        record.drop()
 
 
 def _refuse(answer: int, error: OSError | ValueError) -> None:
@@ -86,7 +98,7 @@ def _tell(answer: int, word: bytes) -> None:
     try:
         os.write(answer, word)
     except BrokenPipeError:
-        records.say("whoever asked for this launch is gone; the run goes on")
+        attempt_files.say("whoever asked for this launch is gone; the run goes on")
     os.close(answer)
 
 
@@ -115,9 +127,12 @@ def supervise(
     told: int,
     answer: int,
     node: Node = FIRST,
+    record: HostRecord | None = None,
 ) -> None:
-    """Be the supervisor of a node: `told` is the tracker's pipe, `answer` gets `ok`."""
+    """Be the supervisor of a node: `told` is the tracker's pipe, `answer` gets `ok`, `record` is
+    the attempt's record on the host."""
     folder = node.records(spec["run_dir"])
+    guardian = os.getppid()
 
     def launch() -> None:
         pid = os.getpid()
@@ -127,82 +142,128 @@ def supervise(
             "boot": processes.boot_id(),
             "pid": pid,
             "start_time": processes.start_time(pid),
-            "guardian": os.getppid(),
+            "guardian": guardian,
+            "guardian_start": processes.start_time(guardian),
             "token": spec["token"],
             "cgroup": cgroup,
-            "launched_at": records.stamp(),
+            "launched_at": attempt_files.stamp(),
         }
         # Held by the open descriptor until this process ends; a second launch fails here.
-        lock = os.path.join(folder, records.SUPERVISOR_LOCK)
+        lock = os.path.join(folder, attempt_files.SUPERVISOR_LOCK)
         create_held(lock)
         try:
-            records.write_atomic(folder, records.IDENTITY, records.encode(identity))
+            attempt_files.write_atomic(
+                folder, attempt_files.IDENTITY, attempt_files.encode(identity)
+            )
+            if record is not None:
+                known = ("address", "attempt", "run_dir", "grace")
+                record.publish({**identity, **{name: spec[name] for name in known}})
         except OSError:
             os.unlink(lock)  # nothing was launched, and nothing has to be told as lost
             raise
 
     def begun() -> None:
         try:
-            records.sync_folder(folder)  # once `ok` is told, a power cut leaves one that was lost
+            attempt_files.sync_folder(
+                folder
+            )  # once `ok` is told, a power cut leaves one that was lost
         except OSError as error:
-            records.say(f"the launch is not safe from a power cut: {error}")
+            attempt_files.say(f"the launch is not safe from a power cut: {error}")
         _tell(answer, b"ok")
 
     try:
         os.setpgid(0, 0)  # Ctrl-C reaches the guardian alone, which passes it on: it counts once
         processes.become_subreaper()
-        cgroup = rank_cgroup(f"{spec['token']}-{node.number}")
-        supervisor = Supervisor(spec, secrets, told, node, cgroup)
+        cgroup = rank_cgroup()
+        supervisor = Supervisor(spec, secrets, told, node, cgroup, record)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         launch()
     except OSError as error:
         _refuse(answer, error)
         raise
     supervisor.run(begun)
+    if record is not None and os.getppid() != guardian:
+        record.drop()  # nobody else is left to do it
 
 
-def guard(folder: str, spec: dict[str, Any], supervisor: int, tracked: int) -> int:
-    """Wait for the supervisor and clean up behind it; 0, or 1 where it never began."""
+def guard(
+    folder: str,
+    spec: dict[str, Any],
+    supervisor: int,
+    tracked: int,
+    over: Callable[[], None] = lambda: None,
+    node: Node = FIRST,
+    parent: int | None = None,
+) -> int:
+    """Wait for the supervisor and clean up behind it; 0, or 1 where it never began.
+
+    `over` is called once the attempt has ended; its tracker may still have work to do. If `parent`
+    is given, the ranks are told to end once it is not our parent any more.
+    """
     home = Home(folder)
+    marker = f"SGPU_TRACKER={spec['token']}".encode()
+    tree = ProcessTree(rank_marks(spec["token"], node.number), frozenset({marker}))
     while True:
-        number = signal.sigwait(_WATCHED)
+        number = _next_signal(parent)
+        if number == signal.SIGTERM:
+            parent = None
         if number != signal.SIGCHLD:
             os.kill(supervisor, number)  # not reaped yet, so the pid is still its own
         elif supervisor in processes.reap():
             break
-    marker = f"SGPU_TRACKER={spec['token']}".encode()
-    if not home.there or not os.path.exists(os.path.join(folder, records.OUTCOME)):
-        _clear(lambda pid: not processes.carries(pid, marker), float(spec["grace"]))
+    if not home.there or not os.path.exists(os.path.join(folder, attempt_files.OUTCOME)):
+        for leader in rank_sessions(folder) if home.there else ():
+            tree.start(leader)
+        _clear(tree, marker, float(spec["grace"]))
         if not home.there:
             return 1  # somebody deleted the folder, and there is nothing left to say it to
-        identity = records.read_json(folder, records.IDENTITY) or {}
+        identity = attempt_files.read_json(folder, attempt_files.IDENTITY) or {}
         remove_cgroup(identity.get("cgroup") or "")
-        if held(os.path.join(folder, records.SUPERVISOR_LOCK)) is None:
+        if held(os.path.join(folder, attempt_files.SUPERVISOR_LOCK)) is None:
             return 1  # never launched, and the reason was told
-        summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"
-        outcome = lost_outcome(
-            records.read_json(folder, records.STATUS), "supervisor_lost", summary, "guardian"
-        )
-        records.write_once(folder, records.OUTCOME, records.encode(outcome))
+        status = attempt_files.read_json(folder, attempt_files.STATUS)
+        if os.path.exists(os.path.join(folder, attempt_files.CANCEL)):
+            summary = "it was asked to stop, and its supervisor was killed or did not answer"
+            outcome = cancelled_outcome(status, summary, "guardian")
+        else:
+            summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"
+            outcome = lost_outcome(status, "supervisor_lost", summary, "guardian")
+        attempt_files.write_once(folder, attempt_files.OUTCOME, attempt_files.encode(outcome))
+    over()
     os.close(tracked)  # the tracker reads the outcome now
-    _wait_for_children(_TRACKER_WAIT)
+    _wait_for_tracker(tree, _TRACKER_WAIT)
     return 0
 
 
-def _clear(wanted: Callable[[int], bool], grace: float) -> None:
-    own = os.getpid()
-    processes.stop_all(lambda: [pid for pid in processes.descendants(own) if wanted(pid)], grace)
+def _next_signal(parent: int | None) -> int:
+    """Wait for a signal; the end of the parent counts as SIGTERM."""
+    if parent is None:
+        return signal.sigwait(_WATCHED)
+    while True:
+        found = signal.sigtimedwait(_WATCHED, _PARENT)
+        if found is not None:
+            return int(found.si_signo)
+        if os.getppid() != parent:
+            return signal.SIGTERM
 
 
-def _wait_for_children(seconds: float) -> None:
+def _clear(tree: ProcessTree, tracker: bytes, grace: float) -> None:
+    """Stop all but the tracker."""
+    processes.stop_all(
+        lambda: [pid for pid in tree.pids() if not processes.carries(pid, tracker)], grace
+    )
+
+
+def _wait_for_tracker(tree: ProcessTree, seconds: float) -> None:
     """Give the tracker its time; what is left after that is killed."""
     deadline = time.monotonic() + seconds
-    while processes.has_children():
+    while processes.has_children() if tree.adopts else tree.pids():
         left = deadline - time.monotonic()
         if left <= 0:
-            members = list(filter(processes.may_signal, processes.descendants(os.getpid())))
+            members = list(filter(processes.may_signal, tree.pids()))
             if not members:
                 return
             for pid in members:
                 processes.tell(pid, processes.start_time(pid), signal.SIGKILL)
-        signal.sigtimedwait({signal.SIGCHLD}, max(left, 0.2))
+        longest = max(left, 0.2) if tree.adopts else _LOOK
+        signal.sigtimedwait({signal.SIGCHLD}, longest)

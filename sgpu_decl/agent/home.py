@@ -7,6 +7,7 @@ the old run still has to say is no word on the new one.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 
 __all__ = ["Home"]
@@ -19,16 +20,43 @@ class Home:
         self._path = path
         # Held open, its inode is not given to another folder.
         self._held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._mark: str | None = None
+
+    def watch(self, mark: str) -> None:
+        """Have SIGIO sent to this process whenever something in the folder is deleted.
+
+        From now on the folder counts as deleted once the file `mark` is gone: `rm -r` deletes a
+        folder last, and fails to while ranks still write to it.
+
+        Raises:
+            OSError: this kernel cannot do it.
+        """
+        self._mark = os.path.join(self._path, mark)
+        fcntl.fcntl(self._held, fcntl.F_NOTIFY, fcntl.DN_DELETE | fcntl.DN_MULTISHOT)
 
     @property
     def there(self) -> bool:
-        """Whether the path still leads to this folder."""
+        """Whether the path still leads to this folder, and the folder is whole."""
         ours = os.fstat(self._held)
         try:
             found = os.stat(self._path)
         except OSError:
             return False
-        return (ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino)
+        same = (ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino)
+        return same and (self._mark is None or os.path.exists(self._mark))
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the folder was deleted. A folder that was only moved away may come back."""
+        if os.fstat(self._held).st_nlink == 0:
+            return True
+        if self._mark is None:
+            return False
+        try:
+            os.stat(os.path.basename(self._mark), dir_fd=self._held)
+        except FileNotFoundError:
+            return True
+        return False
 
     def check(self) -> None:
         """Return if the path still leads to this folder.

@@ -1,36 +1,78 @@
-"""Where everything that one user runs on a host locks what it shares: ports, GPU slots."""
+"""The folder of the locks that all runs of one user on a host share: of ports, slots of GPUs, and
+attempts.
+
+It is below `/tmp`, where every session of the user finds it, because runs outlive sessions:
+XDG_RUNTIME_DIR goes with the last log-out. That one is used only if another user has taken the
+folder's name, and the plan then says so.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 
-__all__ = ["host_lock_folder"]
+__all__ = ["host_lock_folder", "host_lock_home", "taken_folder"]
 
 _SHARED = "/tmp"  # noqa: S108  what is made there is checked to be ours
+_RUNTIME = "/run/user"
 
 
 def host_lock_folder(kind: str) -> str:
-    """A folder for locks that all sgpu runs of this host and user share (ports, GPU slots).
-
-    It is the same from every session, and outlives them as runs do: so XDG_RUNTIME_DIR, which goes
-    with the last log-out, and TMPDIR say nothing here. It is ours and private; one of that name
-    that belongs to another user is never used.
+    """A folder for locks that all sgpu runs of this host and user share, made where it is missing.
 
     Raises:
         OSError: there is no such folder to be had.
     """
-    home = os.path.join(_SHARED, f"sgpu-{os.getuid()}")
-    _made(home)
-    owner = os.lstat(home)
-    if not stat.S_ISDIR(owner.st_mode) or owner.st_uid != os.getuid() or owner.st_mode & 0o022:
-        raise PermissionError(f"{home} is not private to this user")
+    home = host_lock_home()
+    _make(home)
     folder = os.path.join(home, kind)
-    _made(folder)
+    _make(folder)
     return folder
 
 
-def _made(folder: str) -> None:
+def host_lock_home() -> str:
+    """Return the folder of those folders, which may not exist yet. It is private to this user.
+
+    Every session of the user finds the same one, and it outlives sessions, as runs do. So TMPDIR is
+    not used, and XDG_RUNTIME_DIR, which is deleted at the last log-out, is used only if another
+    user has taken the folder's name.
+
+    Raises:
+        PermissionError: there is no private folder.
+    """
+    shared = _shared()
+    if _usable(shared):
+        return shared
+    for runtime in (f"{_RUNTIME}/{os.getuid()}", os.environ.get("XDG_RUNTIME_DIR", "")):
+        own = os.path.join(runtime, "sgpu")
+        if os.path.isabs(runtime) and os.path.isdir(runtime) and _usable(runtime) and _usable(own):
+            return own
+    raise PermissionError(
+        f"`{shared}` is not private to this user, who has no runtime folder either: have it "
+        "removed, or set XDG_RUNTIME_DIR to a folder that is yours alone"
+    )
+
+
+def taken_folder() -> str | None:
+    """Return the shared folder if another user has taken its name; None if it is ours."""
+    shared = _shared()
+    return None if _usable(shared) else shared
+
+
+def _shared() -> str:
+    return os.path.join(_SHARED, f"sgpu-{os.getuid()}")
+
+
+def _usable(folder: str) -> bool:
+    """Whether a folder is ours and writable for nobody else, or is not there yet."""
+    try:
+        found = os.lstat(folder)
+    except FileNotFoundError:
+        return True
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _make(folder: str) -> None:
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:

@@ -7,7 +7,8 @@ import os
 import select
 import time
 
-from sgpu_decl.agent.lean import signal
+from sgpu_decl.agent.fast_stdlib import signal
+from sgpu_decl.agent.processes import open_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ HANDLED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
     signal.SIGWINCH,
+    signal.SIGIO,
 )
 
 _LONGEST = 86_400.0  # seconds: epoll takes 24 days at most, and a timeout may be longer
@@ -34,7 +36,8 @@ def _woken(_number: int, _frame: object) -> None:
 class Loop:
     """Calls back when a child ends, a descriptor is readable, a signal came, or a time is reached.
 
-    Children are told in the order in which they died, which is the order of epoll's ready list.
+    Children are told in the order in which they died, which is the order of epoll's ready list. If
+    the kernel has no pidfd, those that died since the last turn are told in no order.
     """
 
     def __init__(self, on_signal: Callable[[int], None]) -> None:
@@ -43,7 +46,8 @@ class Loop:
         self._readers: dict[int, Callable[[], None]] = {}
         self._children: dict[int, tuple[int, Callable[[int, int], None]]] = {}
         self._timers: dict[str, tuple[int, Callable[[], None]]] = {}
-        self._orphans: dict[int, int] | None = None
+        self._orphans: dict[int, tuple[int, int]] | None = None
+        self.peak = 0  # the most bytes of memory that the child had whose end is being reported
         self._wakeup, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.read(self._wakeup, self._signalled)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
@@ -70,17 +74,17 @@ class Loop:
     def watch(self, pid: int, ended: Callable[[int, int], None]) -> None:
         """Call `ended(wait status, monotonic ns)` once the child has died; it is reaped by then."""
         if self._orphans and pid in self._orphans:
-            status, now = self._orphans.pop(pid), time.monotonic_ns()
-            self.at(f"ended {pid}", now, lambda: ended(status, now))
+            (status, peak), now = self._orphans.pop(pid), time.monotonic_ns()
+            self.at(f"ended {pid}", now, lambda: self._tell(ended, status, now, peak))
             return
         try:
-            handle = os.pidfd_open(pid)
+            handle = open_process(pid)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            handle = -1  # out of descriptors: SIGCHLD tells, only less finely
+            handle = -1  # out of descriptors
         self._children[pid] = (handle, ended)
-        if handle >= 0:
+        if handle >= 0:  # else SIGCHLD tells, in no order of those that ended since the last turn
             self._readers[handle] = lambda: self._ended(pid)
             self._epoll.register(handle, select.EPOLLIN)
 
@@ -152,19 +156,23 @@ class Loop:
             if found.si_pid in self._children:
                 self._ended(found.si_pid)
             else:
-                _, status = os.waitpid(found.si_pid, 0)
+                _, status, usage = os.wait4(found.si_pid, 0)
                 if self._orphans is not None:
-                    self._orphans[found.si_pid] = status
+                    self._orphans[found.si_pid] = status, usage.ru_maxrss * 1024
 
     def _ended(self, pid: int) -> None:
         now = time.monotonic_ns()
         if pid not in self._children:
             return
         handle, ended = self._children[pid]
-        reaped, status = os.waitpid(pid, os.WNOHANG)
+        reaped, status, usage = os.wait4(pid, os.WNOHANG)
         if reaped == 0:
             return
         del self._children[pid]
         if handle >= 0:
             self.forget(handle)
+        self._tell(ended, status, now, usage.ru_maxrss * 1024)
+
+    def _tell(self, ended: Callable[[int, int], None], status: int, now: int, peak: int) -> None:
+        self.peak = peak
         ended(status, now)

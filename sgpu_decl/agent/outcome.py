@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from sgpu_decl.agent.verdict import stack_files
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from sgpu_decl.agent.verdict import Ending, Verdict
+    from sgpu_decl.agent.verdict import RankEnding, Verdict
 
 __all__ = ["CANCELLED", "Outcome", "failed", "judged", "stopped"]
 
+_STACKS = 65_536  # the disk space that is set aside for the outcome holds it
 _CODES = {"timeout": 124, "hung": 124}
 
 
@@ -64,6 +67,8 @@ def stopped(reason: str, spec: Mapping[str, Any], refusal: Outcome | None) -> Ou
     if reason == "caller_gone":
         why = f"the process that called it has ended (pid {spec['tether']['pid']})"
         return Outcome("cancelled", CANCELLED.exit_code, _cause(None, why))
+    if reason == "deleted":
+        return Outcome("lost", 70, _cause("supervisor_lost", "its folder was deleted"))
     if reason == "startup":
         limit = spec["startup_timeout"]
         return failed("timeout", f"ranks were not up after the startup_timeout of {limit:g} s")
@@ -75,7 +80,7 @@ def stopped(reason: str, spec: Mapping[str, Any], refusal: Outcome | None) -> Ou
 
 def judged(
     verdict: Verdict,
-    endings: Sequence[Ending],
+    endings: Sequence[RankEnding],
     spec: Mapping[str, Any],
     *,
     stop: str | None,
@@ -96,11 +101,24 @@ def judged(
     if verdict.first is not None and stop in (None, "failure", "node"):
         return Outcome("failed", verdict.first.code, verdict.cause)
     if stop is not None and (not endings or any(map(_cut_short, endings))):
-        return stopped(stop, spec, refusal)
+        outcome = stopped(stop, spec, refusal)
+        return _with_stacks(outcome, endings) if stop == "hung" else outcome
     return Outcome("succeeded", 0)
 
 
-def _cut_short(ending: Ending) -> bool:
+def _with_stacks(outcome: Outcome, endings: Sequence[RankEnding]) -> Outcome:
+    """Add the stacks of all ranks to a hang: `_STACKS` characters in all, shared evenly."""
+    with_stack = sorted((one for one in endings if one.stack), key=lambda one: one.rank)
+    parts = []
+    for ending in with_stack:
+        text = ending.stack["text"] if ending.stack else ""
+        parts.append(f"rank {ending.rank}:\n{text[: _STACKS // len(with_stack)].rstrip()}")
+    cause = {**(outcome.cause or {}), **stack_files(with_stack)}
+    cause["traceback"] = "\n\n".join(parts) or None
+    return Outcome(outcome.state, outcome.exit_code, cause)
+
+
+def _cut_short(ending: RankEnding) -> bool:
     """Whether a rank did not come to its own end: one that tidies up when told to exits with 0."""
     return ending.failed or ending.told_ns is not None
 

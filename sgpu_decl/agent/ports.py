@@ -8,7 +8,7 @@ from _socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 
 from sgpu_decl.agent.locks import open_lock, try_lock
 
-__all__ = ["claim_port"]
+__all__ = ["can_bind", "claim_port", "lowest_ephemeral", "port_range"]
 
 _LOWEST = 12_000
 _DEFAULT_EPHEMERAL = 32_768
@@ -24,34 +24,41 @@ def claim_port(folder: str, seed: int, wanted: int | None = None) -> tuple[int, 
         OSError: the wanted port is taken, or all are.
     """
     os.makedirs(folder, exist_ok=True)
-    top = _ephemeral_start()
-    span = top - _LOWEST
+    ports = port_range()
+    span = len(ports)
     candidates = (
-        [wanted] if wanted is not None else [_LOWEST + (seed + step) % span for step in range(span)]
+        [wanted] if wanted is not None else [ports[(seed + step) % span] for step in range(span)]
     )
     for port in candidates:
         try:
             descriptor = open_lock(os.path.join(folder, str(port)), 0o666)
         except PermissionError:
             continue  # the file of another user's run
-        if try_lock(descriptor) and _free(port, reuse=wanted is not None):
+        if try_lock(descriptor) and can_bind(port, reuse=wanted is not None):
             return port, descriptor
         os.close(descriptor)
     if wanted is not None:
         raise OSError(errno.EADDRINUSE, f"port {wanted} is taken; leave `master_port` out")
-    raise OSError(errno.EADDRINUSE, f"no free port from {_LOWEST} to {top - 1}")
+    raise OSError(errno.EADDRINUSE, f"no free port from {ports[0]} to {ports[-1]}")
 
 
-def _ephemeral_start() -> int:
+def port_range() -> range:
+    """Return the ports that ranks may meet at: those below the ephemeral range, unless it leaves
+    almost none."""
+    top = lowest_ephemeral()
+    return range(_LOWEST, top if top > _LOWEST + 1000 else _DEFAULT_EPHEMERAL)
+
+
+def lowest_ephemeral() -> int:
+    """Return the lowest port that the kernel hands to an outgoing connection."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
-            start = int(file.read().split()[0])
+            return int(file.read().split()[0])
     except (OSError, ValueError, IndexError):
-        start = _DEFAULT_EPHEMERAL
-    return start if start > _LOWEST + 1000 else _DEFAULT_EPHEMERAL
+        return _DEFAULT_EPHEMERAL
 
 
-def _free(port: int, *, reuse: bool) -> bool:
+def can_bind(port: int, *, reuse: bool = False) -> bool:
     """Say whether the port can be bound: by all programs, or by those that `reuse` addresses.
 
     The connections of an ended run hold its port for a minute against all others.

@@ -2,49 +2,71 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
+import math
 import os
 import select
 import time
 
-from sgpu_decl.agent.lean import signal
+from sgpu_decl.agent.fast_stdlib import signal
+from sgpu_decl.agent.kernel_features import (
+    CHILD_SUBREAPER,
+    PARENT_DEATH_SIGNAL,
+    PIDFD_OPEN,
+    PIDFD_SEND_SIGNAL,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    PROC_CHILDREN,
+    available,
+    prctl,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 __all__ = [
     "alive",
     "become_subreaper",
     "boot_id",
     "carriers",
+    "carriers_by_cookie",
     "descendants",
     "die_with_parent",
     "handles",
+    "in_sessions",
     "machine_id",
     "may_signal",
+    "open_process",
+    "related",
     "start_time",
     "stop_all",
     "tell",
+    "until_one_ends",
+    "variables",
 ]
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _LONGEST_POLL = 86_400.0  # seconds: poll takes 24 days at most
-_libc = ctypes.CDLL(None, use_errno=True)
+_PAUSE = 0.01  # seconds between two looks at processes that tell nobody of their end
+
+# Of pidfd_open(2): there is no such process, or the number is that of a thread by now.
+_GONE = frozenset({errno.ESRCH, errno.EINVAL, errno.ENOENT})
 
 
 def become_subreaper() -> None:
-    """Make orphaned descendants children of this process instead of init's."""
-    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"cannot adopt orphans: {os.strerror(code)}")
+    """Make orphaned descendants children of this process instead of init's, if the kernel does
+    that: see `ProcessTree`."""
+    if available(CHILD_SUBREAPER):
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Ask for a signal when the parent dies, and leave at once if it died before the asking."""
-    _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    """Ask for a signal when the parent dies, and leave at once if it died before the asking.
+
+    If the kernel sends none, the end of a parent is noticed by the process above it alone.
+    """
+    if available(PARENT_DEATH_SIGNAL):
+        prctl(PR_SET_PDEATHSIG, int(number))
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 
@@ -106,6 +128,8 @@ def cpu_ticks(pid: int) -> int:
 
 def descendants(root: int) -> list[int]:
     """Return the living descendants of a process, zombies left out, parents before children."""
+    if not available(PROC_CHILDREN):
+        return related(root)
     found: list[int] = []
     pending = [root]
     while pending:
@@ -127,6 +151,64 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in listed.split()]
 
 
+def _table() -> dict[int, tuple[int, int]]:
+    """Return the parent and the session of every living process."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and _lives(fields := _stat(int(name))):
+            found[int(name)] = int(fields[1]), int(fields[3])
+    return found
+
+
+def in_sessions(sessions: Collection[int]) -> list[int]:
+    """Return the living processes of these sessions."""
+    return [pid for pid, (_, session) in _table().items() if session in sessions]
+
+
+def related(
+    root: int, sessions: Collection[int] = (), marks: Collection[frozenset[bytes]] = ()
+) -> list[int]:
+    """Return the living processes that descend from `root`, are in one of the sessions, or were
+    started with all `NAME=value` of one of the `marks`; with all that descend from them, parents
+    before children. `root` is none of them."""
+    table = _table()
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    pending = children.get(root, []) + [
+        pid
+        for pid, (_, session) in table.items()
+        if session in sessions or (marks and _is_marked(pid, marks))
+    ]
+    found = {root: None}
+    while pending:
+        pid = pending.pop()
+        if pid not in found:
+            found[pid] = None
+            pending += children.get(pid, ())
+    del found[root]
+    return list(found)
+
+
+def _is_marked(pid: int, marks: Collection[frozenset[bytes]]) -> bool:
+    environment = set(_environment(pid))
+    return any(mark <= environment for mark in marks)
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Return the `NAME=value` that a process was started with. If its main thread has ended, any
+    other thread tells."""
+    found = _read(f"/proc/{pid}/environ", 4 << 20)
+    if not found and _stat(pid)[:1] == [b"Z"]:
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")
+        except FileNotFoundError:
+            return []
+        for thread in threads:
+            found = found or _read(f"/proc/{pid}/task/{thread}/environ", 4 << 20)
+    return found.split(b"\0")
+
+
 def carriers(cookie: str) -> list[tuple[int, int]]:
     """Return (pid, start time) of the living processes with `SGPU_COOKIE=<cookie>` inherited."""
     wanted = f"SGPU_COOKIE={cookie}".encode()
@@ -137,14 +219,35 @@ def carriers(cookie: str) -> list[tuple[int, int]]:
         started = start_time(int(name))
         if started is None:
             continue
-        if wanted in _read(f"/proc/{name}/environ", 4 << 20).split(b"\0"):
+        if wanted in _environment(int(name)):
             found.append((int(name), started))
     return found
 
 
+def carriers_by_cookie(cookies: frozenset[str]) -> dict[str, list[int]]:
+    """Return the living processes that inherited one of these cookies, by cookie, from one pass
+    over all processes."""
+    wanted = {f"SGPU_COOKIE={cookie}".encode(): cookie for cookie in cookies}
+    found: dict[str, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        for entry in wanted.keys() & set(_environment(int(name))):
+            if start_time(int(name)) is not None:
+                found.setdefault(wanted[entry], []).append(int(name))
+    return found
+
+
+def variables(pid: int) -> dict[str, str]:
+    """Return the environment that a process was started with; empty if this user may not read it,
+    or if the process has ended."""
+    entries = (os.fsdecode(entry).partition("=") for entry in _environment(pid))
+    return {name: value for name, equals, value in entries if equals}
+
+
 def carries(pid: int, entry: bytes) -> bool:
     """Say whether a process was started with that `NAME=value` in its environment."""
-    return entry in _read(f"/proc/{pid}/environ", 4 << 20).split(b"\0")
+    return entry in _environment(pid)
 
 
 def handles(pid: int, number: int) -> bool:
@@ -167,25 +270,48 @@ def may_signal(pid: int) -> bool:
     return True
 
 
-def tell(pid: int, started: int | None, number: int) -> bool:
-    """Send a signal to that very process through a pidfd; False when it is gone.
+def open_process(pid: int) -> int:
+    """Return a descriptor of a process that can be read once it has ended; -1 if this kernel has
+    none.
 
-    The start time is read after the pidfd is open, so a reused pid is never hit.
+    Raises:
+        ProcessLookupError: there is no such process.
+        OSError: there is no descriptor left.
+    """
+    if not available(PIDFD_OPEN):
+        return -1
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in _GONE:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH)) from None
+        raise
+
+
+def tell(pid: int, started: int | None, number: int) -> bool:
+    """Send a signal to that very process; False when it is gone.
+
+    The start time is read after the process was opened, so a reused pid is never hit. If the
+    kernel cannot open it, the pid must be reused between that look and the signal.
     """
     if started is None:
         return False
     try:
-        handle = os.pidfd_open(pid)
+        handle = open_process(pid)
     except OSError:
         return False
     try:
         if start_time(pid) != started:
             return False
-        signal.pidfd_send_signal(handle, number)
+        if handle >= 0 and available(PIDFD_SEND_SIGNAL):
+            signal.pidfd_send_signal(handle, number)
+        else:
+            os.kill(pid, number)
     except ProcessLookupError:
         return False
     finally:
-        os.close(handle)
+        if handle >= 0:
+            os.close(handle)
     return True
 
 
@@ -230,23 +356,45 @@ def stop_all(find: Callable[[], Iterable[int]], grace: float, *, ask: bool = Tru
                 tell(*member, signal.SIGKILL if force else signal.SIGTERM)
         asked.update(members)
         left = 0.2 if force else max(0.0, deadline - time.monotonic())
-        _until_one_ends([pid for pid, _ in members], left)
+        until_one_ends([pid for pid, _ in members], left)
 
 
-def _until_one_ends(pids: list[int], seconds: float) -> None:
+def until_one_ends(pids: Sequence[int], seconds: float) -> bool:
+    """Wait until one of the processes has ended, at most so long; return whether one has.
+
+    One that was not collected by its parent has ended too.
+
+    Raises:
+        OSError: there is no descriptor to look with.
+    """
     poller = select.poll()
     handles = []
     try:
         for pid in pids:
             try:
-                handles.append(os.pidfd_open(pid))
-            except OSError as error:
-                if error.errno != errno.ESRCH:
-                    break  # out of descriptors: those at hand are enough to wait on
-                return
+                handle = open_process(pid)
+            except ProcessLookupError:
+                return True
+            except OSError:
+                break  # out of descriptors: those at hand are enough to wait on
+            if handle < 0:
+                break
+            handles.append(handle)
+        if not handles:
+            return _look_until_one_ends(pids, seconds)
         for handle in handles:
             poller.register(handle, select.POLLIN)
-        poller.poll(max(1, int(min(seconds, _LONGEST_POLL) * 1000)))
+        return bool(poller.poll(math.ceil(min(seconds, _LONGEST_POLL) * 1000)))
     finally:
         for handle in handles:
             os.close(handle)
+
+
+def _look_until_one_ends(pids: Sequence[int], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while all(start_time(pid) is not None for pid in pids):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(left, _PAUSE))
+    return True

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import time
 
-from sgpu_decl.agent import records
+from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.fast_stdlib import signal_name
 from sgpu_decl.agent.home import Home
-from sgpu_decl.agent.lean import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from sgpu_decl.agent.verdict import Ending
+    from sgpu_decl.agent.verdict import RankEnding
 
-__all__ = ["Report", "lost_outcome", "rank_entry"]
+__all__ = ["Report", "cancelled_outcome", "lost_outcome", "rank_entry"]
+
+
+_RESTARTS_KEPT = 20
+_SUMMARY_KEPT = 500  # characters
 
 
 def rank_entry(rank: int, node: int) -> dict[str, Any]:
@@ -33,7 +37,7 @@ class Report:
     def __init__(self, folder: str, ranks: int, state: str, nodes: int = 1) -> None:
         self._folder = folder
         self._home = Home(folder)
-        self._log = records.EventLog(folder)
+        self._log = attempt_files.EventLog(folder)
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._wall = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._dirty = True
@@ -51,16 +55,17 @@ class Report:
             "ranks": self.ranks,
             "first_cause": None,
             "restart": 0,
+            "restarts": [],
         }
         self.event("state", state=state)
         self.flush()
 
-    def _now(self) -> str:
+    def _now(self, ahead: float = 0.0) -> str:
         """Return the time by the wall clock as it was at the start, whatever it was set to since.
 
         So an attempt never ends before it started.
         """
-        return records.stamp(self._wall + time.clock_gettime(time.CLOCK_BOOTTIME))
+        return attempt_files.stamp(self._wall + time.clock_gettime(time.CLOCK_BOOTTIME) + ahead)
 
     def check_home(self) -> None:
         """Return if the folder is still there.
@@ -69,6 +74,14 @@ class Report:
             OSError: it was deleted; another may lie in its place.
         """
         self._home.check()
+
+    def watch_home(self, mark: str) -> None:
+        """See `Home.watch`. Raises OSError."""
+        self._home.watch(mark)
+
+    @property
+    def home_deleted(self) -> bool:
+        return self._home.deleted
 
     def event(self, name: str, /, *, durable: bool = False, **data: object) -> None:
         self._log.append(name, durable=durable, **data)
@@ -86,12 +99,35 @@ class Report:
         self.update(state=state)
         self.event("state", durable=True, state=state, **data)
 
+    def restart(self, number: int, cause: dict[str, Any], backoff: float) -> None:
+        """Note why the ranks are started again, after `backoff` seconds.
+
+        Only the newest restarts are kept, since the outcome must fit into the space set aside.
+        """
+        self.snapshot["restarts"] = [
+            *self.snapshot["restarts"][1 - _RESTARTS_KEPT :],
+            {
+                "restart": number,
+                "at": self._now(),
+                "starts_at": self._now(backoff),
+                "rank": cause["rank"],
+                "class": cause["class"],
+                "summary": cause["summary"][:_SUMMARY_KEPT],
+            },
+        ]
+        self.event("restart", restart=number, after=cause["class"], backoff=backoff)
+        self.update(waiting_for="backoff")
+
     def rank(self, rank: int, **fields: object) -> None:
         self.ranks[rank].update(fields)
         self._dirty = True
 
-    def ended(self, ending: Ending, restart: int) -> None:
-        """Take down how a rank ended; who failed by itself is only known when all have."""
+    def ended(self, ending: RankEnding, restart: int, dropped: int = 0) -> None:
+        """Note how a rank ended. Which ranks failed by themselves is known only once all have
+        ended. `dropped` bytes of its output are in no log."""
+        if dropped:
+            self.rank(ending.rank, dropped_bytes=dropped)
+            self.event("output_dropped", rank=ending.rank, bytes=dropped)
         name = None if ending.signal is None else signal_name(ending.signal)
         state = "failed" if ending.failed else "succeeded"
         self.rank(ending.rank, state=state, exit_code=ending.exit_code, signal=name)
@@ -99,7 +135,7 @@ class Report:
             "rank_ended", rank=ending.rank, exit_code=ending.exit_code, signal=name, restart=restart
         )
 
-    def settle(self, endings: Sequence[Ending], failed: frozenset[int]) -> None:
+    def settle(self, endings: Sequence[RankEnding], failed: frozenset[int]) -> None:
         """Give each rank its last state: those in `failed` failed by themselves."""
         for ending in endings:
             ended = "stopped" if ending.failed else "succeeded"
@@ -117,7 +153,9 @@ class Report:
         self._dirty = False
         try:
             self._home.check()
-            records.write_atomic(self._folder, records.STATUS, records.encode(self.snapshot))
+            attempt_files.write_atomic(
+                self._folder, attempt_files.STATUS, attempt_files.encode(self.snapshot)
+            )
             self._unwritten = False
         except OSError as error:
             if not self._unwritten:
@@ -139,8 +177,12 @@ class Report:
             "ended_mono_ns": time.monotonic_ns(),
             "events_dropped": self._log.dropped,
         }
+        if self._home.deleted:
+            return False  # nobody could find it
         self._home.check()
-        ours = records.write_once(self._folder, records.OUTCOME, records.encode(outcome))
+        ours = attempt_files.write_once(
+            self._folder, attempt_files.OUTCOME, attempt_files.encode(outcome)
+        )
         self.event("state", state=self.snapshot["state"])
         self.flush()
         return ours
@@ -153,28 +195,46 @@ def lost_outcome(
 
     If every rank had already ended with 0 the attempt succeeded all the same.
     """
+    return _ended_without(status, "lost", 70, failure, summary, by)
+
+
+def cancelled_outcome(status: dict[str, Any] | None, summary: str, by: str) -> dict[str, Any]:
+    """Return the outcome of an attempt that was asked to stop, whose supervisor left no verdict."""
+    return _ended_without(status, "cancelled", 130, None, summary, by)
+
+
+def _ended_without(
+    status: dict[str, Any] | None,
+    state: str,
+    exit_code: int,
+    failure: str | None,
+    summary: str,
+    by: str,
+) -> dict[str, Any]:
     known = dict(status or {})
     ranks = known.get("ranks") or []
     done = bool(ranks) and all(rank.get("exit_code") == 0 for rank in ranks)
     base = {
         "v": 1,
         "started_at": known.get("started_at"),
-        "ended_at": known.get("ended_at") or records.stamp(),
+        "ended_at": known.get("ended_at") or attempt_files.stamp(),
         "restart": known.get("restart", 0),
+        "restarts": known.get("restarts", []),
         "by": by,
     }
     if done:
         return {**base, "state": "succeeded", "exit_code": 0, "class": None,
                 "first_cause": None, "ranks": ranks}  # fmt: skip
     active = ("queued", "starting", "running", "stopping")
+    cut_short = "lost" if failure else "stopped"
     return {
         **base,
-        "state": "lost",
-        "exit_code": 70,
+        "state": state,
+        "exit_code": exit_code,
         "class": failure,
         "first_cause": {"rank": None, "class": failure, "summary": summary, "traceback": None,
                         "simultaneous": []},
         "ranks": [
-            {**rank, "state": "lost"} if rank.get("state") in active else rank for rank in ranks
+            {**rank, "state": cut_short} if rank.get("state") in active else rank for rank in ranks
         ],
     }  # fmt: skip

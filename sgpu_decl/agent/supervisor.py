@@ -14,28 +14,34 @@ import os
 import time
 from binascii import crc32
 
-from sgpu_decl.agent import records
-from sgpu_decl.agent.bounding import LogBound
+from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup, remove_cgroup
+from sgpu_decl.agent.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.group import RankGroup
-from sgpu_decl.agent.lean import signal, signal_name
+from sgpu_decl.agent.hang_detection import HangDetector
+from sgpu_decl.agent.hostrecord import BEAT
+from sgpu_decl.agent.kernel_features import in_words, shortcomings
+from sgpu_decl.agent.log_limit import LogBound
 from sgpu_decl.agent.loop import Loop
-from sgpu_decl.agent.nodes import FIRST, Node, join_team
+from sgpu_decl.agent.node_group import FIRST, Node, join_team
+from sgpu_decl.agent.orphans import Sweep
 from sgpu_decl.agent.outcome import CANCELLED, Outcome, failed, judged, stopped
+from sgpu_decl.agent.owner_watch import tie
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.progress import Progress
-from sgpu_decl.agent.queueing import Queue
+from sgpu_decl.agent.process_tree import ProcessTree, rank_marks
+from sgpu_decl.agent.queue_order import Queue
+from sgpu_decl.agent.rank_start import LaunchError
 from sgpu_decl.agent.report import Report
-from sgpu_decl.agent.spawning import LaunchError
-from sgpu_decl.agent.sweeping import Sweep
-from sgpu_decl.agent.tether import tie
-from sgpu_decl.agent.tracker import TRACKED, Tracker
+from sgpu_decl.agent.tracker_process import TRACKED, TrackerProcess
 from sgpu_decl.agent.verdict import Verdict, blames_the_user
+from sgpu_decl.agent.working_files import working_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
+
+    from sgpu_decl.agent.hostrecord import HostRecord
 
 __all__ = ["Supervisor"]
 
@@ -43,11 +49,13 @@ __all__ = ["Supervisor"]
 # waits for nothing, so this delays no ordinary stop; busy cores can hold a culprit up this long.
 _SETTLE = 0.2
 _SHORT_GRACE = 3.0
+_ANSWER = 30.0  # seconds that an attempt whose ranks have ended waits for its tracker
+_LOOK = 2.0  # seconds between two looks at the folder if the kernel does not report deletions
 _SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
 
 
 class Supervisor:
-    """`tracker_pipe` is handed on to `Tracker`. The records of a node that is not the first lie in
+    """`tracker_pipe` is for the `TrackerProcess`. Records of a node that is not the first lie in
     a folder of its own."""
 
     def __init__(
@@ -57,9 +65,11 @@ class Supervisor:
         tracker_pipe: int,
         node: Node = FIRST,
         cgroup: str = "",
+        record: HostRecord | None = None,
     ) -> None:
         self._spec = spec
         self._cgroup = cgroup
+        self._record = record
         self._node = node
         self._folder = node.records(spec["run_dir"])
         self._tracked_env: dict[str, str] = {}
@@ -67,6 +77,7 @@ class Supervisor:
         self._stop: str | None = None  # why the ranks are told to stop; the first reason stays
         self._timed_out = False
         self._abandoned = False
+        self._deleted = False  # whether somebody deleted the attempt folder
         self._signals = 0
         self._restart = node.restart
         self._swept_all = False
@@ -80,13 +91,16 @@ class Supervisor:
         self._queue = Queue(spec, node.count, self._loop, self._report)
         self._queue.on_turn = self._begin
         self._queue.on_refused = lambda why: self._conclude(failed("capacity", why))
-        self._tracker = Tracker(spec, self._folder, tracker_pipe, self._loop, self._report)
+        self._tracker = TrackerProcess(
+            spec, secrets, self._folder, tracker_pipe, self._loop, self._report
+        )
+        tree = ProcessTree(rank_marks(spec["token"], node.number))
         self._sweep = Sweep(
-            self._loop, self._report, lambda: {self._group.parent, *self._tracker.pids}
+            tree, self._loop, self._report, lambda: {self._group.parent, *self._tracker.pids}
         )
         self._sweep.on_clean = self._clean
         self._team = join_team(node, self, loop=self._loop, report=self._report, spec=spec)
-        self._group = RankGroup(spec, secrets, self._loop, self._report, node)
+        self._group = RankGroup(spec, secrets, self._loop, self._report, node, tree)
         self._group.on_started = self._all_started
         self._group.on_refused = self._launch_refused
         self._group.on_ready = self._team.ready
@@ -98,9 +112,9 @@ class Supervisor:
             self._logs = LogBound(
                 self._loop, self._group, self._report, self._folder, spec["log_limit"]
             )
-        self._progress: Progress | None = None
+        self._progress: HangDetector | None = None
         if spec["progress_timeout"] is not None:
-            self._progress = Progress(
+            self._progress = HangDetector(
                 self._loop,
                 self._group,
                 self._folder,
@@ -127,6 +141,9 @@ class Supervisor:
         self._report.flush()
 
     def _enter(self) -> None:
+        self._beat()
+        self._tell_shortcomings()
+        self._watch_home()
         if self._cancel_requested():
             self._conclude(CANCELLED)
             return
@@ -134,6 +151,40 @@ class Supervisor:
             tie(self._spec["tether"], self._loop, self._abandon)
         if not self._done:
             self._queue.enter()
+
+    def _beat(self) -> None:
+        """Write a sign of life from time to time."""
+        if self._record is not None:
+            self._record.beat()
+            self._loop.after("beat", BEAT, self._beat)
+
+    def _tell_shortcomings(self) -> None:
+        """Say what of the kernel is not to be had, and what that costs this run."""
+        lacking = shortcomings()
+        for name, refused, cost in lacking:
+            self._report.event("kernel_lacks", feature=name, errno=refused, cost=cost)
+        if lacking:
+            attempt_files.say(in_words(lacking))
+
+    def _watch_home(self) -> None:
+        try:
+            self._report.watch_home(attempt_files.SUPERVISOR_LOCK)
+        except OSError as error:
+            self._report.event("folder_not_watched", reason=str(error))
+            self._loop.after("home", _LOOK, self._look_again)
+
+    def _look_again(self) -> None:
+        self._look_at_home()
+        self._loop.after("home", _LOOK, self._look_again)
+
+    def _look_at_home(self) -> None:
+        """Stop the ranks if somebody deleted the attempt folder: nobody could see how they end, and
+        the next apply would start others beside them."""
+        if self._deleted or not self._team.decides or not self._report.home_deleted:
+            return
+        self._deleted = True
+        attempt_files.say("the folder of this attempt was deleted: its ranks are stopped")
+        self.stop_ranks("deleted")
 
     def _refused(self, error: OSError) -> None:
         """The machine had no descriptor or process left for something: end what was begun.
@@ -174,22 +225,27 @@ class Supervisor:
         if self._group.python:
             self._start_all()
             if self._node.count > 1:
-                self._tracker.share(self._team.tracked)
+                self._tracker.await_answer(self._share_tracking, announce=False)
         else:
-            self._tracker.variables(self._start_tracked)
+            self._tracker.await_answer(self._start_tracked, announce=True)
 
-    def _start_tracked(self, variables: dict[str, str]) -> None:
-        self._tracked_env = variables
+    def _start_tracked(self) -> None:
+        self._tracked_env = self._tracker.variables
         self._start_all()
+
+    def _share_tracking(self) -> None:
+        if self._tracker.answer is not None:
+            self._team.tracked(self._tracker.answer)
 
     def tracked(self, told: dict[str, Any]) -> None:
         """Put the MLflow run where the ranks of this node look for it."""
-        records.write_atomic(self._spec["run_dir"], TRACKED, records.encode(told))
+        attempt_files.write_atomic(self._spec["run_dir"], TRACKED, attempt_files.encode(told))
 
     def _start_all(self) -> None:
         if self._stop is not None:
             self._conclude(stopped(self._stop, self._spec, self._refusal))
             return
+        self._report.update(waiting_for=None)
         if self._spec["startup_timeout"] is not None:
             self._loop.after(
                 "startup", self._spec["startup_timeout"], lambda: self.stop_ranks("startup")
@@ -244,7 +300,10 @@ class Supervisor:
     def _on_signal(self, number: int) -> None:
         if number in (signal.SIGUSR1, signal.SIGUSR2):
             self._group.signal_all(number)
+        elif number == signal.SIGIO:
+            self._look_at_home()
         elif number == signal.SIGWINCH:
+            self._beat()
             if self._cancel_requested() and self._stop != "cancelled":
                 self._report.event("cancel_requested")
                 self.stop_ranks("cancelled")
@@ -262,7 +321,7 @@ class Supervisor:
                 self.kill_ranks()
 
     def _cancel_requested(self) -> bool:
-        return os.path.exists(os.path.join(self._folder, records.CANCEL))
+        return os.path.exists(os.path.join(self._folder, attempt_files.CANCEL))
 
     def _abandon(self) -> None:
         """The process that this attempt is tied to has ended."""
@@ -311,8 +370,10 @@ class Supervisor:
 
     def _all_ended(self) -> None:
         """All ranks have ended: stop what they left behind, then judge."""
-        for name in ("kill", "startup", "settle", "progress", "logs"):
+        for name in ("kill", "startup", "progress", "logs"):
             self._loop.cancel(name)
+        if not self._team.decides:
+            self._loop.cancel("settle")  # agent 0 stops the ranks of other nodes by it
         if self._restart >= self._spec["retry"]["max"] or not self._group.endings():
             self._group.retire_parent(wait=False)
         self._sweep.begin(self._spec["grace"], self.kill_ranks)
@@ -335,21 +396,28 @@ class Supervisor:
             stop=self._stop, refusal=self._refusal, lost=self._lost_node,
         )  # fmt: skip
         by_a_rank = self._stop in (None, "failure", "launch") and self._lost_node is None
-        if not (outcome.cause and by_a_rank and self._again(outcome.cause["class"])):
-            self._conclude(outcome)
+        if not (outcome.cause and by_a_rank and self._again(outcome.cause)):
+            # A short run ends after its tracker has answered, so that the outcome names the MLflow
+            # run, or says why there is none.
+            self._tracker.await_answer(
+                lambda: self._conclude(outcome), announce=True, limit=_ANSWER
+            )
 
-    def _again(self, failure: str) -> bool:
+    def _again(self, cause: dict[str, Any]) -> bool:
         """Start the ranks once more, if `retry` covers this failure.
 
         A cancel, the end of the caller or the timeout that came while the ranks were being stopped
         stands against that: the attempt then ends by it.
         """
-        retry = self._spec["retry"]
+        retry, failure = self._spec["retry"], cause["class"]
         kind = "error" if blames_the_user(failure) else "infra"
         if self._restart >= retry["max"] or kind not in retry["on"]:
             return False
         if failure == "staging_failed":
             return False  # what a node lacks does not come by starting ranks again
+        if self._deleted:
+            self._conclude(stopped("deleted", self._spec, None))
+            return True
         if self._signals or self._cancel_requested():
             self._conclude(CANCELLED)
             return True
@@ -359,8 +427,8 @@ class Supervisor:
         if self._timed_out:
             self._conclude(stopped("timeout", self._spec, None))
             return True
-        self._report.event("restart", restart=self._restart + 1, after=failure)
         self._begin_again(self._restart + 1)
+        self._report.restart(self._restart, cause, retry["backoff"])
         self._loop.after("backoff", retry["backoff"], self._start_all)
         return True
 
@@ -398,6 +466,7 @@ class Supervisor:
             state=outcome.state,
             exit_code=outcome.exit_code,
             first_cause=outcome.cause,
+            working_files=working_files(self._spec),
             **{"class": failure},
         )
         self._queue.release()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sgpu_decl.agent.lean import signal, signal_name
+from sgpu_decl.agent.fast_stdlib import signal, signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-__all__ = ["SIMULTANEOUS_NS", "Ending", "Verdict", "blames_the_user"]
+__all__ = ["SIMULTANEOUS_NS", "RankEnding", "Verdict", "blames_the_user", "stack_files"]
 
 SIMULTANEOUS_NS = 5_000_000
 _OWN_FAULT = frozenset(
@@ -25,22 +25,23 @@ def blames_the_user(failure: str) -> bool:
     return failure in _OF_THE_USER
 
 
-class Ending:
+class RankEnding:
     """How one rank ended; times are CLOCK_MONOTONIC in nanoseconds.
 
     `told_ns` and `killed_ns` say when this agent sent it TERM and KILL, if it did; `error` is the
-    record that the rank left, already judged for size and form; `oom` says that the kernel killed
-    it for memory.
-    """
+    record that the rank left, already judged for size and form; `memory` is the lack of memory for
+    which the kernel killed it, if it did; `stack` holds the `file`, relative to the run's folder,
+    and the `text` of the stacks that it left when it crashed or was asked for them."""
 
     __slots__ = (
         "ended_ns",
         "error",
         "exit_code",
         "killed_ns",
-        "oom",
+        "memory",
         "rank",
         "signal",
+        "stack",
         "started_ns",
         "told_ns",
     )
@@ -56,7 +57,8 @@ class Ending:
         error: dict[str, Any] | None = None,
         told_ns: int | None = None,
         killed_ns: int | None = None,
-        oom: bool = False,
+        memory: dict[str, Any] | None = None,
+        stack: dict[str, str] | None = None,
     ) -> None:
         self.rank = rank
         self.started_ns = started_ns
@@ -66,14 +68,15 @@ class Ending:
         self.error = error
         self.told_ns = told_ns
         self.killed_ns = killed_ns
-        self.oom = oom
+        self.memory = memory
+        self.stack = stack
 
     def tell(self, now_ns: int) -> dict[str, Any]:
         """Return it as a message to another node; `now_ns` is the time of this node's clock."""
         return {"now_ns": now_ns, **{name: getattr(self, name) for name in self.__slots__}}
 
     @classmethod
-    def told(cls, message: Mapping[str, Any], heard_ns: int) -> Ending:
+    def told(cls, message: Mapping[str, Any], heard_ns: int) -> RankEnding:
         """Return what another node told, in the time of this node's clock.
 
         It counts as sent when it was heard: clocks of nodes are never compared.
@@ -143,11 +146,11 @@ class Verdict:
 
     __slots__ = ("cause", "failed", "first")
 
-    def __init__(self, endings: Sequence[Ending]) -> None:
+    def __init__(self, endings: Sequence[RankEnding]) -> None:
         alone = [ending for ending in endings if ending.failed and not ending.by_us]
         alone.sort(key=lambda ending: (ending.collateral, ending.time_ns, ending.rank))
         self.failed: frozenset[int] = frozenset()
-        self.first: Ending | None = None
+        self.first: RankEnding | None = None
         self.cause: dict[str, Any] | None = None
         if not alone:
             return
@@ -162,27 +165,58 @@ class Verdict:
         ]
         self.failed = frozenset(ending.rank for ending in (*alone, *together))
         failure, summary = _describe(first)
+        traceback = first.error.get("traceback") if first.error else None
+        crashed = failure == "signal_self" and first.stack is not None
         self.cause = {
             "rank": first.rank,
             "class": failure,
             "summary": summary,
-            "traceback": first.error.get("traceback") if first.error else None,
+            "traceback": first.stack["text"] if crashed and first.stack else traceback,
             "simultaneous": sorted(
                 ending.rank for ending in together if ending.collateral == first.collateral
             ),
+            **(stack_files([first]) if crashed else {}),
+            **({"memory": first.memory} if failure == "oom" else {}),
+            **_missing(first),
         }
 
 
-def _describe(ending: Ending) -> tuple[str, str]:
+def _missing(ending: RankEnding) -> dict[str, Any]:
+    missing = ending.error.get("missing") if ending.error else None
+    return {"missing": missing} if missing else {}
+
+
+def stack_files(endings: Iterable[RankEnding]) -> dict[str, Any]:
+    """Return `{"stacks": [{"rank", "file"}]}` of the ranks that left stacks; empty if none did."""
+    stacks = [{"rank": one.rank, "file": one.stack["file"]} for one in endings if one.stack]
+    return {"stacks": stacks} if stacks else {}
+
+
+def _out_of_memory(short: Mapping[str, Any]) -> str:
+    group, limit = short["group"], short["limit_bytes"]
+    whose = "the machine or its group" if group is None else f"its group `{group}`"
+    known = [f"limit {_size(limit)}"] if limit is not None else []
+    known.append(f"its peak {_size(short['peak_bytes'])}")
+    return f"{whose if group != '' else 'the machine'} ran out of memory ({', '.join(known)})"
+
+
+def _size(number: int) -> str:
+    """Return a number of bytes as `1.5 GiB`."""
+    amount, unit = float(number), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def _describe(ending: RankEnding) -> tuple[str, str]:
     """Return the failure class and one line that says what happened."""
     rank = f"rank {ending.rank}"
     if ending.signal is not None and ending.recorded_ns is None:
         name = signal_name(ending.signal)
-        if ending.signal == signal.SIGKILL and ending.oom:
-            return (
-                "oom",
-                f"{rank} was killed by the kernel: the machine or its group ran out of memory",
-            )
+        if ending.signal == signal.SIGKILL and ending.memory:
+            return "oom", f"{rank} was killed by the kernel: {_out_of_memory(ending.memory)}"
         if ending.signal in _OWN_FAULT:
             summary = f"{rank} crashed with {name}"
             if ending.error is not None and ending.error.get("class") == "signal_self":

@@ -1,24 +1,26 @@
 """The walk over a plan's changes: intent, stage and launch, record. Nothing is decided here."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sgpu_decl.applying.blaming import blamed
-from sgpu_decl.applying.jobs.carrying import Jobs
-from sgpu_decl.applying.jobs.desiring import Keepers
-from sgpu_decl.applying.recording import attempt_of, launching_of, resource_of
-from sgpu_decl.backends.base import Backend, Launching
+from sgpu_decl.applying.error_places import blamed
+from sgpu_decl.applying.job_changes import Jobs
+from sgpu_decl.applying.launch_records import launch_of, resource_of, unrecorded
+from sgpu_decl.backends.base import Backend, Launcher, Launching
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
+from sgpu_decl.facts.job_keeper import Keepers
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.model.state import Intent
-from sgpu_decl.storing.store import StateWriter
+from sgpu_decl.storing.state_store import StateWriter
 
 __all__ = ["Applied", "Clock", "Sink", "execute"]
 
@@ -26,18 +28,19 @@ Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
 Backends = Callable[[str], Backend]
 
-_ASKED_WRONG = frozenset({"remote_missing", "remote_refused"})
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What an apply did. `stopping` are attempts that were asked to stop; they may take a while."""
+    """What an apply did. `stopping` are attempts that were asked to stop; they may take a while.
+    `unrecorded` is what could not be written down after a launch: the run goes on all the same."""
 
     launched: tuple[AttemptRef, ...] = ()
     adopted: tuple[AttemptRef, ...] = ()
     stopping: tuple[AttemptRef, ...] = ()
     failed: tuple[tuple[Address, SgpuError], ...] = ()
+    unrecorded: tuple[Diagnostic, ...] = ()
 
 
 def execute(
@@ -45,6 +48,7 @@ def execute(
     *,
     plan_id: str,
     writer: StateWriter,
+    launches: Mapping[AttemptRef, LaunchRecord],
     backends: Backends,
     keepers: Keepers,
     sink: Sink,
@@ -54,25 +58,29 @@ def execute(
 ) -> Applied:
     """Carry out every change of `plan` under the state lock that `writer` holds.
 
-    `call` is the function that its one run calls, if it was planned for one.
+    `launches` are those that were active when it was planned: it may stop them. `call` is the
+    function that its one run calls, if it was planned for one.
 
     A change that fails leaves its siblings alone; its intent is closed, since a backend that
-    refuses a launch leaves nothing behind. It stays open where the backend cannot tell.
+    refuses a launch leaves nothing behind. It stays open where the backend cannot tell, and where
+    the launch cannot be recorded: the next apply does that.
 
     Raises:
         SgpuError: something cannot work at all, found before the first effect.
     """
     launching = [change for change in plan.changes if _launches(change)]
     for change in launching:
-        backends(change.backend).check(launching_of(plan, change, call))
+        backends(change.backend).launcher.check(
+            Launching(record=launch_of(plan, change), call=call)
+        )
     writer.record_packages(plan.package_lists)
     jobs = Jobs(writer, keepers, plan_id=plan_id, clock=clock)
-    walk = _Walk(plan, plan_id, writer, backends, jobs, sink, clock, call)
+    walk = _Walk(plan, plan_id, writer, launches, backends, jobs, sink, clock, call)
     for change in plan.changes:
         if not _launches(change):
             walk.settle(change)
     walk.launch_all(iter(launching), parallelism)
-    writer.plan_applied(plan_id)
+    walk.finish()
     return walk.outcome()
 
 
@@ -82,6 +90,7 @@ class _Walk:
         plan: Plan,
         plan_id: str,
         writer: StateWriter,
+        launches: Mapping[AttemptRef, LaunchRecord],
         backends: Backends,
         jobs: Jobs,
         sink: Sink,
@@ -95,7 +104,7 @@ class _Walk:
         self._jobs = jobs
         # Each change touches its own address alone, so what was known before the walk holds.
         self._known = writer.state
-        self._kinds = {attempt.ref: attempt.backend for attempt in self._known.active}
+        self._launches = launches
         self._sink = sink
         self._clock = clock
         self._call = call
@@ -103,6 +112,7 @@ class _Walk:
         self._adopted: list[AttemptRef] = []
         self._stopping: list[AttemptRef] = []
         self._failed: list[tuple[Address, SgpuError]] = []
+        self._unrecorded: list[Diagnostic] = []
 
     def outcome(self) -> Applied:
         return Applied(
@@ -110,7 +120,17 @@ class _Walk:
             adopted=tuple(sorted(self._adopted)),
             stopping=tuple(sorted(self._stopping)),
             failed=tuple(self._failed),
+            unrecorded=tuple(self._unrecorded),
         )
+
+    def finish(self) -> None:
+        """Record that the plan was applied. What was launched counts, whether that works or not."""
+        try:
+            self._writer.plan_applied(self._plan_id)
+        except SgpuError as error:
+            if not self._launched:
+                raise
+            self._unrecorded.append(unrecorded(error))
 
     def settle(self, change: Change) -> None:
         """A change that starts nothing."""
@@ -147,8 +167,7 @@ class _Walk:
         try:
             done = self._jobs.carry_out(change)
         except SgpuError as error:
-            self._failed.append((change.address, error))
-            self._tell(change, Step.FAILED, message=error.message)
+            self._fail(change, error)
             return
         if done is not None:
             step, message = done
@@ -159,36 +178,42 @@ class _Walk:
         staging and launching overlap."""
         with ThreadPoolExecutor(max_workers=parallelism) as pool:
             running: deque[tuple[Future[None], Change, Intent]] = deque()
-            last_in_line: Future[None] | None = None
+            last_queued: Future[None] | None = None
             for change in changes:
                 if len(running) == parallelism:
                     self._close(*running.popleft())
-                intent = self._begin(change)
-                launching = launching_of(self._plan, change, self._call)
-                backend = self._backends(change.backend)
-                in_line = backend.in_line(launching)
-                before = last_in_line if in_line else None
-                started = pool.submit(_stage_and_launch, backend, launching, before)
-                if in_line:
-                    last_in_line = started
+                launch = launch_of(self._plan, change)
+                try:
+                    intent = self._begin(change, launch)
+                except SgpuError as error:
+                    self._fail(change, error)
+                    continue
+                git = self._plan.git or {}
+                earlier = self._known.earlier(launch)
+                launching = Launching(record=launch, earlier=earlier, call=self._call, git=git)
+                launcher = self._backends(change.backend).launcher
+                queues = launcher.may_queue(launching)
+                before = last_queued if queues else None
+                started = pool.submit(_stage_and_launch, launcher, launching, before)
+                if queues:
+                    last_queued = started
                 running.append((started, change, intent))
             while running:
                 self._close(*running.popleft())
 
-    def _begin(self, change: Change) -> Intent:
-        attempt = attempt_of(change, plan_id=self._plan_id, now=self._clock())
+    def _begin(self, change: Change, launch: LaunchRecord) -> Intent:
         intent = Intent(
-            token=attempt.token,
+            token=launch.token,
             address=change.address,
-            owner=change.launch.owner if change.launch else "",
+            owner=launch.owner,
             action=str(change.action),
-            attempt=attempt.ref.number,
+            attempt=launch.ref.number,
             plan_id=self._plan_id,
-            attempt_record=attempt,
-            created_at=attempt.created_at,
+            created_at=self._clock(),
+            launch=launch,
         )
         self._writer.begin(intent)
-        self._tell(change, Step.STARTED, attempt.ref)
+        self._tell(change, Step.STARTED, launch.ref)
         return intent
 
     def _close(self, done: Future[None], change: Change, intent: Intent) -> None:
@@ -199,21 +224,28 @@ class _Walk:
         except SgpuError as error:
             if not isinstance(error, OutcomeUnknown):  # else the next apply looks for it
                 self._writer.abandon(intent)
-            if isinstance(error, BackendError) and error.code in _ASKED_WRONG:
+            if isinstance(error, BackendError) and error.asked_wrong:
                 error = blamed(error, change)
-            self._failed.append((change.address, error))
-            self._tell(change, Step.FAILED, attempt.ref, error.message)
+            self._fail(change, error, attempt.ref)
             return
+        self._launched.append(attempt.ref)
         if change.action is Action.REPLACE:
             self._stop(change)  # now that the new attempt is there, waiting for the old to end
-        self._writer.launched(intent, resource_of(change, last=attempt), attempt)
-        self._launched.append(attempt.ref)
+        try:
+            self._writer.launched(intent, resource_of(change, last=attempt), attempt)
+        except SgpuError as error:
+            self._unrecorded.append(unrecorded(error))
         self._tell(change, Step.LAUNCHED, attempt.ref)
+
+    def _fail(self, change: Change, error: SgpuError, ref: AttemptRef | None = None) -> None:
+        self._failed.append((change.address, error))
+        self._tell(change, Step.FAILED, ref, error.message)
 
     def _stop(self, change: Change) -> None:
         for number in change.launch.stop if change.launch else ():
             ref = AttemptRef(change.address, number)
-            self._backends(self._kinds.get(ref, change.backend)).cancel(ref)
+            if record := self._launches.get(ref):
+                self._backends(record.backend).launcher.cancel(record)
             self._stopping.append(ref)
             self._tell(change, Step.STOPPED, ref)
 
@@ -237,11 +269,13 @@ def _launches(change: Change) -> bool:
     return change.action in _LAUNCHING and change.kind is Kind.RUN
 
 
-def _stage_and_launch(backend: Backend, launching: Launching, before: Future[None] | None) -> None:
-    backend.stage(launching)
+def _stage_and_launch(
+    launcher: Launcher, launching: Launching, before: Future[None] | None
+) -> None:
+    launcher.stage(launching)
     if before is not None:
         wait([before])  # the pool took it up earlier, so it ends
-    backend.launch(launching)
+    launcher.launch(launching)
 
 
 def _attempt_number(change: Change) -> int:

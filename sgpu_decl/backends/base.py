@@ -1,93 +1,120 @@
-"""What every backend can do: one narrow door, so that nobody above knows a backend by name."""
+"""What a backend is to the rest of sgpu: four protocols. `Survey` answers planning, `Launcher`
+starts and stops, `Attempts` watches what was started, `Storage` looks after what is left of it.
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+The classes are the defaults too: a backend derives from them and writes what it has. Attempts are
+named by their `LaunchRecord`, which holds what is remembered of a launch, so that no backend asks
+the state for anything. Unless a docstring says otherwise, a call works for any record of the
+backend: one of an attempt that is active, has ended, was deleted, or was launched by another
+machine.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sgpu_decl.backends.configured import config_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.progress import Progress
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
-from sgpu_decl.model.call import Call
-from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.pool import PoolChoice
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+from sgpu_decl.model.rank_output import LogLines, Output
 
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
+    from sgpu_decl.backends.job_backend import JobKeeper
+    from sgpu_decl.backends.platform_checks import PlatformChecks
+    from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.model.call import Call
+    from sgpu_decl.model.desired import Interpreter
+    from sgpu_decl.model.pool import PoolChoice
+    from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["Backend", "Launching", "LogLine", "Output", "Survey"]
+__all__ = [
+    "Attempts",
+    "Backend",
+    "ForcedStop",
+    "Launcher",
+    "Launching",
+    "LogReader",
+    "NoLog",
+    "Storage",
+    "Survey",
+]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Launching:
-    """One launch, decided by the planner. `token` makes it idempotent; `wait_for` names older
-    attempts of the same run that must have ended before its ranks start. `pool` is the id of the
-    pool that its GPUs come from, if from one. `call` is the function that ranks run where the spec
-    names none that they could load."""
+    """A launch that is carried out: its record, and its config, which is parsed once. `call` is the
+    function that ranks run where the config names none that they could load. `git` is that of the
+    plan. `earlier` are the launches that `record.wait_for` numbers, as far as they are active."""
 
-    ref: AttemptRef
-    token: str
-    lineage: str
-    spec: str
-    owner: str
-    code_digest: str | None
-    environment_digest: str | None = None
-    pool: str | None = None
-    wait_for: tuple[int, ...] = ()
-    call: Call | None = None
+    record: LaunchRecord
+    earlier: tuple[LaunchRecord, ...] = ()
+    call: "Call | None" = None
+    git: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def ref(self) -> AttemptRef:
+        return self.record.ref
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
-    """One line of a rank, without its newline. `stream` is `stdout` or `stderr`. `rank` is `None`
-    for what a node says itself."""
+    @property
+    def inputs(self) -> LaunchInputs:
+        return self.record.inputs
 
-    ref: AttemptRef
-    rank: int | None
-    stream: str
-    text: str
+    @cached_property
+    def config(self) -> "RunConfig":
+        return config_of(self.record.ref, self.record.inputs)
 
+    def folder(self, project: Path) -> Path:
+        """The folder that paths in the run's YAML start from."""
+        return (project / self.record.owner).parent
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """What ranks left in SGPU_OUTPUT_DIR: the folder here, what is in it, and the names of what is
-    lacking, with the reason."""
-
-    folder: Path
-    files: int
-    bytes: int
-    lacking: tuple[str, ...] = ()
-    why: str = ""
+    def code_root(self, project: Path) -> Path:
+        """The folder that its code was taken from."""
+        return self.folder(project) / (self.config.code.root or ".")
 
 
 class Survey(Protocol):
     """What a backend knows of a run before it is planned. Nothing is started or changed; folders
     are those that paths in the run's YAML start from."""
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether ranks run on other machines: what a called function imports has to be sent."""
-
-    def expect(self, config: "RunConfig") -> None:
+    def expect(self, config: "RunConfig") -> None:  # noqa: ARG002  a default
         """A run is about to be looked at: begin, beside what is done meanwhile, what takes long."""
+        return
 
-    def interpreter(self, env: "Env", folder: Path) -> Interpreter | None:
+    @abstractmethod
+    def interpreter(self, env: "Env", folder: Path) -> "Interpreter | None":
         """The Python of this machine that ranks use, or that a declared environment is made from;
         `None` where there is none, or none of this machine is used."""
 
-    def pool(self, config: "RunConfig") -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
+    def pool(
+        self,
+        config: "RunConfig",  # noqa: ARG002  a default
+    ) -> "tuple[PoolChoice | None, Sequence[Diagnostic]]":
         """Where the GPUs of a run come from, and what is wrong with what says so; `None` where
         there are no pools.
 
         Raises:
             BackendError: the backend cannot be asked.
         """
+        return None, ()
 
+    @abstractmethod
+    def rules(
+        self, config: "RunConfig", places: Mapping[str, Place], folder: Path
+    ) -> Sequence[Diagnostic]:
+        """Errors in a config that do not depend on this machine or the workspace. `check` returns
+        them too."""
+
+    @abstractmethod
     def check(
         self,
         config: "RunConfig",
@@ -104,18 +131,28 @@ class Survey(Protocol):
         """
 
     def check_code(
-        self, config: "RunConfig", places: Mapping[str, Place], code: "Snapshot"
+        self,
+        config: "RunConfig",  # noqa: ARG002  a default
+        places: Mapping[str, Place],  # noqa: ARG002
+        code: "Snapshot",  # noqa: ARG002
     ) -> Sequence[Diagnostic]:
         """What of its code does not work there; nothing where that is not certain."""
+        return ()
 
 
-class Backend(Protocol):
-    """Every call names attempts by reference; `launch` and `cancel` are one effect each."""
+class ForcedStop(Protocol):
+    """Ends an attempt by force if its supervisor does not answer."""
 
-    @property
-    def survey(self) -> Survey:
-        """What planning asks."""
+    def look(self) -> str | None:
+        """Take the next step if it is due; return in words what was done."""
 
+
+class Launcher(Protocol):
+    """Starts attempts and stops them. The calls for one launch come in this order: `check`,
+    `prepare`, `may_queue`, `stage`, `launch`; after a crash `staged`, `stage` and `launch` once
+    more. The last two may come from several threads at once, for different launches."""
+
+    @abstractmethod
     def check(self, launching: Launching) -> None:
         """Refuse a launch that cannot work, before any effect.
 
@@ -123,54 +160,130 @@ class Backend(Protocol):
             BackendError: a secret cannot be resolved, or the place is not usable.
         """
 
-    def equip(self, launchings: Sequence[Launching], progress: Progress) -> None:
+    @abstractmethod
+    def prepare(
+        self, launchings: Sequence[Launching], progress: "Progress"
+    ) -> Sequence[Diagnostic]:
         """Have what launches share, out of the local stores, where ranks will look for it: their
-        environments, and on other machines their code. Harmless when it is there already.
+        environments, and on other machines their code. Harmless when it is there already. Returns
+        warnings of what launches can do without.
 
         Raises:
             SgpuError: it is damaged, or there is no room for it.
         """
 
-    def examine(self, environment: str) -> tuple[str, ...]:
-        """Look at an environment after ranks ran in it; returns the paths that they wrote to, where
-        nothing kept them from it. What was written to is not used again."""
+    def may_queue(self, launching: Launching) -> bool:  # noqa: ARG002  a default
+        """Whether a launch may have to wait for room: such launches start one after the other, so
+        that they stand in line in the order of the plan."""
+        return False
 
+    @abstractmethod
     def stage(self, launching: Launching) -> None:
-        """Prepare all that a launch needs. A second call with the same token does nothing new.
+        """Make all that a launch needs. A second call with the same token does nothing new.
 
         Raises:
             BackendError: nothing is left behind.
         """
 
-    def in_line(self, launching: Launching) -> bool:
-        """Whether a launch may have to wait for room: such launches start one after the other, so
-        that they stand in line in the order of the plan."""
+    @abstractmethod
+    def staged(self, record: LaunchRecord) -> bool:
+        """Whether a launch with the token of the record got far enough that it must be completed.
+        Launched ones did."""
 
+    @abstractmethod
     def launch(self, launching: Launching) -> None:
-        """Start what was staged. A second call with the same token starts nothing new.
+        """Start what was staged; its ranks start once the launches in `earlier` have ended. A
+        second call with the same token starts nothing new.
 
         Raises:
             OutcomeUnknown: it may have been started.
             BackendError: nothing was started, and nothing is left behind.
         """
 
-    def staged(self, ref: AttemptRef, token: str) -> bool:
-        """Whether a launch with this token got far enough that it must be completed."""
+    @abstractmethod
+    def cancel(self, record: LaunchRecord) -> None:
+        """Ask an active attempt to stop; harmless when it has ended, or is not known."""
 
-    def read(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, AttemptStatus]:
-        """The truth about attempts; those that the backend no longer knows are left out."""
+    def forced_stop(
+        self,
+        record: LaunchRecord,  # noqa: ARG002  a default
+        patience: float,  # noqa: ARG002
+    ) -> ForcedStop | None:
+        """What ends an attempt that was just asked to stop, if its supervisor is silent for
+        `patience` seconds; None if the platform does that."""
+        return None
 
-    def describe(self, refs: Sequence[AttemptRef]) -> Mapping[AttemptRef, dict[str, Json]]:
-        """The `status` objects of attempts, without address and name; those that the backend no
-        longer knows are left out."""
 
-    def cancel(self, ref: AttemptRef) -> None:
-        """Ask an active attempt to stop; harmless when it has ended."""
+class LogReader(Protocol):
+    """Reads the log of one attempt, piece by piece. It never sleeps: whoever follows does."""
 
-    def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
-        """What each rank returned, in rank order."""
+    @abstractmethod
+    def read(self) -> tuple[Iterable[LogLines], bool]:
+        """The lines that came since the last call, in the order of time as far as that is known,
+        and whether these are the last. They are used up before the next call.
 
-    def output(self, ref: AttemptRef, progress: Progress) -> Output:
+        Raises:
+            BackendError: the platform does not answer; also while the lines are used up.
+            NotFound: the attempt has ended, and its log is not there.
+        """
+
+
+class NoLog(LogReader):
+    """The log of an attempt that wrote nothing and will not."""
+
+    def read(self) -> tuple[Iterable[LogLines], bool]:
+        return (), True
+
+
+class Attempts(Protocol):
+    """Watches attempts, and reads what their ranks left."""
+
+    poll_seconds: float = 0.0
+    """How long whoever follows an attempt should wait between two looks; 0 for no longer than a
+    person notices."""
+
+    @abstractmethod
+    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        """The truth about attempts, at the cost of a look many times a second; those that the
+        backend no longer knows are left out. It writes nothing."""
+
+    def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        """The same with what takes longer, as a person is shown it: links, the files behind a first
+        cause, processes that are left."""
+        return self.look(records)
+
+    def settle(self, records: Sequence[LaunchRecord]) -> None:  # noqa: ARG002  a default
+        """End those of these active attempts that a platform would start again in vain, after their
+        own code has failed. Whoever follows attempts calls it now and then."""
+        return
+
+    @abstractmethod
+    def logs(
+        self,
+        record: LaunchRecord,
+        *,
+        ranks: Sequence[int] | None,
+        follow: bool,
+        restart: int | None = None,
+    ) -> LogReader:
+        """The lines of the ranks (`None`: all), and of one `restart` where it is given. Values of
+        secrets that can be resolved here are hidden.
+
+        With `follow` the reader comes to its end when the attempt does; without, its first answer
+        is all that is there now.
+        """
+
+    def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:  # noqa: ARG002  a default
+        """References of an attempt's secrets that cannot be resolved here: `logs` shows their
+        values if a rank wrote them."""
+        return ()
+
+    @abstractmethod
+    def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
+        """What each rank returned, in rank order; see `rank_values.read_returned`."""
+
+    @abstractmethod
+    def output(self, record: LaunchRecord, progress: "Progress") -> Output:
         """The files that ranks left in SGPU_OUTPUT_DIR, on this machine: brought here where they
         are elsewhere, but for those that were before.
 
@@ -178,47 +291,61 @@ class Backend(Protocol):
             BackendError: they cannot be had yet, or not any more.
         """
 
-    def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
+    @abstractmethod
+    def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         """The pickled exception that a rank of a called function ended with, if it could leave
         one."""
 
-    def logs(
-        self,
-        ref: AttemptRef,
-        *,
-        ranks: Sequence[int] | None,
-        follow: bool,
-        restart: int | None = None,
-    ) -> Iterator[LogLine | None]:
-        """Lines of the ranks (`None`: all) in the order of time, as far as that is known.
 
-        `restart` shows that one only. While following, `None` marks a quiet moment. Values of
-        secrets that can be resolved here are hidden.
-        """
+class Storage(Protocol):
+    """What attempts left, and what they share."""
 
-    def unhidden(self, ref: AttemptRef) -> tuple[str, ...]:
-        """References of an attempt's secrets that cannot be resolved here: `logs` shows their
-        values if a rank wrote them."""
-
-    def unstage(self, ref: AttemptRef) -> None:
-        """Delete the copy of the code of an attempt that has ended; harmless otherwise."""
-
-    def sweep(self, ref: AttemptRef) -> None:
-        """Stop what a crash of its supervisor left running of an attempt that is lost."""
-
-    def move(self, source: Address, destination: Address) -> None:
-        """Let the attempts of a run be found under another address.
-
-        Raises:
-            BackendError: that cannot be done while one of them is active.
-        """
-
-    def tidy(self) -> int:
-        """Delete what launches shared and none needs any more, elsewhere than in the local stores;
-        returns the bytes."""
-
-    def size(self, ref: AttemptRef) -> int:
+    @abstractmethod
+    def size(self, record: LaunchRecord) -> int:
         """Bytes that `free` would release."""
 
-    def free(self, ref: AttemptRef) -> int:
-        """Delete what an ended attempt left (code, output, logs); returns the bytes."""
+    @abstractmethod
+    def free(self, record: LaunchRecord) -> int:
+        """Delete what an ended attempt left (code, output, logs); returns the bytes. Of an active
+        one nothing is deleted: 0."""
+
+    @abstractmethod
+    def release_code(self, record: LaunchRecord) -> None:
+        """Delete the copy of the code of an attempt that has ended; harmless otherwise."""
+
+    @abstractmethod
+    def move(self, source: Address, destination: Address) -> None:
+        """Let the attempts of a run be found under another address. None of them is active: the
+        caller holds the lock of the state, and has looked.
+
+        Raises:
+            BackendError: something of another run is there (`move_refused`).
+        """
+
+    def collect(self) -> int:
+        """Delete what launches shared and none needs any more, elsewhere than in the local stores;
+        returns the bytes."""
+        return 0
+
+    def kill_orphans(self, record: LaunchRecord) -> int:  # noqa: ARG002  a default
+        """Stop what a crash of its supervisor left running of an attempt that is lost; returns how
+        many processes that were."""
+        return 0
+
+    def verify_environment(self, digest: str) -> tuple[str, ...]:  # noqa: ARG002  a default
+        """Look at an environment after ranks ran in it; returns the paths that they wrote to, where
+        nothing kept them from it. What was written to is not used again."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: parts may be loaded where they are used
+class Backend:
+    """A backend, opened for one project and target. `jobs` gives what keeps the jobs that a
+    `backend` block means, `checks` what can be measured of its platform; None where it has none."""
+
+    survey: Survey
+    launcher: Launcher
+    attempts: Attempts
+    storage: Storage
+    jobs: "Callable[[BackendOptions], JobKeeper] | None" = None
+    checks: "Callable[[BackendOptions], PlatformChecks] | None" = None

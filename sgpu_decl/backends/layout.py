@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["Layout"]
+__all__ = ["AttemptLayout"]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class AttemptLayout:
     """`state_dir` is `.sgpu/<target>`, or where it was moved to off a network file system."""
 
     state_dir: Path
@@ -20,6 +22,29 @@ class Layout:
 
     def attempt(self, ref: AttemptRef) -> Path:
         return self.run(ref.address) / str(ref.number)
+
+    def move(self, source: Address, destination: Address) -> None:
+        """Give the folders of a run another address.
+
+        Raises:
+            BackendError: there is something at the other address.
+        """
+        old, new = self.run(source), self.run(destination)
+        if not old.is_dir():
+            return
+        try:
+            old.rename(new)
+        except OSError as error:
+            raise BackendError(
+                f"`{old}` cannot be renamed to `{new}`: {error_text(error)}",
+                hint=advice(error),
+                code="move_refused",
+            ) from error
+
+    @property
+    def shared(self) -> Path:
+        """What attempts have in common, by content: their folders hold links to it."""
+        return self.state_dir / "shared"
 
     def parallel_locks(self, ref: AttemptRef, *, called: bool) -> Path:
         """Slots of `max_parallel`, shared by the cells of one matrix, or by all calls of functions,

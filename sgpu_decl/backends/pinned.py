@@ -2,7 +2,7 @@
 
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.errors import BackendError
-from sgpu_decl.staging.store import Store
+from sgpu_decl.staging.code_store import Store
 
 __all__ = ["require_code"]
 
@@ -13,7 +13,7 @@ def require_code(store: Store, launching: Launching) -> None:
     Raises:
         BackendError: it is not.
     """
-    digest = launching.code_digest
+    digest = launching.inputs.code_digest
     if digest is not None and store.manifest(digest) is None:
         raise BackendError(
             f"the code of `{launching.ref}` ({digest[:19]}) is not in the store",

@@ -2,8 +2,8 @@
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer, note
+from sgpu_decl.cli.options import FileSource, lock_option, output_option, source_options
+from sgpu_decl.cli.terminal_output import answer, note
 
 __all__ = ["command"]
 
@@ -12,16 +12,18 @@ __all__ = ["command"]
 @click.argument("address", metavar="ADDRESS")
 @click.argument("job_id", metavar="ID")
 @click.argument("file", required=False)
-@where_options
+@source_options
+@lock_option
 @output_option()
-def command(*, where: Where, address: str, job_id: str, file: str | None, output: str) -> int:
-    """Take over the job ID of a workspace as the one that FILE declares at ADDRESS (`job.NAME`).
+def command(*, where: FileSource, address: str, job_id: str, file: str | None, output: str) -> int:
+    """Manage the existing job ID of a workspace as the job that FILE declares at ADDRESS.
 
-    Only the state is written: `sgpu plan` then shows what the next apply would change of the job.
+    ADDRESS is written `job.NAME`. The command changes the state alone; `sgpu plan` then shows what
+    the next apply would change of the job.
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
-    adopted = where.session(file).adopt(address, job_id)
+    adopted = where.session(file).jobs.adopt(address, job_id)
     if output == "json":
         answer({"adopted": str(adopted.address), "id": job_id})
     else:

@@ -8,54 +8,62 @@ import click
 
 from sgpu_decl.cli.options import (
     Choosing,
-    Where,
+    FileSource,
     choosing_options,
     file_argument,
+    lock_option,
     output_option,
     parallelism_option,
-    where_options,
+    source_options,
 )
 
 if TYPE_CHECKING:
-    from sgpu_decl.api import Session
-    from sgpu_decl.model.plan import Plan
+    from sgpu_decl.api import Prepared
 
 __all__ = ["command"]
 
 
 @click.command("apply")
 @file_argument
-@where_options
+@source_options
+@lock_option
 @choosing_options
 @parallelism_option
-@click.option("-y", "--auto-approve", is_flag=True, help="Do not ask.")
-@click.option("--detach", is_flag=True, help="Return once everything is launched.")
-@click.option("--logs", default="0", metavar="N|all", help="The rank to follow; 0 by default.")
+@click.option("-y", "--auto-approve", is_flag=True, help="Do not ask for approval.")
+@click.option("--detach", is_flag=True, help="Return when everything is launched.")
+@click.option("--logs", metavar="N|all", help="The rank whose output is shown: 0 by default.")
 @output_option()
 def command(
     *,
-    where: Where,
+    where: FileSource,
     file: str | None,
     auto_approve: bool,
     detach: bool,
-    logs: str,
+    logs: str | None,
     output: str,
     parallelism: int,
     choosing: Choosing,
 ) -> int:
-    """Plan FILE (a run file, a project file or a saved plan), ask, carry it out, follow the runs.
+    """Plan FILE, ask for approval, carry the plan out and follow its runs.
 
-    Ctrl-C while following: once leaves in five seconds, twice cancels the run, three times leaves
-    at once. The run goes on unless it is cancelled.
+    FILE is a run file, a project file or a saved plan: `sgpu.yml`, else `run.yaml`, if none is
+    given.
+
+    While runs are followed, Ctrl-C once detaches after five seconds and the runs go on. Pressed
+    twice it cancels them, three times it leaves at once.
 
     Exit codes: 0 ok, 1 error, 3 stale plan or locked state, 5 a run failed, 130 interrupted.
     """
-    from sgpu_decl.cli.carrying import Manner, carry_out
+    from sgpu_decl.api import is_saved_plan
+    from sgpu_decl.cli.apply_flow import Manner, carry_out
     from sgpu_decl.cli.options import read_ranks
+    from sgpu_decl.cli.staging_progress import open_progress
 
+    if detach and logs is not None:
+        raise click.UsageError("`--detach` follows no run: leave out `--logs`")
     manner = Manner(
         auto=auto_approve,
-        ranks=read_ranks(logs),
+        ranks=read_ranks(logs or "0"),
         detach=detach,
         json=output == "json",
         parallelism=parallelism,
@@ -63,19 +71,18 @@ def command(
         unattended="look at it and apply it with `-y`, or save it with `sgpu plan --out FILE` "
         "and apply that",
     )
-    session, plan, saved = _planned(where, file, choosing)
-    return carry_out(session, plan, manner=manner, saved=saved, out=sys.stdout)
-
-
-def _planned(where: Where, file: str | None, choosing: Choosing) -> "tuple[Session, Plan, bool]":
-    from sgpu_decl.applying.saving import is_saved_plan
-    from sgpu_decl.cli.advancing import open_progress
-
     if file is not None and is_saved_plan(Path(file)):
-        from sgpu_decl.cli.saved import open_saved
-
-        session, plan = open_saved(where, Path(file), choosing)
-        return session, plan, True
+        if where.overrides or where.target or choosing.given:
+            raise click.UsageError(
+                "a saved plan is applied as it is: target, variables, overrides and selections "
+                "belong to `sgpu plan`"
+            )
+        session, saved = where.saved(Path(file))
+        return carry_out(session, saved, manner=manner, out=sys.stdout)
     session = where.session(file)
-    with open_progress() as progress:
-        return session, session.plan(choosing.options(), progress=progress, take_in=True), False
+
+    def planned() -> "Prepared":
+        with open_progress() as progress:
+            return session.plan(choosing.options(), progress=progress, for_apply=True)
+
+    return carry_out(session, planned, manner=manner, out=sys.stdout)

@@ -3,7 +3,8 @@
 import click
 
 from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer, note
+from sgpu_decl.cli.terminal_output import answer, note
+from sgpu_decl.views.status_json import status_objects
 
 __all__ = ["command"]
 
@@ -11,31 +12,54 @@ __all__ = ["command"]
 @click.command("cancel")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @where_options
-@click.option("--no-wait", is_flag=True, help="Ask, and return before the runs have ended.")
+@click.option(
+    "--force-after",
+    metavar="D",
+    help="End a run by force whose supervisor is silent for this long: 30s by default.",
+)
+@click.option("--no-wait", is_flag=True, help="Return before the runs have ended.")
 @output_option()
-def command(*, where: Where, names: tuple[str, ...], no_wait: bool, output: str) -> int:
-    """Stop runs: their ranks get SIGTERM, and SIGKILL after their grace. Globs are taken.
+def command(
+    *, where: Where, names: tuple[str, ...], force_after: str | None, no_wait: bool, output: str
+) -> int:
+    """Stop runs: their ranks get SIGTERM, and SIGKILL after their grace.
 
-    A run that has ended is left as it is. Ctrl-C leaves the runs to stop by themselves.
+    NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs.
+
+    A run that has ended is left as it is. If processes are left of a run that is lost, they are
+    stopped. If the supervisor of a run does not answer, the run is ended without it. Ctrl-C returns
+    at once, and the runs go on stopping.
 
     Exit codes: 0 ok, 1 error, 130 left before the runs had ended.
     """
-    from sgpu_decl.cli.attaching import await_stops
-    from sgpu_decl.cli.interrupting import Signals
+    from sgpu_decl.cli.interrupts import Signals
+    from sgpu_decl.cli.options import read_duration
+    from sgpu_decl.cli.run_follower import await_stops
+    from sgpu_decl.model.attempt import AttemptState
+    from sgpu_decl.views.terminal import count
 
+    if no_wait and force_after is not None:
+        raise click.UsageError("`--no-wait` ends no run by force: leave out `--force-after`")
+    patience = read_duration(force_after) if force_after is not None else None
     session = where.recorded()
     refs = session.runs.find_active(*names)
     with Signals() as signals:
+        active = []
         for ref in refs:
-            if session.runs.status(ref).state.active:
+            state = session.runs.status(ref).state
+            if state.active:
                 session.runs.cancel(ref)
+                active.append(ref)
                 note(f"{ref} asked to stop")
+            elif state is AttemptState.LOST and (left := session.runs.sweep(ref)):
+                note(f"{ref} was lost: {count(left, 'process', 'processes')} that it left stopped")
         if not no_wait:
-            await_stops(session, refs, signals)
-    runs = session.runs.describe(refs)
+            await_stops(session, refs, signals, patience)
+    runs = status_objects(session.runs.describe(refs))
     if output == "json":
         answer({"runs": runs})
     else:
-        for run in runs:
-            note(f"{run['name']}#{run['attempt']} {run['state']}")
+        for ref, run in zip(refs, runs, strict=True):
+            ended = "" if ref in active else "had ended already: "
+            note(f"{ref} {ended}{run['state']}")
     return 0

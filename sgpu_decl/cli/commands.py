@@ -7,32 +7,46 @@ import importlib
 
 import click
 
-__all__ = ["COMMANDS", "DEV_COMMANDS", "ENV_COMMANDS", "STATE_COMMANDS", "LazyGroup"]
+__all__ = [
+    "COMMANDS",
+    "DEV_COMMANDS",
+    "ENV_COMMANDS",
+    "MLFLOW_COMMANDS",
+    "STATE_COMMANDS",
+    "LazyGroup",
+]
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("sgpu_decl.cli.init:command", "Write a first run.yaml and train.py."),
-    "validate": ("sgpu_decl.cli.validate:command", "Check a file and show every mistake in it."),
-    "plan": ("sgpu_decl.cli.plan:command", "Show what would change, and why."),
-    "apply": ("sgpu_decl.cli.apply:command", "Carry a plan out, and follow the runs."),
+    "validate": ("sgpu_decl.cli.validate:command", "Check a file and show all its mistakes."),
+    "plan": ("sgpu_decl.cli.plan:command", "Show what apply would change, and why."),
+    "apply": ("sgpu_decl.cli.apply:command", "Carry out a plan and follow its runs."),
     "status": ("sgpu_decl.cli.status:command", "Show the latest attempt of each run."),
-    "logs": ("sgpu_decl.cli.logs:command", "Show what the ranks of a run wrote."),
+    "logs": ("sgpu_decl.cli.logs:command", "Show the output of a run's ranks."),
     "results": ("sgpu_decl.cli.results:command", "Show what each rank returned."),
-    "fetch": ("sgpu_decl.cli.fetch:command", "Bring the files here that ranks left."),
+    "fetch": ("sgpu_decl.cli.fetch:command", "Download the files that ranks wrote."),
     "wait": ("sgpu_decl.cli.wait:command", "Wait until runs have ended."),
-    "cancel": ("sgpu_decl.cli.cancel:command", "Stop a run."),
-    "destroy": ("sgpu_decl.cli.destroy:command", "Stop runs and free what they staged."),
+    "cancel": ("sgpu_decl.cli.cancel:command", "Stop runs."),
+    "destroy": ("sgpu_decl.cli.destroy:command", "Stop runs and delete their staged code."),
     "show": ("sgpu_decl.cli.show:command", "Show one run with its history, or a saved plan."),
-    "adopt": ("sgpu_decl.cli.adopt:command", "Take over a job that exists already."),
-    "state": ("sgpu_decl.cli.state:command", "Look into the recorded state, or mend it."),
-    "env": ("sgpu_decl.cli.env:command", "Look at Python environments, and compare them."),
+    "adopt": ("sgpu_decl.cli.adopt:command", "Manage a job that exists in the workspace already."),
+    "state": ("sgpu_decl.cli.state:command", "Show or edit the recorded state."),
+    "env": ("sgpu_decl.cli.env:command", "Show and compare Python environments."),
+    "mlflow": ("sgpu_decl.cli.mlflow:command", "Push MLflow runs to a server that was away."),
     "schema": ("sgpu_decl.cli.schema:command", "Explain a field, or write the JSON Schemas."),
-    "gc": ("sgpu_decl.cli.gc:command", "Delete what old attempts left behind."),
-    "dev": ("sgpu_decl.cli.dev:command", "Try runs out without the real platform."),
+    "explain": ("sgpu_decl.cli.explain:command", "Explain a code of a check or an error."),
+    "gc": ("sgpu_decl.cli.gc:command", "Delete code, logs and output of old attempts."),
+    "doctor": ("sgpu_decl.cli.doctor:command", "Check this machine and this project."),
+    "dev": ("sgpu_decl.cli.dev:command", "Run a local emulator of a Databricks workspace."),
     "version": ("sgpu_decl.cli.version:command", "Show the version."),
 }
 
 DEV_COMMANDS: dict[str, tuple[str, str]] = {
-    "workspace": ("sgpu_decl.cli.dev:workspace_command", "Serve a Databricks workspace from here."),
+    "workspace": ("sgpu_decl.cli.dev:workspace_command", "Serve an emulated workspace."),
+}
+
+MLFLOW_COMMANDS: dict[str, tuple[str, str]] = {
+    "sync": ("sgpu_decl.cli.mlflow:sync_command", "Push a run from the local store to its server."),
 }
 
 ENV_COMMANDS: dict[str, tuple[str, str]] = {
@@ -42,16 +56,16 @@ ENV_COMMANDS: dict[str, tuple[str, str]] = {
         "sgpu_decl.cli.env:requirements_command",
         "Print a base as a requirements file.",
     ),
-    "diff": ("sgpu_decl.cli.env:diff_command", "Show what differs between two environments."),
+    "diff": ("sgpu_decl.cli.env:diff_command", "Compare two environments."),
 }
 
 STATE_COMMANDS: dict[str, tuple[str, str]] = {
-    "list": ("sgpu_decl.cli.state:list_command", "List what the state holds."),
+    "list": ("sgpu_decl.cli.state:list_command", "List the recorded resources."),
     "show": ("sgpu_decl.cli.state:show_command", "Show one recorded resource."),
     "mv": ("sgpu_decl.cli.state:move_command", "Give a resource another address."),
-    "rm": ("sgpu_decl.cli.state:remove_command", "Forget a resource, and touch nothing else."),
+    "rm": ("sgpu_decl.cli.state:remove_command", "Forget a resource; runs and files stay."),
     "pull": ("sgpu_decl.cli.state:pull_command", "Print the whole state as JSON."),
-    "unlock": ("sgpu_decl.cli.state:unlock_command", "Release a lock that was left behind."),
+    "unlock": ("sgpu_decl.cli.state:unlock_command", "Release a lock that a dead process left."),
 }
 
 

@@ -1,46 +1,56 @@
 """`sgpu destroy`."""
 
+import os
 import sys
 
 import click
 
 from sgpu_decl.cli.options import (
-    Where,
-    file_argument,
+    FileSource,
+    lock_option,
     output_option,
-    where_options,
+    source_options,
 )
 
 __all__ = ["command"]
 
 
 @click.command("destroy")
-@file_argument
-@where_options
-@click.option("--select", multiple=True, metavar="ADDRESS", help="Only these (globs).")
-@click.option("--exclude", multiple=True, metavar="ADDRESS", help="Leave these out (globs).")
-@click.option("-y", "--auto-approve", is_flag=True, help="Do not ask.")
+@click.argument("words", nargs=-1, metavar="[FILE] [NAME]...")
+@source_options
+@lock_option
+@click.option(
+    "--select", multiple=True, metavar="ADDRESS", help="Destroy only these (repeatable; globs)."
+)
+@click.option("--exclude", multiple=True, metavar="ADDRESS", help="Skip these (repeatable; globs).")
+@click.option("-y", "--auto-approve", is_flag=True, help="Do not ask for approval.")
 @output_option()
 def command(
     *,
-    where: Where,
-    file: str | None,
+    where: FileSource,
+    words: tuple[str, ...],
     select: tuple[str, ...],
     exclude: tuple[str, ...],
     auto_approve: bool,
     output: str,
 ) -> int:
-    """Stop the runs of FILE (or of the whole project) and free what they staged.
+    """Stop runs and delete the code that was staged for them.
 
-    History and attempt numbers stay. Doing it twice is harmless.
+    NAMEs are runs by address, by name or by a glob, as for `--select`. Without a NAME, all runs of
+    FILE are meant: `sgpu.yml`, else `run.yaml`, if none is given. Without a file here, the runs of
+    the whole project are meant. Logs, output and history stay, and attempt numbers go on.
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
-    from sgpu_decl.cli.carrying import Manner, carry_out
+    from sgpu_decl.cli.apply_flow import Manner, carry_out
     from sgpu_decl.cli.options import Choosing
 
-    session = where.session(file) if file is not None else where.recorded()
-    plan = session.plan(Choosing(select=select, exclude=exclude).options(destroy=True))
+    files = [word for word in words if os.path.isfile(word)]
+    if len(files) > 1:
+        raise click.UsageError(f"`{files[1]}` is a second file: name one")
+    names = tuple(word for word in words if word not in files)
+    session = where.session(files[0]) if files else where.recorded()
+    options = Choosing(select=(*names, *select), exclude=exclude).options(destroy=True)
     manner = Manner(
         auto=auto_approve,
         ranks=(0,),
@@ -49,4 +59,4 @@ def command(
         question="destroy all of this?",
         unattended="if that is what you want, give `-y`",
     )
-    return carry_out(session, plan, manner=manner, saved=False, out=sys.stdout)
+    return carry_out(session, lambda: session.plan(options), manner=manner, out=sys.stdout)

@@ -12,15 +12,15 @@ import click
 
 from sgpu_decl.cli.commands import DEV_COMMANDS, LazyGroup
 from sgpu_decl.cli.options import output_option
-from sgpu_decl.cli.showing import answer, note
-from sgpu_decl.model.gpu import ACCELERATORS
+from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["command", "workspace_command"]
 
-command = LazyGroup(DEV_COMMANDS, "dev", "Try runs out without the real platform.")
+command = LazyGroup(DEV_COMMANDS, "dev", "Run a local emulator of a Databricks workspace.")
 
 
 def _capacity(_: click.Context, __: click.Parameter, given: "tuple[str, ...]") -> "dict[str, int]":
@@ -35,6 +35,14 @@ def _capacity(_: click.Context, __: click.Parameter, given: "tuple[str, ...]") -
     return found
 
 
+def _interpreter(_: click.Context, __: click.Parameter, given: str) -> str:
+    """The absolute path of a program."""
+    path = os.path.abspath(given)
+    if not (os.path.isfile(path) and os.access(path, os.X_OK)):
+        raise click.BadParameter(f"`{given}` is no program that can be run")
+    return path
+
+
 @click.command("workspace")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, show_default=True,
@@ -46,34 +54,69 @@ def _capacity(_: click.Context, __: click.Parameter, given: "tuple[str, ...]") -
     help="How many GPUs there are of an accelerator type (GPU_1xA10=4); of others, enough.",
 )  # fmt: skip
 @click.option(
-    "--python", metavar="FILE", default=sys.executable,
+    "--python", metavar="FILE", default=sys.executable, callback=_interpreter,
     help="The interpreter of nodes, with what runs need installed; by default that of sgpu.",
+)  # fmt: skip
+@click.option(
+    "--wheels", metavar="DIR", type=click.Path(exists=True, file_okay=False),
+    help="Install the dependencies that environments declare from the wheels in DIR.",
+)  # fmt: skip
+@click.option(
+    "--profile", metavar="FILE",
+    help="Behave as the workspace that `sgpu doctor -t TARGET` measured.",
+)  # fmt: skip
+@click.option(
+    "--generous", is_flag=True,
+    help="Give nodes variables that real ones may lack: DATABRICKS_HOST, DATABRICKS_TOKEN, "
+    "MLFLOW_TRACKING_TOKEN and MLFLOW_EXPERIMENT_ID.",
 )  # fmt: skip
 @output_option()
 def workspace_command(
-    *, port: int, root: str | None, gpus: dict[str, int], python: str, output: str
+    *,
+    port: int,
+    root: str | None,
+    gpus: dict[str, int],
+    python: str,
+    wheels: str | None,
+    profile: str | None,
+    generous: bool,
+    output: str,
 ) -> int:
-    """Serve a Databricks workspace on this machine, until Ctrl-C or SIGTERM.
+    """Serve an emulated Databricks workspace on this machine, until Ctrl-C or SIGTERM.
 
-    What is submitted to it is executed, as processes here.
+    Submitted runs are executed as processes of this machine.
 
-    Prints what to export, so that the SDK and sgpu find it. Without --root it is gone in the end.
+    The command prints the variables to export, so that the SDK and sgpu find the workspace. Without
+    --root its content is deleted at the end.
     """
     from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
 
-    execution = ExecutionSettings(capacity=gpus, python=os.path.abspath(python))
+    execution = ExecutionSettings(
+        capacity=gpus, python=python, generous=generous,
+        wheels=Path(wheels).absolute() if wheels else None,
+    )  # fmt: skip
+    measured = None
+    if profile is not None:
+        from sgpu_decl.api.doctor_calls import load_profile
+
+        measured = load_profile(Path(profile), profile)
+        if measured.not_emulated:
+            ids = ", ".join(f"`{item}`" for item in measured.not_emulated)
+            note(f"note: the emulator cannot follow what `{profile}` says of {ids}")
 
     with (
         _stop_signal() as stopped,
         tempfile.TemporaryDirectory(prefix="sgpu-workspace-") as spare,
-        WorkspaceServer(Path(root or spare).absolute(), port=port, execution=execution) as server,
+        WorkspaceServer(
+            Path(root or spare).absolute(), port=port, execution=execution, profile=measured
+        ) as server,
     ):
         environment = {"DATABRICKS_HOST": server.url, "DATABRICKS_TOKEN": server.token()}
         if output == "json":
             answer({"url": server.url, "root": str(server.root), "environment": environment})
         else:
             for name, value in environment.items():
-                click.echo(f"export {name}={value}")
+                show(f"export {name}={value}")
         note(f"a workspace in `{server.root}` listens at {server.url}; Ctrl-C stops it")
         os.read(stopped, 1)
         note("stopping")

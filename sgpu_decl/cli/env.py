@@ -6,7 +6,7 @@ import click
 
 from sgpu_decl.cli.commands import ENV_COMMANDS, LazyGroup
 from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer, takes_colour
+from sgpu_decl.cli.terminal_output import answer, show, takes_colour
 
 __all__ = [
     "bases_command",
@@ -16,23 +16,23 @@ __all__ = [
     "show_command",
 ]
 
-command = LazyGroup(ENV_COMMANDS, "env", "Look at Python environments, and compare them.")
+command = LazyGroup(ENV_COMMANDS, "env", "Show and compare Python environments.")
 
 
 @click.command("bases")
 @output_option()
 def bases_command(*, output: str) -> int:
     """List the base environments that `env.base` may name."""
-    from sgpu_decl.environments.known.bases import all_bases
+    from sgpu_decl.api.environment_calls import bases
 
     if output == "json":
         from sgpu_decl.views.environments_json import base_to_json
 
-        answer({"bases": [base_to_json(it) for it in all_bases()]})
+        answer({"bases": [base_to_json(base) for base in bases()]})
         return 0
     from sgpu_decl.views.environments_text import bases_table
 
-    click.echo(bases_table(all_bases()))
+    show(bases_table(bases()))
     return 0
 
 
@@ -46,7 +46,7 @@ def show_command(*, where: Where, name: str, output: str) -> int:
     ENVIRONMENT is a base (`gpu-4`), `this` for the interpreter that runs sgpu, a lock file, the
     start of a staged snapshot's digest, or an attempt (`train#8`).
     """
-    from sgpu_decl.environments.known.bases import base_named
+    from sgpu_decl.api.environment_calls import base_named
 
     environment, base = where.environment(name), base_named(name)
     if output == "json":
@@ -56,7 +56,7 @@ def show_command(*, where: Where, name: str, output: str) -> int:
         return 0
     from sgpu_decl.views.environments_text import environment_text
 
-    click.echo(environment_text(environment, base))
+    show(environment_text(environment, base))
     return 0
 
 
@@ -74,7 +74,7 @@ def requirements_command(*, name: str, output: str) -> int:
     if output == "json":
         answer({"base": name, "requirements": text, "left_out": left_out})
     else:
-        click.echo(text, nl=False)
+        show(text, nl=False)
     return 0
 
 
@@ -85,7 +85,7 @@ def requirements_command(*, name: str, output: str) -> int:
 @output_option()
 def diff_command(*, where: Where, before: str, after: str, output: str) -> int:
     """Show which packages differ from A to B; each is named as in `sgpu env show`."""
-    from sgpu_decl.environments.known.comparing import difference
+    from sgpu_decl.api.environment_calls import difference
 
     found = difference(where.environment(before), where.environment(after))
     if output == "json":
@@ -95,5 +95,5 @@ def diff_command(*, where: Where, before: str, after: str, output: str) -> int:
         return 0
     from sgpu_decl.views.environments_text import difference_text
 
-    click.echo(difference_text(found, colour=takes_colour(sys.stdout)), color=True)
+    show(difference_text(found, colour=takes_colour(sys.stdout)))
     return 0

@@ -4,9 +4,9 @@ import os
 
 import click
 
-from sgpu_decl.cli.advancing import open_progress
 from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer, note
+from sgpu_decl.cli.staging_progress import open_progress
+from sgpu_decl.cli.terminal_output import answer, note, show
 
 __all__ = ["command"]
 
@@ -16,8 +16,13 @@ __all__ = ["command"]
 @where_options
 @output_option()
 def command(*, where: Where, name: str, output: str) -> int:
-    """Have the files that ranks left in SGPU_OUTPUT_DIR on this machine, and print the folder. NAME
-    is `train` or `train#8`. What was fetched before is not fetched again."""
+    """Download the files that ranks wrote to SGPU_OUTPUT_DIR, and print their folder.
+
+    NAME is `train` or `train#8`. A file that was downloaded before is not downloaded again. Files
+    of a run on this machine are here already.
+
+    Exit codes: 0 ok, 1 error, or some files are missing.
+    """
     session = where.recorded()
     ref = session.runs.find_one(name)
     with open_progress() as progress:
@@ -30,11 +35,16 @@ def command(*, where: Where, name: str, output: str) -> int:
         return 1 if kept.lacking else 0
     from sgpu_decl.views.terminal import count, size
 
-    click.echo(kept.folder)
-    note(f"{count(kept.files, 'file')}, {size(kept.bytes)}")
+    show(str(kept.folder))
+    if kept.files:
+        note(f"{count(kept.files, 'file')}, {size(kept.bytes)}")
+    else:
+        note(f"the ranks of `{ref}` wrote no file to SGPU_OUTPUT_DIR")
+    if (state := session.runs.status(ref).state).active:
+        note(f"`{ref}` is {state}: its ranks may still write")
     if not kept.lacking:
         return 0
-    first = ", ".join(f"`{it}`" for it in kept.lacking[:3])
+    first = ", ".join(f"`{item}`" for item in kept.lacking[:3])
     more = f" and {len(kept.lacking) - 3:,} more" if len(kept.lacking) > 3 else ""
     note(f"warning: not there: {first}{more}; {kept.why}")
     return 1

@@ -1,28 +1,43 @@
 """`sgpu gc`."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer
+from sgpu_decl.cli.options import Where, lock_option, output_option, where_options, whole
+from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.model.state import KEEP_LAST
 
 if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
 
 __all__ = ["command"]
 
+_BYTES = ("bytes", "code_bytes", "environment_bytes")
+
 
 @click.command("gc")
 @where_options
-@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep so many per run.")
-@click.option("--older-than", metavar="D", help="Only what ended longer ago, such as `7d`.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and delete nothing.")
+@lock_option
+@click.option(
+    "--keep-last", callback=whole(0), metavar="N",
+    help=f"Keep the newest N attempts of each run: {KEEP_LAST} by default, 0 with --older-than.",
+)  # fmt: skip
+@click.option(
+    "--older-than",
+    metavar="D",
+    help="Delete only attempts that ended more than D ago, such as `7d`.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be freed, and delete nothing.")
 @output_option()
 def command(
     *, where: Where, keep_last: int | None, older_than: str | None, dry_run: bool, output: str
 ) -> int:
-    """Delete code, logs and output of ended attempts. The record of what ran stays."""
+    """Delete code, logs and output of ended attempts. Their records stay in the state.
+
+    Stored code and environments that no project of yours refers to any more are deleted too.
+    """
     from sgpu_decl.cli.options import read_duration
     from sgpu_decl.views.terminal import count, size
 
@@ -32,16 +47,31 @@ def command(
         answer(freed)
         return 0
     attempts = freed["attempts"]
-    names = [str(it) for it in attempts] if isinstance(attempts, list | tuple) else []
+    names = [str(attempt) for attempt in attempts] if isinstance(attempts, list | tuple) else []
     for name in names:
-        click.echo(name)
+        show(name)
+    for owner in _mappings(freed["not_found"]):
+        until = owner["kept_until"]
+        note(
+            f"`{owner['path']}` is not found; what it needs is kept "
+            + (f"until {until}" if until else "as long as it cannot be looked for here")
+            + f" (if it was deleted: delete `{owner['record']}`, and run `sgpu gc` again)"
+        )
+    if not names and not any(_number(freed[name]) for name in _BYTES):
+        show("nothing to free")
+        return 0
     verb = "would free" if dry_run else "freed"
-    click.echo(
+    show(
         f"{verb} {count(len(names), 'attempt')}, {size(_number(freed['bytes']))}, "
         f"{size(_number(freed['code_bytes']))} of stored code, "
         f"and {size(_number(freed['environment_bytes']))} of environments"
     )
     return 0
+
+
+def _mappings(value: "Json") -> "list[Mapping[str, Json]]":
+    found = value if isinstance(value, Sequence) else []
+    return [item for item in found if isinstance(item, Mapping)]
 
 
 def _number(value: "Json") -> int:

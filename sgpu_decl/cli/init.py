@@ -1,12 +1,13 @@
 """`sgpu init`."""
 
 import re
+import shlex
 from pathlib import Path
 
 import click
 
 from sgpu_decl.cli.options import output_option
-from sgpu_decl.cli.showing import answer
+from sgpu_decl.cli.terminal_output import answer, show
 
 __all__ = ["command"]
 
@@ -28,6 +29,10 @@ def command(*, folder: str, name: str | None, output: str) -> int:
         raise click.UsageError(
             f"`{chosen}` is no name for a run: letters, digits, `_` and `-`, at most 100"
         )
+    if into.exists() and not into.is_dir():
+        raise SgpuError(
+            f"`{into}` is a file, not a folder", hint="name another folder", code="exists"
+        )
     files = {into / "run.yaml": _run_file(chosen), into / "train.py": _template("train.py")}
     there = [str(path) for path in files if path.exists() or path.is_symlink()]
     if there:
@@ -42,15 +47,15 @@ def command(*, folder: str, name: str | None, output: str) -> int:
     if output == "json":
         answer({"written": [str(path) for path in files], "name": chosen})
         return 0
-    shown = into / "run.yaml"
+    shown = shlex.quote(str(into / "run.yaml"))
     for path in files:
-        click.echo(f"wrote {path}")
-    click.echo(f"\nnext:\n  sgpu plan {shown}\n  sgpu apply {shown}")
+        show(f"wrote {path}")
+    show(f"\nnext:\n  sgpu plan {shown}\n  sgpu apply {shown}")
     return 0
 
 
 def _name_of(folder: Path) -> str:
-    from sgpu_decl.applying.opening import current_folder
+    from sgpu_decl.api import current_folder
 
     whole = (current_folder() / folder).resolve()
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", whole.name).strip("-_")

@@ -6,6 +6,7 @@
 3    stale plan, or state locked  130  interrupted
 """
 
+import atexit
 import gc
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from contextlib import suppress
 import click
 
 from sgpu_decl.cli.commands import COMMANDS, LazyGroup
-from sgpu_decl.cli.streams import closed_stdout, fill_closed, given_up, unwritable_stdout
+from sgpu_decl.cli.standard_streams import closed_stdout, fill_closed, given_up, unwritable_stdout
 
 __all__ = ["main"]
 
@@ -26,9 +27,8 @@ Write a run in YAML, look at the plan, apply it. `sgpu init` writes a first one.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (without the program's name) asks for; return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # A command is short and makes many small values: the default threshold costs a third of the
-    # time of a large plan.
-    gc.set_threshold(100_000)
+    # The process ends with its values: walking through all of them first takes a fifth of its time.
+    atexit.register(gc.freeze)
     closed = fill_closed()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -40,7 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if "stdout" in closed:
             raise closed_stdout()
-        code = root.main(arguments, prog_name="sgpu", standalone_mode=False)
+        code = root.main(
+            arguments,
+            prog_name="sgpu",
+            standalone_mode=False,
+            help_option_names=["-h", "--help"],
+        )
         sys.stdout.flush()
     except BrokenPipeError:
         given_up(sys.stdout)
@@ -53,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(error: BaseException, arguments: Sequence[str]) -> int:
-    from sgpu_decl.cli.failing import report
+    from sgpu_decl.cli.error_exit import report
 
     lost = given_up(sys.stdout)
     if lost is None:

@@ -1,5 +1,6 @@
 """`sgpu plan`."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,15 +9,18 @@ import click
 
 from sgpu_decl.cli.options import (
     Choosing,
-    Where,
+    FileSource,
     choosing_options,
     file_argument,
     output_option,
-    where_options,
+    source_options,
+    whole,
 )
-from sgpu_decl.cli.showing import answer, note, now, plan_text
+from sgpu_decl.cli.terminal_output import answer, note, now, plan_text, show
 
 if TYPE_CHECKING:
+    from sgpu_decl.api import Prepared
+    from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
 
 __all__ = ["command", "show_plan"]
@@ -24,62 +28,91 @@ __all__ = ["command", "show_plan"]
 
 @click.command("plan")
 @file_argument
-@where_options
+@source_options
 @choosing_options
 @click.option(
     "--parallelism",
-    type=click.IntRange(min=1),
+    callback=whole(1),
     metavar="N",
     expose_value=False,
-    help="As for `sgpu apply`, so that one command line serves both; the plan is the same.",
+    help="Used by `sgpu apply`; it does not change the plan.",
 )
-@click.option("--out", metavar="FILE", help="Save the plan, to apply exactly this.")
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 2 where something would change.")
+@click.option(
+    "--trust-project",
+    is_flag=True,
+    help="Run interpreters that lie inside the project, to learn their versions.",
+)
+@click.option("--out", metavar="FILE", help="Save the plan for `sgpu apply FILE`.")
+@click.option(
+    "--files",
+    is_flag=True,
+    help="List the files of the code, and each other file with the rule that excludes it.",
+)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if something would change.")
 @output_option("markdown")
 def command(
     *,
-    where: Where,
+    where: FileSource,
     file: str | None,
     out: str | None,
+    files: bool,
+    trust_project: bool,
     detailed_exitcode: bool,
     output: str,
     choosing: Choosing,
 ) -> int:
-    """Show what applying FILE would change, and why. Changes nothing.
+    """Show what `sgpu apply FILE` would change, and why. Nothing is changed.
+
+    FILE is a run file or a project file: `sgpu.yml`, else `run.yaml`, if none is given.
 
     Exit codes: 0 ok, 1 the plan cannot be applied, 2 something would change (only with
     --detailed-exitcode).
     """
-    from sgpu_decl.cli.advancing import open_progress
-    from sgpu_decl.cli.approving import CHANGING
-    from sgpu_decl.cli.failing import show_error
-    from sgpu_decl.cli.planned import refusal
+    from sgpu_decl.cli.approval import CHANGING
+    from sgpu_decl.cli.error_exit import show_error
+    from sgpu_decl.cli.plan_outcome import refusal
+    from sgpu_decl.cli.staging_progress import open_progress
 
     if out is not None:
-        from sgpu_decl.applying.saving import refuse_taken
+        from sgpu_decl.api import refuse_taken
 
         refuse_taken(Path(out))  # before planning costs anything
     session = where.session(file)
     with open_progress() as progress:
-        plan = session.plan(choosing.options(), progress=progress)
+        prepared = session.plan(choosing.options(), progress=progress, trust_project=trust_project)
+    plan = prepared.plan
     error = refusal(plan)
     if out is not None and error is None:
         with open_progress() as progress:
-            session.save(plan, Path(out), progress=progress)
+            session.save(prepared, Path(out), progress=progress)
     if output == "json":
-        from sgpu_decl.planning.writing import plan_to_json
-
-        answer(plan_to_json(plan), error=error)
+        data = prepared.to_json()
+        answer({**data, "files": _files_json(prepared)} if files else data, error=error)
     else:
         show_plan(plan, output=output)
+        if files:
+            _show_files(prepared, output=output)
         if error is not None:
             show_error(error)
     if error is not None:
         return error.exit_code
     if out is not None:
-        note(f"saved to `{out}`: apply exactly this with `sgpu apply {out}`")
+        note(f"saved to `{out}`: apply exactly this with `sgpu apply {shlex.quote(out)}`")
     changes = any(change.action in CHANGING for change in plan.changes)
     return 2 if detailed_exitcode and changes else 0
+
+
+def _files_json(prepared: "Prepared") -> "list[Json]":
+    from sgpu_decl.views.code_files import files_json
+
+    return files_json(prepared.code_trees)
+
+
+def _show_files(prepared: "Prepared", *, output: str) -> None:
+    from sgpu_decl.views.code_files import files_text
+
+    fence = "```\n" if output == "markdown" else ""
+    show(f"\n{fence}{files_text(prepared.code_trees)}{fence}", nl=False)
 
 
 def show_plan(plan: "Plan", *, output: str) -> None:
@@ -87,6 +120,6 @@ def show_plan(plan: "Plan", *, output: str) -> None:
     if output == "markdown":
         from sgpu_decl.views.plan_markdown import render
 
-        click.echo(render(plan, now=now()), nl=False)
+        show(render(plan, now=now()), nl=False)
     else:
-        click.echo(plan_text(plan, sys.stdout), color=True, nl=False)
+        show(plan_text(plan, sys.stdout), nl=False)

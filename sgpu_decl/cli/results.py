@@ -1,11 +1,11 @@
 """`sgpu results`."""
 
-import json
-
 import click
 
 from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer, note
+from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.views.results_text import secrets_note
+from sgpu_decl.views.terminal import json_text
 
 __all__ = ["command"]
 
@@ -15,15 +15,20 @@ __all__ = ["command"]
 @where_options
 @output_option()
 def command(*, where: Where, name: str, output: str) -> int:
-    """Show what each rank of a run returned, in rank order. NAME is `train` or `train#8`."""
+    """Show what each rank of a run returned, in rank order. NAME is `train` or `train#8`. Values
+    of the run's secrets are masked."""
     session = where.recorded()
     ref = session.runs.find_one(name)
     results = session.runs.results(ref)
+    if held := secrets_note(ref, results):
+        note(held)
     if output == "json":
         answer({"results": results})
         return 0
     for result in results:
-        click.echo(f"rank {result['rank']}: {json.dumps(result['value'], ensure_ascii=False)}")
+        show(f"rank {result['rank']}: {json_text(result['value'])}")
     if not results:
-        note(f"`{ref}` has returned nothing")
+        state = session.runs.status(ref).state
+        yet = " yet" if state.active else ""
+        note(f"no rank of `{ref}` has returned a value{yet}: it is {state}")
     return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from sgpu_decl.cli.options import output_option
-from sgpu_decl.cli.showing import answer, note
+from sgpu_decl.cli.terminal_output import answer, note, show
 
 __all__ = ["command"]
 
@@ -20,8 +20,8 @@ def command(*, path: str | None, write: str | None, output: str) -> int:
 
     Without PATH the names of the schemas are listed.
     """
-    from sgpu_decl.config.schemas import describe, documents
-    from sgpu_decl.config.schemas import write as write_all
+    from sgpu_decl.api.published_schemas import describe, documents
+    from sgpu_decl.api.published_schemas import write as write_all
 
     if write is not None:
         if path is not None:
@@ -37,19 +37,19 @@ def command(*, path: str | None, write: str | None, output: str) -> int:
             answer(published)
         else:
             for name in published:
-                click.echo(name)
+                show(name)
         return 0
     found = describe(path)
     if output == "json":
         answer(dataclasses.asdict(found))
         return 0
-    click.echo(f"{found.path}: {found.type}")
+    show(f"{found.path}: {found.type}")
     if found.default is not None:
-        click.echo(f"  default: {found.default}")
-    click.echo(f"  {found.description}")
+        show(f"  default: {found.default}")
+    show(f"  {found.description}")
     for child in found.children:
         name = child.path.rpartition(".")[2]
         kind = f"{child.type}, required" if child.required else child.type
-        click.echo(f"  {name}: {kind}")
-        click.echo(f"      {child.description}")
+        show(f"  {name}: {kind}")
+        show(f"      {child.description}")
     return 0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer, now, takes_colour
+from sgpu_decl.cli.terminal_output import answer, now, show, takes_colour
+from sgpu_decl.views.status_json import run_object
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -21,58 +22,62 @@ __all__ = ["command"]
 @output_option("markdown")
 def command(*, where: Where, name: str, output: str) -> int:
     """Show one run with its history, one job, or a plan that was saved with `plan --out`."""
-    from sgpu_decl.applying.saving import is_saved_plan
+    from sgpu_decl.api import is_saved_plan
 
     if is_saved_plan(Path(name)):
+        if where != Where():
+            raise click.UsageError(
+                f"`{name}` is a saved plan, which names its own project and target: leave out "
+                "`-t` and `--project`"
+            )
         return _show_plan(Path(name), output)
     session = where.recorded()
-    if name.startswith("job.") or session.names_job(name):
+    if name.startswith("job.") or session.jobs.names_job(name):
         return _show_job(session, name, output)
     ref = session.runs.find_one(name)
-    run = session.runs.show(ref)
+    run = run_object(session.runs.show(ref))
     if output == "json":
         answer(run)
         return 0
     if output == "markdown":
         from sgpu_decl.views.run_markdown import render
 
-        click.echo(render(run, now=now()), nl=False)
+        show(render(run, now=now()), nl=False)
     else:
         from sgpu_decl.views.status_text import run_details
 
-        click.echo(run_details(run, now=now(), colour=takes_colour(sys.stdout)))
+        show(run_details(run, now=now(), colour=takes_colour(sys.stdout)))
     return 0
 
 
 def _show_job(session: "Session", name: str, output: str) -> int:
     from sgpu_decl.errors import NotFound
 
-    chosen = session.jobs(name)
+    chosen = session.jobs.find(name)
     if len(chosen) > 1:
         raise NotFound(
             f"`{name}` names {len(chosen)} jobs",
             hint=f"name one of them, such as `{chosen[0].address}`",
             code="ambiguous",
         )
-    job = session.show_job(chosen[0])
+    job = session.jobs.show(chosen[0])
     if output == "json":
         answer(job)
         return 0
     from sgpu_decl.views.jobs_text import job_details
 
     text = job_details(job, now=now(), colour=output == "text" and takes_colour(sys.stdout))
-    click.echo(text if output == "text" else f"```\n{text}\n```")
+    show(text if output == "text" else f"```\n{text}\n```")
     return 0
 
 
 def _show_plan(path: Path, output: str) -> int:
-    from sgpu_decl.applying.saving import load_plan
+    from sgpu_decl.api import load_plan
     from sgpu_decl.cli.plan import show_plan
-    from sgpu_decl.planning.writing import plan_to_json
 
-    plan = load_plan(path)
+    saved = load_plan(path)
     if output == "json":
-        answer(plan_to_json(plan))
+        answer(saved.to_json())
     else:
-        show_plan(plan, output=output)
+        show_plan(saved.plan, output=output)
     return 0

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.commands import STATE_COMMANDS, LazyGroup
-from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer, note
+from sgpu_decl.cli.options import Where, lock_option, output_option, where_options
+from sgpu_decl.cli.terminal_output import answer, note, show
+from sgpu_decl.views.terminal import json_text
 
 if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
@@ -23,20 +24,22 @@ __all__ = [
     "unlock_command",
 ]
 
-command = LazyGroup(STATE_COMMANDS, "state", "Look into the recorded state, or mend it.")
+command = LazyGroup(STATE_COMMANDS, "state", "Show or edit the recorded state.")
 
 
 @click.command("list")
 @where_options
 @output_option()
 def list_command(*, where: Where, output: str) -> int:
-    """List the resources that the state holds, destroyed and forgotten ones marked `gone`."""
-    resources = where.recorded().state_list()
+    """List the recorded resources. Destroyed and forgotten ones are marked `(gone)`."""
+    resources = where.recorded().state.resources()
     if output == "json":
-        answer({"resources": [_resource(it) for it in resources]})
+        answer({"resources": [_resource(resource) for resource in resources]})
         return 0
-    for it in resources:
-        click.echo(f"{it.address}{' (gone)' if it.gone else ''}")
+    for resource in resources:
+        show(f"{resource.address}{' (gone)' if resource.gone else ''}")
+    if not resources:
+        note("the state holds nothing yet: `sgpu apply` records what it launches")
     return 0
 
 
@@ -46,11 +49,11 @@ def list_command(*, where: Where, output: str) -> int:
 @output_option()
 def show_command(*, where: Where, address: str, output: str) -> int:
     """Show one resource as it was last applied."""
-    data = _resource(where.recorded().state_show(address))
+    data = _resource(where.recorded().state.show(address))
     if output == "json":
         answer(data)
     else:
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        show(json_text(data, indent=2))
     return 0
 
 
@@ -58,20 +61,22 @@ def show_command(*, where: Where, address: str, output: str) -> int:
 @click.argument("source")
 @click.argument("destination")
 @where_options
+@lock_option
 @output_option()
 def move_command(*, where: Where, source: str, destination: str, output: str) -> int:
-    """Give a resource another address, after its name was changed in the file."""
-    old, new = map(str, where.recorded().state_move(source, destination))
+    """Give a resource another address, for example after its name changed in the file."""
+    old, new = map(str, where.recorded().state.move(source, destination))
     return _done({"moved": {"from": old, "to": new}}, output, f"moved {old} to {new}")
 
 
 @click.command("rm")
 @click.argument("address")
 @where_options
+@lock_option
 @output_option()
 def remove_command(*, where: Where, address: str, output: str) -> int:
-    """Forget a resource without touching what runs."""
-    removed = str(where.recorded().state_remove(address))
+    """Forget a resource. Its files and the history of its attempts stay."""
+    removed = str(where.recorded().state.remove(address))
     return _done({"removed": removed}, output, f"forgot {removed}")
 
 
@@ -80,11 +85,11 @@ def remove_command(*, where: Where, address: str, output: str) -> int:
 @output_option()
 def pull_command(*, where: Where, output: str) -> int:
     """Print the whole state as JSON that fits schemas/state.v1.schema.json."""
-    state = where.recorded().state_pull()
+    state = where.recorded().state.pull()
     if output == "json":
         answer(state)
     else:
-        click.echo(json.dumps(state, indent=2, ensure_ascii=False))
+        show(json_text(state, indent=2))
     return 0
 
 
@@ -94,7 +99,7 @@ def pull_command(*, where: Where, output: str) -> int:
 @output_option()
 def unlock_command(*, where: Where, lock_id: str, output: str) -> int:
     """Release the lock ID that a dead sgpu left behind; the message that refuses names it."""
-    where.recorded().state_unlock(lock_id)
+    where.recorded().state.unlock(lock_id)
     return _done({"unlocked": lock_id}, output, "unlocked")
 
 
@@ -106,13 +111,13 @@ def _done(data: "Json", output: str, words: str) -> int:
     return 0
 
 
-def _resource(it: "Resource") -> "dict[str, Json]":
+def _resource(item: "Resource") -> "dict[str, Json]":
     return {
-        "address": str(it.address),
-        "backend": it.backend,
-        "owner": it.owner,
-        "gone": it.gone,
-        "attempt": it.last.ref.number if it.last else None,
-        "state": str(it.last.state) if it.last else None,
-        "spec": json.loads(it.spec),
+        "address": str(item.address),
+        "backend": item.backend,
+        "owner": item.owner,
+        "gone": item.gone,
+        "attempt": item.last.ref.number if item.last else None,
+        "state": str(item.last.state) if item.last else None,
+        "spec": json.loads(item.spec),
     }

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer, note, now, takes_colour
+from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
+from sgpu_decl.views.status_json import status_objects
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -23,24 +24,32 @@ __all__ = ["command"]
 @where_options
 @output_option()
 def command(*, where: Where, names: tuple[str, ...], output: str) -> int:
-    """Show the latest attempt of every run, and every job; or those named (addresses, names,
-    globs)."""
-    session = where.recorded()
+    """Show the latest attempt of every run, and every job.
+
+    With NAME, show only these. NAME is `train`, `run.train`, `train#8`, `job.nightly` or a glob.
+    Destroyed runs are shown only by name.
+    """
+    session = where.session()
+    if names or where.target is not None or session.in_project:
+        session.check_project()
+        session.check_target()
     refs, chosen = _named(session, names)
-    runs, jobs = session.runs.describe(refs), session.describe_jobs(chosen)
+    runs, jobs = status_objects(session.runs.describe(refs)), session.jobs.describe(chosen)
     if output == "json":
-        answer({"runs": runs, "jobs": jobs} if jobs else {"runs": runs})
+        project = str(session.root) if session.in_project else None
+        data: dict[str, Json] = {"project": project, "runs": runs}
+        answer({**data, "jobs": jobs} if jobs else data)
         return 0
     from sgpu_decl.views.jobs_text import job_table
     from sgpu_decl.views.status_text import status_table
 
     colour = takes_colour(sys.stdout)
-    if runs or not jobs:
-        click.echo(status_table(runs, now=now(), colour=colour))
+    if runs:
+        show(status_table(runs, now=now(), colour=colour))
     if not (runs or jobs):
-        _say_where_else(session)
+        _say_nothing_is_live(session)
     if jobs:
-        click.echo(("\n" if runs else "") + job_table(jobs, now=now(), colour=colour))
+        show(("\n" if runs else "") + job_table(jobs, now=now(), colour=colour))
     _say_where_tracked(session, runs)
     return 0
 
@@ -50,21 +59,31 @@ def _named(
 ) -> "tuple[tuple[AttemptRef, ...], list[Resource]]":
     """The runs and the jobs that are meant: a name that is no run's may be a job's."""
     if not names:
-        return session.runs.current(), session.jobs()
-    of_jobs = [name for name in names if session.names_job(name)]
+        return session.runs.current(), session.jobs.find()
+    of_jobs = [name for name in names if session.jobs.names_job(name)]
     of_runs = [name for name in names if name not in of_jobs]
-    return session.runs.find(*of_runs), session.jobs(*of_jobs) if of_jobs else []
+    return session.runs.find(*of_runs), session.jobs.find(*of_jobs) if of_jobs else []
 
 
-def _say_where_else(session: "Session") -> None:
-    from sgpu_decl.applying.neighbouring import elsewhere
+def _say_nothing_is_live(session: "Session") -> None:
+    """Say why there is nothing to show: no project, no launch yet, or all runs destroyed."""
+    from sgpu_decl.views.status_text import nothing_live
 
-    if (hint := elsewhere(session.state_dir)) is not None:
+    if not session.in_project:
+        show(f"no project in `{session.root}` or in a folder above it")
+        note("hint: `sgpu init` writes a first run; `--project DIR` names a project elsewhere")
+        return
+    show(
+        nothing_live(
+            [resource.last for resource in session.state.resources() if resource.last is not None]
+        )
+    )
+    if (hint := session.elsewhere()) is not None:
         note(f"hint: {hint}")
 
 
 def _say_where_tracked(session: "Session", runs: "list[dict[str, Json]]") -> None:
-    from sgpu_decl.tracking.locating import ui_command
+    from sgpu_decl.views.tracking_text import tracking_notes
 
     uris = set()
     for run in runs:
@@ -73,6 +92,9 @@ def _say_where_tracked(session: "Session", runs: "list[dict[str, Json]]") -> Non
         uri = tracked.get("tracking_uri") if isinstance(tracked, Mapping) else None
         if isinstance(uri, str):
             uris.add(uri)
+    for run in runs:
+        for line in tracking_notes(run):
+            note(line)
     for uri in sorted(uris):
-        shown = ui_command(uri, home=session.state_dir.parent)
+        shown = session.runs.ui_command(uri)
         note(f"metrics: {shown or uri}")

@@ -2,27 +2,31 @@
 
 import click
 
-from sgpu_decl.cli.options import Where, file_argument, output_option, where_options
-from sgpu_decl.cli.showing import answer, note
+from sgpu_decl.cli.options import FileSource, file_argument, output_option, source_options
+from sgpu_decl.cli.terminal_output import answer, note, show
 
 __all__ = ["command"]
 
 
 @click.command("validate")
 @file_argument
-@where_options
+@source_options
 @output_option()
-def command(*, where: Where, file: str | None, output: str) -> int:
+def command(*, where: FileSource, file: str | None, output: str) -> int:
     """Check FILE and show every mistake in it at once, each with its place.
+
+    Without -t, every target is checked. The checks are those of `sgpu plan` that need only the file
+    and the code: validate does not look at this machine and asks no workspace.
 
     Exit codes: 0 valid, 1 not.
     """
-    validated = where.session(file).validate()
+    validated = where.session(file).check()
     if output == "json":
         answer(
             {
                 "kind": validated.loaded.kind,
                 "runs": [str(run.address) for run in validated.loaded.runs],
+                "targets": list(validated.targets),
                 "diagnostics": [found.to_json() for found in validated.findings],
             }
         )
@@ -32,5 +36,8 @@ def command(*, where: Where, file: str | None, output: str) -> int:
 
         note(render_findings(validated.findings, read=lambda _: validated.source))
     count = len(validated.loaded.runs)
-    click.echo(f"{validated.loaded.file} is valid: {count} {'run' if count == 1 else 'runs'}")
+    summary = f"{count} {'run' if count == 1 else 'runs'}"
+    if validated.targets:
+        summary += f"; checked for {', '.join(f'`{name}`' for name in validated.targets)}"
+    show(f"{validated.loaded.file} is valid: {summary}")
     return 0

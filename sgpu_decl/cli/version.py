@@ -4,7 +4,7 @@ import click
 
 from sgpu_decl import __version__
 from sgpu_decl.cli.options import output_option
-from sgpu_decl.cli.showing import answer
+from sgpu_decl.cli.terminal_output import answer, show
 
 __all__ = ["command"]
 
@@ -16,5 +16,5 @@ def command(*, output: str) -> int:
     if output == "json":
         answer({"version": __version__})
     else:
-        click.echo(f"sgpu {__version__}")
+        show(f"sgpu {__version__}")
     return 0

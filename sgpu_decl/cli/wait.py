@@ -3,24 +3,27 @@
 import click
 
 from sgpu_decl.cli.options import Where, output_option, where_options
-from sgpu_decl.cli.showing import answer, note
+from sgpu_decl.cli.terminal_output import answer, note
+from sgpu_decl.views.status_json import status_objects
 
 __all__ = ["command"]
 
 
 @click.command("wait")
-@click.argument("names", nargs=-1, required=True, metavar="ADDRESS...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @where_options
-@click.option("--timeout", metavar="D", help="Give up after this long, such as `10m`.")
+@click.option("--timeout", metavar="D", help="Give up after this time, such as `10m`.")
 @output_option()
 def command(*, where: Where, names: tuple[str, ...], timeout: str | None, output: str) -> int:
-    """Wait until all named runs have ended. Globs are taken.
+    """Wait until all named runs have ended.
 
-    Exit codes: 0 all succeeded, 1 out of time, 5 one did not succeed, 130 interrupted.
+    NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs.
+
+    Exit codes: 0 all succeeded, 1 timeout, 5 a run did not succeed, 130 interrupted.
     """
-    from sgpu_decl.cli.attaching import Left, outcome_error, show_endings
-    from sgpu_decl.cli.failing import show_error
+    from sgpu_decl.cli.error_exit import show_error
     from sgpu_decl.cli.options import read_duration
+    from sgpu_decl.cli.run_follower import Left, outcome_error, show_endings
 
     limit = read_duration(timeout) if timeout is not None else None
     session = where.recorded()
@@ -30,12 +33,12 @@ def command(*, where: Where, names: tuple[str, ...], timeout: str | None, output
         more = f" and {len(active) - 5} more" if len(active) > 5 else ""
         note(f"waiting for {', '.join(active[:5])}{more}")
     session.runs.wait(refs, limit)
-    runs = session.runs.describe(refs)
-    error = outcome_error(runs, Left.ENDED)
+    runs = status_objects(session.runs.describe(refs))
+    error = outcome_error(session, runs, Left.ENDED)
     if output == "json":
         answer({"runs": runs}, error=error)
     else:
-        show_endings(runs)
+        show_endings(session, runs)
         if error is not None:
             show_error(error)
     return error.exit_code if error else 0

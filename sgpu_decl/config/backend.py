@@ -1,75 +1,80 @@
-"""`backend`: where ranks run."""
+"""`backend`: where ranks run. What the block may hold is decided by the kind that it names."""
 
-import re
-from typing import Annotated, Any, ClassVar, Literal
+from functools import cache
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, SerializeAsAny, WrapValidator
 
-from sgpu_decl.config.block import Block, problem
+from sgpu_decl.backends.kinds import DEFAULT, kind_named, our_kinds, remote_kind
+from sgpu_decl.config.block import Block
+from sgpu_decl.config.cross_field import Contradiction
+from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Size
+from sgpu_decl.errors import BackendError
 
-__all__ = ["Backend"]
-
-_HOST = re.compile(r"(https?://)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(:\d{1,5})?/?")
-_VOLUME = re.compile(r"/Volumes/[^/]+/[^/]+/[^/]+(/.+)?")
-
-
-def _host(value: str) -> str:
-    match = _HOST.fullmatch(value)
-    if match is None:
-        raise problem(
-            "bad_host",
-            "{path} must be the URL of a workspace",
-            "such as `https://dbc-1234.cloud.databricks.com`, with nothing behind it",
-        )
-    return f"{match[1] or 'https://'}{match[2].lower()}{match[3] or ''}"
+__all__ = [
+    "DEFAULT",
+    "Backend",
+    "BackendOptions",
+    "known_options",
+    "options_of",
+    "read_backend",
+    "remote_kind",
+]
 
 
-def _staging(value: str) -> str:
-    path = value.rstrip("/")
-    if ".." in path.split("/") or not (path.startswith("/Workspace/") or _VOLUME.fullmatch(path)):
-        raise problem(
-            "bad_staging",
-            "{path} must be a folder of the workspace",
-            "such as `/Workspace/Users/me@example.com/.sgpu` or `/Volumes/main/ml/sgpu`",
-        )
-    return path
+class BackendOptions(Block):
+    """A backend's name, or a mapping with its `kind`.
 
-
-Host = Annotated[str, AfterValidator(_host)]
-Staging = Annotated[str, AfterValidator(_staging)]
-
-
-class Backend(Block):
-    """A backend's name, or a mapping with its `kind`."""
+    These are the fields that all kinds have. The options of a kind are a class below this one, with
+    its own fields.
+    """
 
     short: ClassVar[str | None] = "kind"
 
-    kind: Literal["local", "ray", "databricks"] = Field(
-        "local", description="`local` (this machine), `ray` (a cluster) or `databricks`."
-    )
-    address: str | None = Field(
-        None, description="Ray: the address of the cluster (`auto`, `ray://host:10001`)."
-    )
-    profile: str | None = Field(
-        None, description="Databricks: the profile of `~/.databrickscfg` to use."
-    )
-    host: Host | None = Field(
-        None,
-        description="Databricks: the workspace's URL; credentials come from the profile for it, "
-        "and one that is for another workspace is refused.",
-    )
-    staging: Staging | None = Field(
-        None,
-        description="Databricks: the folder for what a run takes along, below `/Workspace` or "
-        "`/Volumes`; default: `.sgpu` in your own folder of the workspace.",
-    )
+    kind: str = Field(DEFAULT, description="The kind of backend.")
     environment_limit: Size = Field(
         Size(15 << 30),
         description="The most that a captured environment may hold; larger ones are refused.",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        return {"kind": value} if isinstance(value, str) else value
+
+def options_of(kind: str) -> type[BackendOptions]:
+    """The model of the block for a kind.
+
+    Raises:
+        BackendError: there is no such kind, or the package that has it does not load.
+    """
+    return kind_named(kind).options()
+
+
+@cache
+def known_options() -> dict[str, type[BackendOptions]]:
+    """The models of the kinds that come with sgpu, by name."""
+    return {kind.name: kind.options() for kind in our_kinds()}
+
+
+def read_backend(value: Any) -> BackendOptions:
+    """Validate a block, or the name of a kind, which is short for one.
+
+    Raises:
+        ValidationError: the kind has no such options.
+        PydanticCustomError: there is no such kind.
+    """
+    if isinstance(value, BackendOptions):
+        return value
+    block = {"kind": value} if isinstance(value, str) else value
+    kind = block.get("kind") if isinstance(block, dict) else None
+    try:
+        model = options_of(kind if isinstance(kind, str) else DEFAULT)
+    except BackendError as error:
+        found = Contradiction(
+            path=("kind",), code=error.code, summary=error.message, hint=error.hint or ""
+        )
+        raise problem(error.code, error.message, error.hint, all=(found,)) from error
+    return model.model_validate(block)
+
+
+Backend = Annotated[
+    SerializeAsAny[BackendOptions], WrapValidator(lambda value, _: read_backend(value))
+]

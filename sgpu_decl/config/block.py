@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
-__all__ = ["Block", "Flag", "Name", "Positive", "WholeNumber", "problem"]
+__all__ = ["NONE_IF_EMPTY", "Block", "Flag", "Name", "Positive", "WholeNumber"]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 
@@ -40,12 +39,12 @@ class Block(BaseModel):
         return self
 
 
-def problem(
-    code: str, summary: str, hint: str | None = None, **more: Any
-) -> PydanticCustomError:  # pydantic's own context is untyped
-    """An error of ours for a validator to raise: it keeps its code, words and hint."""
-    return PydanticCustomError(
-        code,
-        "{summary}",
-        {"summary": summary, "hint": hint, "ours": True, **more},
-    )
+Value = TypeVar("Value")
+
+
+def _or_none(value: Value) -> Value | None:
+    return value or None
+
+
+NONE_IF_EMPTY = AfterValidator(_or_none)
+"""Makes an empty value the same as a missing one in the spec of a run."""

@@ -1,14 +1,22 @@
 """`code`: which files a run takes along."""
 
-from pydantic import Field
+import posixpath
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from sgpu_decl.config.block import Block
 
 __all__ = ["Code"]
 
 
+def _elsewhere(root: str | None) -> str | None:
+    """`.` is the folder that is meant where nothing is written."""
+    return root if root is not None and posixpath.normpath(root) != "." else None
+
+
 class Code(Block):
-    root: str | None = Field(
+    root: Annotated[str | None, AfterValidator(_elsewhere)] = Field(
         None, description="The folder of the code, relative to this file; default: its folder."
     )
     include: tuple[str, ...] = Field(

@@ -43,5 +43,5 @@ def _from_unix(fields: list[str]) -> str:
     elif day == "*":
         # Quartz counts days of the week from Sunday, 1; Unix from Sunday, 0.
         day = "?"
-        weekday = re.sub(r"(?<![#/\d])[0-7](?!\d)", lambda it: str(int(it[0]) % 7 + 1), weekday)
+        weekday = re.sub(r"(?<![#/\d])[0-7](?!\d)", lambda item: str(int(item[0]) % 7 + 1), weekday)
     return " ".join(("0", minutes, hours, day, month, weekday))

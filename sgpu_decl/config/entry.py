@@ -1,21 +1,31 @@
 """What ranks execute: `entrypoint` or `command`, and the arguments."""
 
+import os
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, JsonValue, Tag
 
-from sgpu_decl.config.block import problem
+from sgpu_decl.config.problems import problem
 
-__all__ = ["Args", "Command", "Entrypoint", "calls_function"]
+__all__ = ["Args", "Command", "Entrypoint", "calls_function", "is_entrypoint"]
 
 _FILE = re.compile(r"[^:\0]+\.py(?::[^\W\d]\w*(?:\.[^\W\d]\w*)*)?")
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
+def is_entrypoint(text: str) -> bool:
+    """Whether a text has the form of an entrypoint."""
+    return bool(_FILE.fullmatch(text) or _MODULE.fullmatch(text))
+
+
 def _entrypoint(text: str) -> str:
-    if _FILE.fullmatch(text) or _MODULE.fullmatch(text):
+    if _MODULE.fullmatch(text):
         return text
+    if _FILE.fullmatch(text):  # `./a.py` is `a.py`
+        file, *function = text.split(":", 1)
+        return ":".join([os.fspath(PurePosixPath(file)), *function])
     raise problem(
         "bad_entrypoint",
         "{path} must be an entrypoint, not {given}",

@@ -5,8 +5,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from sgpu_decl.config.block import Block, Flag, problem
-from sgpu_decl.config.crossing import ORIGINS
+from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Flag
+from sgpu_decl.config.cross_field import ORIGINS
+from sgpu_decl.config.problems import problem
 from sgpu_decl.config.secrets import SecretRef
 
 __all__ = ["Env", "EnvironmentBlock", "VariableName", "refuse_name"]
@@ -63,7 +64,7 @@ class EnvironmentBlock(Block):
         default=False,
         description="Capture the packages of the current environment and rebuild them.",
     )
-    dependencies: tuple[str, ...] | None = Field(
+    dependencies: Annotated[tuple[str, ...] | None, NONE_IF_EMPTY] = Field(
         None, description="Packages to install, as requirement lines (`torch>=2.6`)."
     )
     requirements: str | None = Field(None, description="A requirements file to install from.")
@@ -75,7 +76,7 @@ class EnvironmentBlock(Block):
     @property
     def origins(self) -> tuple[str, ...]:
         """The fields that declare an environment; none where ranks use an interpreter as it is."""
-        return tuple(it for it in ORIGINS if getattr(self, it))
+        return tuple(item for item in ORIGINS if getattr(self, item))
 
 
 class Env(EnvironmentBlock):

@@ -6,17 +6,17 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from sgpu_decl.config.backend import Backend
-from sgpu_decl.config.block import Block, Flag, WholeNumber, problem
+from sgpu_decl.config.block import Block, Flag, WholeNumber
 from sgpu_decl.config.cron import refuse_cron
+from sgpu_decl.config.gpu_type import GpuType, meant
 from sgpu_decl.config.lifecycle import Lifecycle
 from sgpu_decl.config.platform import OnFinish, Permission
+from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Duration
-from sgpu_decl.diagnostics.suggesting import nearest
-from sgpu_decl.model.gpu import ACCELERATORS
+from sgpu_decl.diagnostics.nearest_names import nearest
 
 __all__ = ["Job", "Notebook", "Trigger"]
 
-_ACCELERATORS = {name.lower(): name for name in ACCELERATORS}
 _TABLE = re.compile(r"[^.\s]+\.[^.\s]+\.[^.\s]+")
 _PERIODS = {"hours": 3_600, "days": 86_400, "weeks": 604_800}
 
@@ -43,11 +43,16 @@ def _timezone(name: str) -> str:
 
 
 def _accelerator(text: str) -> str:
-    name = _ACCELERATORS.get(text.lower())
-    if name is None:
-        offered = ", ".join(f"`{it}`" for it in ACCELERATORS)
-        raise problem("unknown_type", "{path} names no accelerator", f"one of {offered}")
-    return name
+    found = GpuType.find(text)
+    if found is None:
+        raise problem("unknown_gpu_type", "{path} must be a type of GPU, not {given}", meant(text))
+    if found.name == "CPU":
+        raise problem(
+            "unknown_gpu_type",
+            "{path} is for a notebook on a GPU",
+            "leave it out: a notebook without it runs on a CPU",
+        )
+    return found.accelerator or found.name
 
 
 def _notebook_path(text: str) -> str:
@@ -124,7 +129,10 @@ class Notebook(Block):
         description="Where it lies in the workspace."
     )
     type: Annotated[str, AfterValidator(_accelerator)] | None = Field(
-        None, description="The accelerator that it runs on, such as GPU_1xA10; none for a CPU."
+        None,
+        description="The GPU that it runs on: a type such as A10, or a node with several of them, "
+        "such as GPU_8xH100; none for a CPU.",
+        json_schema_extra={"pattern": GpuType.published["pattern"]},
     )
     base: str | None = Field(
         None, description="The base environment, such as `gpu-4`; the notebook's own without one."

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.model.jsonable import canonical
-from sgpu_decl.text.nodes import Mapping, Scalar, Sequence, place_of
-from sgpu_decl.text.resolving import Value, resolve
+from sgpu_decl.text.core_schema import Value, resolve
+from sgpu_decl.text.yaml_nodes import Mapping, Scalar, Sequence, place_of
 
 __all__ = ["Axes", "Cell", "cells", "read_axes", "shown"]
 

@@ -9,16 +9,29 @@ __all__ = ["Mlflow"]
 
 class Mlflow(Block):
     enabled: Flag = Field(
-        default=True, description="Whether an MLflow run is made for each attempt."
+        default=True,
+        description="Whether an MLflow run is made for each attempt. Written as true, "
+        "it is an error where MLflow is not installed.",
     )
     experiment: str | None = Field(
-        None, description="The experiment's name; default: the project's or the run's name."
+        None,
+        min_length=1,
+        description="The experiment; default: MLFLOW_EXPERIMENT_NAME, else the run's name.",
     )
     run_name: str | None = Field(
-        None, description="The MLflow run's name; default: `name#attempt`."
+        None, min_length=1, description="The MLflow run's name; default: `name#attempt`."
     )
     tracking_uri: str | None = Field(
-        None, description="Where MLflow stores; default: a local database under `.sgpu/`."
+        None,
+        min_length=1,
+        description="Where MLflow stores; default: MLFLOW_TRACKING_URI, else a local database "
+        "under `.sgpu/`.",
+    )
+    artifact_location: str | None = Field(
+        None,
+        min_length=1,
+        description="Where an experiment that the run makes keeps its artifacts: a folder, a "
+        "volume (`/Volumes/...`) or a URI. An experiment that exists keeps its own place.",
     )
     system_metrics: Flag = Field(
         default=True, description="Whether CPU, memory and GPU use is logged."

@@ -1,7 +1,5 @@
 """A project file: `sgpu.yml`."""
 
-from enum import StrEnum
-
 from pydantic import Field
 
 from sgpu_decl.config.block import Block, Name
@@ -9,15 +7,9 @@ from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.model.target import Mode
 
-__all__ = ["Mode", "Project", "ProjectFile"]
-
-
-class Mode(StrEnum):
-    """What a target is for, in the words of Databricks bundles."""
-
-    DEVELOPMENT = "development"
-    PRODUCTION = "production"
+__all__ = ["Project", "ProjectFile"]
 
 
 class Project(Block):

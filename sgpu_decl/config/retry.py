@@ -16,6 +16,4 @@ class Retry(Block):
         ("infra",),
         description="What is worth a restart: `infra` (the machine), `error` (the user's code).",
     )
-    backoff: Duration = Field(
-        Duration(10.0), description="The wait before the first restart; it grows with each."
-    )
+    backoff: Duration = Field(Duration(10.0), description="The wait before each restart.")

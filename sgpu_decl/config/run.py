@@ -6,23 +6,26 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    JsonValue,
     StrictBool,
     StrictFloat,
     StrictInt,
     model_validator,
 )
 
-from sgpu_decl.config.backend import Backend
-from sgpu_decl.config.block import Block, Name, Positive, problem
+from sgpu_decl.config.backend import Backend, read_backend
+from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Name, Positive
 from sgpu_decl.config.code import Code
-from sgpu_decl.config.crossing import Crossing, contradictions
+from sgpu_decl.config.cross_field import Crossing, contradictions
 from sgpu_decl.config.entry import Args, Command, Entrypoint
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.launch import Launch
 from sgpu_decl.config.lifecycle import Lifecycle
+from sgpu_decl.config.logs import Logs
 from sgpu_decl.config.mlflow import Mlflow
 from sgpu_decl.config.platform import OnFinish, Permission
+from sgpu_decl.config.problems import problem
 from sgpu_decl.config.ray import Ray
 from sgpu_decl.config.retry import Retry
 from sgpu_decl.config.units import Duration
@@ -50,16 +53,38 @@ def _pool(name: str) -> str:
     return name
 
 
+def _tag(name: str) -> str:
+    if not name:
+        raise problem("empty_value", "a name in {path} is empty", "give the tag one, or remove it")
+    if name == "mlflow.runName":
+        raise problem(
+            "reserved_tag", "{path} is the name of the MLflow run", "use `mlflow.run_name`"
+        )
+    if name.startswith("sgpu."):
+        hint = "choose a name that does not begin with `sgpu.`"
+        raise problem("reserved_tag", "{path} is a name for sgpu's own tags", hint)
+    return name
+
+
 def _positive(value: Duration) -> Duration:
     if value.seconds <= 0:
         raise problem("bad_duration", "{path} must be longer than nothing", "leave it out for none")
     return value
 
 
+def _enabled(value: Ray | None) -> Ray | None:
+    return value if value is not None and value.enabled else None
+
+
+def _somebody(value: OnFinish | None) -> OnFinish | None:
+    return value if value is not None and (value.success or value.failure) else None
+
+
 Matrix = Annotated[
     dict[AxisName, Annotated[tuple[Cell, ...], Field(min_length=1)]], Field(min_length=1)
 ]
 Pool = Annotated[str, AfterValidator(_pool)]
+TagName = Annotated[str, AfterValidator(_tag)]
 Limit = Annotated[Duration, AfterValidator(_positive)]
 
 
@@ -67,14 +92,16 @@ class RunConfig(Block):
     # Blocks that are left out are made without their validators, which nothing else needs.
     name: Name = Field(description="The run's name; in a project file it is the key under `runs`.")
     description: str | None = Field(None, description="What the run is for.")
-    tags: dict[str, str] = Field({}, description="Labels; they change nothing.")
+    tags: dict[TagName, str] = Field({}, description="Labels: tags of the MLflow run.")
     # No cluster is as large: a number beyond is a mistake, and one without end breaks arithmetic.
     gpus: Positive = Field(
         le=1_000_000, description="How many GPUs, one rank on each: the world size."
     )
     type: GpuType = Field(
-        description="The kind of GPU: A10, H100, B300, CPU (ranks without one), or a platform's "
-        "name for it such as GPU_8xH100. Any case."
+        description="The kind of GPU by its name, such as A10, A100, A100_80GB, H100, H200, B300, "
+        "L4, L40S, T4, V100, RTX_4090 or MI300X; GPU for any GPU; CPU for ranks without one; or "
+        "the name of a node, such as GPU_8xH100. Any case. The backend decides which types and "
+        "counts there are."
     )
     entrypoint: Entrypoint | None = Field(
         None,
@@ -84,15 +111,19 @@ class RunConfig(Block):
     command: Command | None = Field(
         None, description="A program and its arguments as a list, or text for `bash -euo pipefail`."
     )
-    args: Args | None = Field(
+    args: Annotated[Args | None, NONE_IF_EMPTY] = Field(
         None, description="A mapping: the function's keyword arguments. A list: the script's argv."
+    )
+    parameters: Annotated[dict[str, JsonValue] | None, NONE_IF_EMPTY] = Field(
+        None,
+        description="A mapping that ranks find as a YAML file: `HYPERPARAMETERS_PATH` names it.",
     )
     launch: Launch = Field(Launch.model_construct(), description="How ranks are started.")
     env: Env = Field(
         Env.model_construct(), description="The Python environment, variables and secrets."
     )
     code: Code = Field(Code.model_construct(), description="Which files the run takes along.")
-    ray: Ray | None = Field(
+    ray: Annotated[Ray | None, AfterValidator(_enabled)] = Field(
         None, description="Makes the run a Ray program: `true`, or the options of its cluster."
     )
     timeout: Limit | None = Field(None, description="How long the ranks may run, such as `6h`.")
@@ -106,6 +137,7 @@ class RunConfig(Block):
         None, description="How long ranks may show no sign of progress."
     )
     retry: Retry = Field(Retry.model_construct(), description="When ranks are started again.")
+    logs: Logs = Field(Logs.model_construct(), description="What the log files of ranks hold.")
     mlflow: Mlflow = Field(Mlflow.model_construct(), description="The tracking of the run.")
     matrix: Matrix | None = Field(
         None,
@@ -135,9 +167,12 @@ class RunConfig(Block):
     )
     budget: str | None = Field(None, description="The budget or policy that pays for the run.")
     image: str | None = Field(None, description="The container image, where the backend has them.")
-    on_finish: OnFinish | None = Field(None, description="Who is told when the run has ended.")
+    on_finish: Annotated[OnFinish | None, AfterValidator(_somebody)] = Field(
+        None, description="Who is told when the run has ended."
+    )
     backend: Backend = Field(
-        Backend.model_construct(), description="Where ranks run; `local` is this machine."
+        read_backend({}),
+        description="Where ranks run; `local` is this machine.",
     )
 
     @model_validator(mode="after")
@@ -149,8 +184,10 @@ class RunConfig(Block):
                 entrypoint=self.entrypoint is not None,
                 command=self.command is not None,
                 args=self.args is not None,
+                parameters=self.parameters is not None,
                 per_node=self.launch.per == "node",
                 warm_modules=isinstance(self.launch.warm, tuple),
+                redacted=self.logs.redact,
                 variables=self.env.variables,
                 secrets=self.env.secrets,
                 environment=self.env.origins,

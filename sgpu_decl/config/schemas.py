@@ -7,8 +7,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from sgpu_decl.config.describing import FieldHelp, describe
-from sgpu_decl.config.documents import events_schema, plan_schema, state_schema
+from sgpu_decl.config.backend import BackendOptions, known_options
+from sgpu_decl.config.field_help import FieldHelp, describe
+from sgpu_decl.config.output_schemas import events_schema, plan_schema, state_schema
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.units import Duration, Size
@@ -94,7 +95,7 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
     """The schema of a file whose root is `model`, with the blocks that every file may have and
     `targets` of partial roots."""
     _, generated = models_json_schema(
-        [(model, "validation")],
+        [(item, "validation") for item in (model, *known_options().values())],
         ref_template="#/$defs/{model}",
         title=title,
         schema_generator=_Generator,
@@ -102,8 +103,7 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
     defs: Schema = generated["$defs"]
     _as_users_write({"$defs": defs})
     root = defs.pop(model.__name__)
-    kinds = {"type": "string", "enum": _kinds(defs)}
-    _by_name(defs, "Backend", kinds, {"$ref": "#/$defs/Reference"})
+    _one_of_the_kinds(defs)
     defs["Reference"] = _REFERENCE
     run = root if model is RunConfig else defs["RunConfig"]
     run["properties"]["ray"]["anyOf"].insert(0, {"type": "boolean"})
@@ -160,9 +160,24 @@ def _by_name(defs: Schema, block: str, *short: Schema) -> None:
     defs[block] = {"description": whole["description"], "anyOf": forms}
 
 
-def _kinds(defs: Schema) -> list[str]:
-    kind: Schema = defs["Backend"]["properties"]["kind"]
-    return next(one["enum"] for one in kind["anyOf"] if "enum" in one)
+def _one_of_the_kinds(defs: Schema) -> None:
+    """A `backend` block has the fields of its kind; the name of a kind is short for it. A part of a
+    block, in a target, need not name its kind again."""
+    described = defs[BackendOptions.__name__]["description"].partition("\n")[0]
+    for kind, options in known_options().items():
+        block = defs[options.__name__]
+        block["properties"]["kind"] = {
+            "description": block["properties"]["kind"]["description"],
+            "anyOf": [{"const": kind}, {"$ref": "#/$defs/Reference"}],
+        }
+    defs[BackendOptions.__name__] = {
+        "description": described,
+        "anyOf": [
+            {"type": "string", "enum": list(known_options())},
+            {"$ref": "#/$defs/Reference"},
+            *({"$ref": f"#/$defs/{option.__name__}"} for option in known_options().values()),
+        ],
+    }
 
 
 def _as_users_write(node: Any) -> None:

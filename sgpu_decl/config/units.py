@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sgpu_decl.config.block import problem
-from sgpu_decl.config.textual import Textual
+from sgpu_decl.config.problems import problem
+from sgpu_decl.config.text_types import Textual
 
 __all__ = ["Duration", "Size"]
 

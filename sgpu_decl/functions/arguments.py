@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sgpu_decl.diagnostics.masking import mask
+from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.jsonable import Json, canonical
 
 __all__ = ["shown_arguments"]

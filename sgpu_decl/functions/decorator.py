@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.call_settings import UNSET, Settings, Unset, told
 from sgpu_decl.functions.function import DistributedFunction
-from sgpu_decl.functions.settings import UNSET, Settings, Unset, told
 from sgpu_decl.model.gpu import GPUType
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from sgpu_decl.functions.call import DistributedFunctionCall
-    from sgpu_decl.functions.results import Results
+    from sgpu_decl.functions.call_results import Results
+    from sgpu_decl.functions.running_call import DistributedFunctionCall
 
 __all__ = ["distributed", "ray_launch"]
 
@@ -69,8 +69,9 @@ def distributed(
 
     Args:
         num_accelerators: how many ranks; also `gpus`. By default all GPUs of this machine.
-        accelerator_type: `A10`, `H100`, `B300`, `CPU`, an accelerator such as `GPU_8xH100`, or a
-            `GPUType`, in any case; also `gpu_type`. Needed with `remote=True`.
+        accelerator_type: a GPU by its name (`A100`, `H100`, `RTX_4090`), `GPU` for whatever there
+            is, `CPU`, a node such as `GPU_8xH100`, or a `GPUType`, in any case; also `gpu_type`.
+            Needed with `remote=True`.
         remote: run on the backend that the project's `functions` name, instead of on this machine.
         timeout: how long the ranks may run: seconds, a `timedelta`, or `6h`. 3 hours on this
             machine by default; None for no limit.

@@ -6,7 +6,7 @@ from types import MethodType
 from typing import Generic, NoReturn, TypeVar, cast
 
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.settings import Settings, told
+from sgpu_decl.functions.call_settings import Settings, told
 from sgpu_decl.functions.shown import ShownPlan
 
 __all__ = ["DistributedFunction"]
@@ -71,7 +71,7 @@ class DistributedFunction(Generic[R]):
             InvalidInput: the call cannot work; nothing was started.
             SgpuError: it could not be launched.
         """
-        from sgpu_decl.functions.launching import run
+        from sgpu_decl.functions.call_launch import run
 
         return cast("R", run(self._func, self._settings, args, kwargs))
 
@@ -81,9 +81,9 @@ class DistributedFunction(Generic[R]):
         Raises:
             InvalidInput: the arguments do not fit, or something cannot be pickled.
         """
-        from sgpu_decl.functions.preparing import prepare
+        from sgpu_decl.functions.prepared_call import prepare
 
-        return ShownPlan.of(prepare(self._func, self._settings, args, kwargs).plan())
+        return ShownPlan.of(prepare(self._func, self._settings, args, kwargs).plan().plan)
 
     def with_overrides(self, **values: object) -> "DistributedFunction[R]":
         """The same function with other settings: what `@distributed` takes.

@@ -90,7 +90,7 @@ def _own_folders() -> set[str]:
     """Where an interpreter keeps its library and its packages."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     found = {sysconfig.get_path(name) for name in names}
-    return {os.path.realpath(it) for it in found if it} | {it for it in found if it}
+    return {os.path.realpath(item) for item in found if item} | {item for item in found if item}
 
 
 def local_paths() -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def local_paths() -> tuple[str, ...]:
     found = []
     for entry in sys.path:
         folder = os.path.abspath(entry or os.getcwd())
-        inside = any(folder == it or folder.startswith(it + os.sep) for it in own)
+        inside = any(folder == item or folder.startswith(item + os.sep) for item in own)
         if not inside and os.path.isdir(folder) and folder not in found:
             found.append(folder)
     return tuple(found)

@@ -1,17 +1,16 @@
 """One launch of a run, and the states it goes through."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 from sgpu_decl.model.address import Address
 
 __all__ = [
     "ACTIVE",
+    "BACKOFF",
     "ENDED",
     "AttemptRef",
     "AttemptState",
-    "AttemptStatus",
     "Blame",
     "FailureClass",
     "blame_of",
@@ -43,6 +42,9 @@ ACTIVE = frozenset(
         AttemptState.STOPPING,
     }
 )
+BACKOFF = "backoff"
+"""What an attempt waits for before its ranks are started again."""
+
 ENDED = frozenset(AttemptState) - ACTIVE
 
 
@@ -97,15 +99,3 @@ class AttemptRef:
 
     def __str__(self) -> str:
         return f"{self.address.label}#{self.number}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptStatus:
-    """What a backend says of one attempt. `failure` is set for `failed` and `lost`."""
-
-    ref: AttemptRef
-    state: AttemptState
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    exit_code: int | None = None
-    failure: FailureClass | None = None

@@ -29,7 +29,7 @@ class PackageList:
 
     @classmethod
     def of(cls, packages: Iterable[Package]) -> "PackageList":
-        text = canonical([[it.name, it.version] for it in sorted(set(packages))])
+        text = canonical([[package.name, package.version] for package in sorted(set(packages))])
         return cls(text, digest(text))
 
     @classmethod

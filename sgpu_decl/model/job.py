@@ -14,6 +14,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import NO_PLACES, Desired
+from sgpu_decl.model.job_rules import JobRules
 from sgpu_decl.model.jsonable import canonical
 
 __all__ = ["OURS", "PERMISSIONS", "RUN", "STAGED", "DesiredJob", "JobHandle", "ObservedJob"]
@@ -56,7 +57,8 @@ class DesiredJob:
 
     `spec` is canonical JSON: the document, and what is `OURS`. `places` maps a path of it to where
     the user wrote what led to it. `title` is what the job is called where it is kept. `run` is what
-    it launches, where that is a run of the project.
+    it launches, where that is a run of the project. `rules` are those of the platform that keeps
+    it.
     """
 
     address: Address
@@ -65,6 +67,7 @@ class DesiredJob:
     spec: str
     title: str
     run: Desired | None = None
+    rules: JobRules = field(default_factory=JobRules, compare=False)
     prevent_destroy: bool = False
     ignore_changes: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(

@@ -1,7 +1,8 @@
 """The plan: every change, its reason, and all that apply needs. Field names are the public JSON
-contract (`schemas/plan.v1.schema.json`)."""
+contract (`schemas/plan.v1.schema.json`); `planning/plan_json` has what differs there."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -9,8 +10,10 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.codec import FLAT, UNWRITTEN
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.launch import LaunchInputs
 
 __all__ = [
     "FORMAT_VERSION",
@@ -18,13 +21,13 @@ __all__ = [
     "Change",
     "Check",
     "CodeChange",
-    "Effect",
     "EnvironmentChange",
     "Estimate",
     "FieldChange",
-    "Launch",
+    "FieldEffect",
     "PackageChange",
     "Plan",
+    "PlannedLaunch",
     "Prior",
     "Reason",
     "Summary",
@@ -67,7 +70,7 @@ class Reason(StrEnum):
     UP_TO_DATE = "up_to_date"
 
 
-class Effect(StrEnum):
+class FieldEffect(StrEnum):
     """What a changed field does."""
 
     NEW_ATTEMPT = "new_attempt"
@@ -85,11 +88,11 @@ class FieldChange:
     path: str
     before: Json
     after: Json
-    effect: Effect
+    effect: FieldEffect
     origin: Place | None = None
-    added: bool = False
-    removed: bool = False
-    drifted: bool = False
+    added: bool = field(default=False, metadata=UNWRITTEN)
+    removed: bool = field(default=False, metadata=UNWRITTEN)
+    drifted: bool = field(default=False, metadata=UNWRITTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,7 @@ class PackageChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentChange:
     digest: str | None
-    packages: tuple[PackageChange, ...] = ()
+    packages: tuple[PackageChange, ...] = field(default=(), metadata=UNWRITTEN)
     bytes: int | None = None
     bytes_to_stage: int | None = None
 
@@ -123,22 +126,16 @@ class Prior:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class PlannedLaunch:
     """All that apply needs to carry a change out: never decided again.
 
     `wait_for` names the attempts of the same run that must end first (`on_active: queue`),
-    `stop` those that are cancelled first (replace) or at all (destroy). `pool` is the id of the
-    pool that its GPUs come from, where they come from one.
+    `stop` those that are cancelled first (replace) or at all (destroy).
     """
 
-    spec: str
     owner: str
-    fingerprint: str
+    inputs: LaunchInputs = field(metadata=FLAT)
     token: str | None = None
-    code_digest: str | None = None
-    environment_digest: str | None = None
-    packages_digest: str | None = None
-    pool: str | None = None
     stop: tuple[int, ...] = ()
     wait_for: tuple[int, ...] = ()
 
@@ -158,7 +155,7 @@ class Change:
     unchanged: int = 0
     code: CodeChange | None = None
     environment: EnvironmentChange | None = None
-    launch: Launch | None = None
+    launch: PlannedLaunch | None = None
 
     @property
     def launches(self) -> bool:
@@ -221,7 +218,8 @@ class Plan:
     all was asked for. `changes` is sorted by address and holds every resource. `applyable` is false
     when nothing would be done or an error stands in the way; `complete` is false when something was
     left out of it (`--select`, an unreadable backend). `package_lists` are those that its launches
-    speak of."""
+    speak of. `git` says which commit the code of its launches is from (`commit`, `branch` and
+    `dirty`): empty where that is not known, `None` where nobody has looked."""
 
     tool_version: str
     target: str | None
@@ -237,4 +235,10 @@ class Plan:
     checks: tuple[Check, ...]
     estimate: Estimate
     summary: Summary
-    package_lists: tuple[PackageList, ...] = ()
+    package_lists: tuple[PackageList, ...] = field(default=(), metadata=UNWRITTEN)
+    git: Mapping[str, str] | None = field(default=None, compare=False, metadata=UNWRITTEN)
+
+    @property
+    def launches(self) -> bool:
+        """Whether ranks start by it."""
+        return any(change.launches for change in self.changes)

@@ -5,37 +5,34 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 
-__all__ = ["Attempt", "Intent", "LockHolder", "Resource", "State"]
+__all__ = ["KEEP_LAST", "Attempt", "Intent", "LockHolder", "Resource", "RunHistory", "State"]
+
+KEEP_LAST = 3  # attempts of each run that gc keeps unless it is told otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A line of history. `state` is what was known when it was last recorded: while it is active
-    the truth is the backend's. `environment_digest` is that of a declared environment;
-    `packages_digest` names the list of what ranks found, declared or not. `pool` is the id of
-    the pool that its GPUs come from, where they come from one."""
+    the truth is the backend's."""
 
     ref: AttemptRef
     token: str
     backend: str
+    inputs: LaunchInputs
     state: AttemptState
-    spec: str
-    fingerprint: str
-    code_digest: str | None
     created_at: datetime
-    environment_digest: str | None = None
-    packages_digest: str | None = None
-    pool: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None
     failure: FailureClass | None = None
     plan_id: str | None = None
 
-    def seen_as(self, status: AttemptStatus) -> "Attempt":
+    def seen_as(self, status: AttemptView) -> "Attempt":
         """The same attempt as its backend sees it now."""
         return replace(
             self,
@@ -45,6 +42,16 @@ class Attempt:
             exit_code=status.exit_code,
             failure=status.failure,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHistory:
+    """One attempt of a run with the spec that was launched, and all attempts of the run, each as it
+    is recorded and as its backend sees it now."""
+
+    view: AttemptView
+    spec: str
+    attempts: tuple[tuple[Attempt, AttemptView], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +77,8 @@ class Resource:
 class Intent:
     """A side effect that was decided and may or may not have happened. `token` finds it again.
 
-    `attempt_record` is what is remembered of a launch that happened, `resource_record` of a job
-    that was made; the other is None."""
+    `launch` is the launch that was decided, `job` the job that was to be made; the other is None.
+    """
 
     token: str
     address: Address
@@ -79,9 +86,24 @@ class Intent:
     action: str
     attempt: int
     plan_id: str
-    attempt_record: Attempt | None
     created_at: datetime
-    resource_record: Resource | None = None
+    launch: LaunchRecord | None = None
+    job: Resource | None = None
+
+    @property
+    def attempt_record(self) -> Attempt | None:
+        """The attempt that is recorded once its launch is known to have happened."""
+        if self.launch is None:
+            return None
+        return Attempt(
+            ref=self.launch.ref,
+            token=self.launch.token,
+            backend=self.launch.backend,
+            inputs=self.launch.inputs,
+            state=AttemptState.QUEUED,
+            created_at=self.created_at,
+            plan_id=self.plan_id,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +118,34 @@ class State:
     active: tuple[Attempt, ...] = ()
     intents: tuple[Intent, ...] = ()
     package_lists: Mapping[str, PackageList] = field(default_factory=dict)
+
+    def launch_of(self, attempt: Attempt) -> LaunchRecord:
+        """What is remembered of the launch of a recorded attempt. What its ranks waited for is
+        not."""
+        resource = self.resources.get(attempt.ref.address)
+        return LaunchRecord(
+            ref=attempt.ref,
+            backend=attempt.backend,
+            token=attempt.token,
+            lineage=self.lineage,
+            owner=resource.owner if resource is not None else "",
+            inputs=attempt.inputs,
+        )
+
+    def launches(self) -> dict[AttemptRef, LaunchRecord]:
+        """The launches of all active attempts, of the last one of each resource, and of intents."""
+        last = (resource.last for resource in self.resources.values() if resource.last is not None)
+        known = {item.ref: self.launch_of(item) for item in (*last, *self.active)}
+        begun = (intent.launch for intent in self.intents if intent.launch is not None)
+        return known | {item.ref: item for item in begun}
+
+    def earlier(self, launch: LaunchRecord) -> tuple[LaunchRecord, ...]:
+        """The launches that the ranks of another wait for, as far as they are active."""
+        return tuple(
+            self.launch_of(item)
+            for item in self.active
+            if item.ref.address == launch.ref.address and item.ref.number in launch.wait_for
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

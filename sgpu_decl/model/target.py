@@ -1,11 +1,24 @@
 """How a target is named: its state lies in a folder of that name."""
 
 import re
+from enum import StrEnum
 
-__all__ = ["BASE", "TARGET_NAME", "misnamed"]
+__all__ = ["BASE", "TARGET_NAME", "Mode", "misnamed", "target_option"]
 
 BASE = "default"  # the folder of what is applied without a target
 TARGET_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
+
+
+class Mode(StrEnum):
+    """What a target is for, in the words of Databricks bundles."""
+
+    DEVELOPMENT = "development"
+    PRODUCTION = "production"
+
+
+def target_option(target: str | None) -> str:
+    """What a command needs to be about a target, after its other words: ` -t prod`."""
+    return "" if target is None else f" -t {target}"
 
 
 def misnamed(name: str) -> str | None:

@@ -8,28 +8,32 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.desired import Desired
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.job import DesiredJob, ObservedJob
 from sgpu_decl.model.plan import Action, Change, Check, Plan, Summary
 from sgpu_decl.model.state import Resource, State
-from sgpu_decl.planning.capabilities import TODAY, Capabilities
-from sgpu_decl.planning.changing import Options, change_of
-from sgpu_decl.planning.equipping import environment_change, interpreter_checks
-from sgpu_decl.planning.estimating import Spending
-from sgpu_decl.planning.introducing import NewFields
-from sgpu_decl.planning.jobs.changing import job_change
-from sgpu_decl.planning.linting import check_of, lint
-from sgpu_decl.planning.pooling import pool_checks
-from sgpu_decl.planning.removing import destroyed, removed
-from sgpu_decl.planning.standing import NOWHERE, Standing, standings
+from sgpu_decl.model.target import target_option
+from sgpu_decl.planning.capabilities import Capabilities
+from sgpu_decl.planning.environment_changes import environment_change, interpreter_checks
+from sgpu_decl.planning.estimate import Spending
+from sgpu_decl.planning.first_fields import NewFields
+from sgpu_decl.planning.last_known import NOWHERE, Standing, standings
+from sgpu_decl.planning.pool_words import pool_checks
+from sgpu_decl.planning.removals import destroyed, removed
+from sgpu_decl.planning.run_changes import Options, change_of
+from sgpu_decl.planning.unsupported_fields import check_of, lint
 
-__all__ = ["Request", "plan"]
+if TYPE_CHECKING:
+    from sgpu_decl.model.job import DesiredJob, ObservedJob
+
+__all__ = ["PlanRequest", "is_applyable", "plan", "summary_of"]
 
 _Changed = tuple[Change, tuple[Check, ...]]
 _Ending = Callable[[Resource, Standing, datetime], _Changed]
@@ -40,7 +44,7 @@ _SEVERITIES = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class PlanRequest:
     """What the user asked for on the command line, resolved to addresses.
 
     `select` is what remains of `--select` and `--exclude`, None for everything. `on_active` wins
@@ -66,23 +70,24 @@ def plan(
     *,
     desired: Sequence[Desired],
     state: State,
-    observed: Mapping[AttemptRef, AttemptStatus],
-    request: Request,
+    observed: Mapping[AttemptRef, AttemptView],
+    request: PlanRequest,
     owner: str | None,
     now: datetime,
     tool_version: str,
     config_digest: str,
+    capabilities: Mapping[str, Capabilities],
     findings: Sequence[Diagnostic] = (),
-    capabilities: Mapping[str, Capabilities] = TODAY,
-    jobs: Sequence[DesiredJob] = (),
-    seen_jobs: Mapping[Address, ObservedJob] = MappingProxyType({}),
+    jobs: "Sequence[DesiredJob]" = (),
+    seen_jobs: "Mapping[Address, ObservedJob]" = MappingProxyType({}),
 ) -> Plan:
     """Return the plan for `desired` and `jobs`.
 
     `owner` is the file that is planned, relative to the project: what it once declared and no
     longer lists is removed; None owns everything that is recorded. `findings` are those of the
     whole file; those of a run travel in its `Desired`. Of equal addresses in `desired` the first
-    counts. `seen_jobs` holds every job that is planned and can be.
+    counts. `capabilities` are those of the backends that can run something, by name. `seen_jobs`
+    holds every job that is planned and can be.
     """
     known = standings(state, observed)
     wanted: dict[Address, Desired] = {}
@@ -96,17 +101,17 @@ def plan(
     if request.destroy:
         found.end(owned, now, destroyed)
     else:
-        resting = {it.address: it for it in wanted.values() if _rests(it, request)}
+        resting = {one.address: one for one in wanted.values() if _rests(one, request)}
         chosen = [
             item
             for address, item in wanted.items()
             if request.selects(address) and address not in resting
         ]
         found.runs(chosen, now, capabilities)
-        by_jobs = [it.run for it in jobs if it.run is not None and it.address in seen_jobs]
+        by_jobs = [one.run for one in jobs if one.run is not None and one.address in seen_jobs]
         environments = found.environments((*chosen, *by_jobs))
         found.jobs(wanted_jobs, seen_jobs)
-        declared = {it.environment.address for it in wanted.values() if it.environment}
+        declared = {one.environment.address for one in wanted.values() if one.environment}
         # Which environments are declared is not known where one could not be looked at.
         unsure = has_errors(findings)
         unlisted = {
@@ -120,11 +125,13 @@ def plan(
         found.checks += [check_of(finding, None) for finding in findings]
         found.checks += lint((*chosen, *by_jobs), capabilities)
         found.checks += [
-            _by_job(item, request.target) for it, item in resting.items() if request.selects(it)
+            _by_job(item, request.target) for one, item in resting.items() if request.selects(one)
         ]
         considered |= listed | environments
         considered -= resting.keys()
-    changes = tuple(sorted((change for change, _ in found.results), key=lambda it: str(it.address)))
+    changes = tuple(
+        sorted((change for change, _ in found.results), key=lambda one: str(one.address))
+    )
     checks = [*found.checks, *(check for _, said in found.results for check in said)]
     return Plan(
         tool_version=tool_version,
@@ -136,11 +143,11 @@ def plan(
         created_at=now,
         config_digest=config_digest,
         complete=len(changes) == len(considered),
-        applyable=_applyable(changes, checks),
+        applyable=is_applyable(changes, checks),
         changes=changes,
         checks=_in_order(checks),
         estimate=found.spending.estimate(),
-        summary=_summary(changes),
+        summary=summary_of(changes),
         package_lists=_package_lists(changes, wanted),
     )
 
@@ -149,7 +156,9 @@ class _Found:
     """What becomes of everything, step by step: changes with what must be said about each, and what
     is to be said beside them."""
 
-    def __init__(self, state: State, known: Mapping[Address, Standing], request: Request) -> None:
+    def __init__(
+        self, state: State, known: Mapping[Address, Standing], request: PlanRequest
+    ) -> None:
         self._state = state
         self._known = known
         self._request = request
@@ -177,7 +186,7 @@ class _Found:
 
     def environments(self, used: Iterable[Desired]) -> set[Address]:
         """The environments that runs declare, once each; returns their addresses."""
-        declared = {it.environment.address: it.environment for it in used if it.environment}
+        declared = {item.environment.address: item.environment for item in used if item.environment}
         for address, environment in declared.items():
             before = self._state.resources.get(address)
             change = environment_change(environment, before, self._state.package_lists)
@@ -186,28 +195,33 @@ class _Found:
         return set(declared)
 
     def jobs(
-        self, wanted: Mapping[Address, DesiredJob], seen: Mapping[Address, ObservedJob]
+        self, wanted: "Mapping[Address, DesiredJob]", seen: "Mapping[Address, ObservedJob]"
     ) -> None:
         """Jobs that are wanted, and what is wrong with those that cannot be."""
+        if not wanted:
+            return
+        from sgpu_decl.planning.jobs.job_diff import job_change
+
         for address, job in wanted.items():
             if self._request.selects(address):
                 self.checks += [check_of(finding, address) for finding in job.findings]
             if address in seen:
-                self.results.append(job_change(job, seen[address], self._state))
+                target = self._request.target
+                self.results.append(job_change(job, seen[address], self._state, target))
 
     def end(self, standing: Mapping[Address, Standing], now: datetime, how: _Ending) -> None:
         """What is there, and is not wanted any more."""
         self.results += [
-            how(it.resource, it, now)
-            for address, it in standing.items()
-            if it.resource is not None and self._request.selects(address)
+            how(item.resource, item, now)
+            for address, item in standing.items()
+            if item.resource is not None and self._request.selects(address)
         ]
 
     def _standing(self, address: Address) -> Standing:
         return self._known.get(address, NOWHERE)
 
 
-def _rests(run: Desired, request: Request) -> bool:
+def _rests(run: Desired, request: PlanRequest) -> bool:
     """Whether a job launches it, and not we."""
     return bool(run.jobs) and run.address not in request.rerun
 
@@ -215,7 +229,7 @@ def _rests(run: Desired, request: Request) -> bool:
 def _owned(
     known: Mapping[Address, Standing],
     wanted: Collection[Address],
-    request: Request,
+    request: PlanRequest,
     owner: str | None,
 ) -> dict[Address, Standing]:
     """Return what stands and belongs to the planned file: by its record, or by being listed."""
@@ -243,8 +257,7 @@ def _by_job(run: Desired, target: str | None) -> Check:
         address=run.address,
         summary=f"{listed} {'launches' if len(run.jobs) == 1 else 'launch'} it, `apply` does not",
         # Without its target the same words would make the jobs of another one.
-        hint=f"`sgpu apply{f' -t {target}' if target else ''} --rerun {run.address}` launches it "
-        "now",
+        hint=f"`sgpu apply{target_option(target)} --rerun {run.address}` launches it now",
     )
 
 
@@ -252,20 +265,21 @@ def _package_lists(
     changes: Iterable[Change], wanted: Mapping[Address, Desired]
 ) -> tuple[PackageList, ...]:
     """Those that the launches speak of, once each."""
-    lists = {it.digest: it for it in (item.packages for item in wanted.values()) if it}
-    used = {it.launch.packages_digest for it in changes if it.launch}
+    lists = {one.digest: one for one in (item.packages for item in wanted.values()) if one}
+    used = {change.launch.inputs.packages_digest for change in changes if change.launch}
     return tuple(lists[digest] for digest in sorted(lists.keys() & used))
 
 
 def _options(
     item: Desired,
-    request: Request,
+    request: PlanRequest,
     state: State,
     now: datetime,
     capabilities: Mapping[str, Capabilities],
 ) -> Options:
     return Options(
         lineage=state.lineage,
+        target=request.target,
         now=now,
         rerun=item.address in request.rerun,
         retry_failed=request.retry_failed,
@@ -276,7 +290,8 @@ def _options(
     )
 
 
-def _applyable(changes: Iterable[Change], checks: Iterable[Check]) -> bool:
+def is_applyable(changes: Iterable[Change], checks: Iterable[Check]) -> bool:
+    """Whether applying these changes would do something, and no check refuses it."""
     return any(change.action is not Action.NO_OP for change in changes) and not any(
         check.severity is Severity.ERROR for check in checks
     )
@@ -298,7 +313,7 @@ def _in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
     )
 
 
-def _summary(changes: Iterable[Change]) -> Summary:
+def summary_of(changes: Iterable[Change]) -> Summary:
     """Environments are shown, and not counted."""
     counts = Counter(change.action for change in changes if change.kind in (Kind.RUN, Kind.JOB))
     return Summary(**{str(action): counts[action] for action in Action})

@@ -15,9 +15,18 @@ from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
 
-from sgpu_decl.model.plan import Effect
+from sgpu_decl.model.plan import FieldEffect
 
-__all__ = ["POLICY", "SECRETS", "FieldClass", "Rule", "class_of", "effect_of", "has_entries_below"]
+__all__ = [
+    "FIELDS",
+    "POLICY",
+    "SECRETS",
+    "FieldClass",
+    "FieldRule",
+    "class_of",
+    "effect_of",
+    "has_entries_below",
+]
 
 
 class FieldClass(StrEnum):
@@ -28,58 +37,71 @@ class FieldClass(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FieldRule:
     field_class: FieldClass
     why: str
 
 
 _IDENTITY, _DATA, _LAUNCH, _META = FieldClass
 
-POLICY: Mapping[str, Rule] = MappingProxyType(
+POLICY: Mapping[str, FieldRule] = MappingProxyType(
     {
-        "name": Rule(_IDENTITY, "it is the address"),
-        "matrix": Rule(_IDENTITY, "each cell is an address of its own; its values land in fields"),
-        "variables": Rule(_IDENTITY, "their values land in the fields that use them"),
-        "targets": Rule(_IDENTITY, "the chosen target is merged into the fields"),
-        "description": Rule(_META, "read by people only"),
-        "tags": Rule(_META, "used to search, not to compute"),
-        "gpus": Rule(_DATA, "the world size changes batches and shards"),
-        "type": Rule(_DATA, "another accelerator computes other numbers"),
-        "entrypoint": Rule(_DATA, "it is the program"),
-        "command": Rule(_DATA, "it is the program"),
-        "args": Rule(_DATA, "the program's inputs"),
-        "launch": Rule(_LAUNCH, "how processes start"),
-        "launch.per": Rule(_DATA, "it decides how many times the program runs"),
-        "env": Rule(_DATA, "packages and variables are inputs of the program"),
-        "env.use": Rule(_META, "what it names is compared instead"),
-        "code": Rule(_DATA, "the program's source"),
-        "code.root": Rule(_META, "the digest of the code that it selects is compared instead"),
-        "code.include": Rule(_META, "the digest of the code that it selects is compared instead"),
-        "code.exclude": Rule(_META, "the digest of the code that it selects is compared instead"),
-        "code.link": Rule(_DATA, "linked files are outside the digest, so the list itself counts"),
-        "ray": Rule(_DATA, "the program runs inside another runtime"),
-        "timeout": Rule(_LAUNCH, "a limit; the result does not depend on it"),
-        "grace": Rule(_LAUNCH, "used only while stopping"),
-        "startup_timeout": Rule(_LAUNCH, "a limit; the result does not depend on it"),
-        "progress_timeout": Rule(_LAUNCH, "a limit; the result does not depend on it"),
-        "retry": Rule(_LAUNCH, "used only after a failure"),
-        "mlflow": Rule(_LAUNCH, "where results are noted, not what they are"),
-        "max_parallel": Rule(_LAUNCH, "decides when a cell starts"),
-        "until": Rule(_LAUNCH, "decides when to launch again"),
-        "on_active": Rule(_LAUNCH, "decides what happens to an active attempt"),
-        "lifecycle": Rule(_META, "rules for planning"),
-        "pool": Rule(_LAUNCH, "where it waits for room"),
-        "priority": Rule(_LAUNCH, "when it gets room"),
-        "permissions": Rule(_LAUNCH, "who may see and stop it"),
-        "budget": Rule(_LAUNCH, "who pays"),
-        "image": Rule(_LAUNCH, "the base that the backend offers"),
-        "on_finish": Rule(_LAUNCH, "what follows the run"),
-        "backend": Rule(_LAUNCH, "where it runs"),
+        "name": FieldRule(_IDENTITY, "it is the address"),
+        "matrix": FieldRule(
+            _IDENTITY, "each cell is an address of its own; its values land in fields"
+        ),
+        "variables": FieldRule(_IDENTITY, "their values land in the fields that use them"),
+        "targets": FieldRule(_IDENTITY, "the chosen target is merged into the fields"),
+        "description": FieldRule(_META, "read by people only"),
+        "tags": FieldRule(_META, "used to search, not to compute"),
+        "gpus": FieldRule(_DATA, "the world size changes batches and shards"),
+        "type": FieldRule(_DATA, "another accelerator computes other numbers"),
+        "entrypoint": FieldRule(_DATA, "it is the program"),
+        "command": FieldRule(_DATA, "it is the program"),
+        "args": FieldRule(_DATA, "the program's inputs"),
+        "parameters": FieldRule(_DATA, "the program's inputs"),
+        "launch": FieldRule(_LAUNCH, "how processes start"),
+        "launch.per": FieldRule(_DATA, "it decides how many times the program runs"),
+        "env": FieldRule(_DATA, "packages and variables are inputs of the program"),
+        "env.use": FieldRule(_META, "what it names is compared instead"),
+        "code": FieldRule(_DATA, "the program's source"),
+        "code.root": FieldRule(_META, "the digest of the code that it selects is compared instead"),
+        "code.include": FieldRule(
+            _META, "the digest of the code that it selects is compared instead"
+        ),
+        "code.exclude": FieldRule(
+            _META, "the digest of the code that it selects is compared instead"
+        ),
+        "code.link": FieldRule(
+            _DATA, "linked files are outside the digest, so the list itself counts"
+        ),
+        "ray": FieldRule(_DATA, "the program runs inside another runtime"),
+        "timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
+        "grace": FieldRule(_LAUNCH, "used only while stopping"),
+        "startup_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
+        "progress_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
+        "retry": FieldRule(_LAUNCH, "used only after a failure"),
+        "logs": FieldRule(_LAUNCH, "what log files show, not what is computed"),
+        "mlflow": FieldRule(_LAUNCH, "where results are noted, not what they are"),
+        "max_parallel": FieldRule(_LAUNCH, "decides when a cell starts"),
+        "until": FieldRule(_LAUNCH, "decides when to launch again"),
+        "on_active": FieldRule(_LAUNCH, "decides what happens to an active attempt"),
+        "lifecycle": FieldRule(_META, "rules for planning"),
+        "pool": FieldRule(_LAUNCH, "where it waits for room"),
+        "priority": FieldRule(_LAUNCH, "when it gets room"),
+        "permissions": FieldRule(_LAUNCH, "who may see and stop it"),
+        "budget": FieldRule(_LAUNCH, "who pays"),
+        "image": FieldRule(_LAUNCH, "the base that the backend offers"),
+        "on_finish": FieldRule(_LAUNCH, "what follows the run"),
+        "backend": FieldRule(_LAUNCH, "where it runs"),
     }
 )
 
 SECRETS = "env.secrets."
 """Values below this path are references to secrets and are shown as such."""
+
+FIELDS = frozenset(path.partition(".")[0] for path in POLICY)
+"""The fields of a run."""
 
 _PARENTS = frozenset(path.rpartition(".")[0] for path in POLICY if "." in path)
 
@@ -100,7 +122,7 @@ def class_of(path: str) -> FieldClass:
     return FieldClass.DATA
 
 
-def effect_of(path: str, in_place: frozenset[str], *, active: bool) -> Effect:
+def effect_of(path: str, in_place: frozenset[str], *, active: bool) -> FieldEffect:
     """Return what a change of `path` does.
 
     `in_place` holds the launch fields that the run's backend can change while an attempt is
@@ -108,11 +130,11 @@ def effect_of(path: str, in_place: frozenset[str], *, active: bool) -> Effect:
     """
     match class_of(path):
         case FieldClass.DATA:
-            return Effect.NEW_ATTEMPT
+            return FieldEffect.NEW_ATTEMPT
         case FieldClass.LAUNCH:
             can = active and any(
                 path == field or path.startswith(field + ".") for field in in_place
             )
-            return Effect.IN_PLACE if can else Effect.NEXT_ATTEMPT
+            return FieldEffect.IN_PLACE if can else FieldEffect.NEXT_ATTEMPT
         case _:
-            return Effect.STATE_ONLY
+            return FieldEffect.STATE_ONLY

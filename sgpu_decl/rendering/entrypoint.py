@@ -1,52 +1,60 @@
-"""`_air.py`, the entrypoint of a rank, `_call.py`, which makes a call in it, and `_warm.py`, which
-forks ranks: from their templates."""
+"""`_air.py`, the entrypoint of a rank, from its template."""
 
-from enum import StrEnum
+import difflib
+import re
+from collections.abc import Mapping
 
-from sgpu_decl.agent.errorfile import COLLATERAL
-from sgpu_decl.rendering.pools import HARMLESS
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.rendering.spec import Entry
 from sgpu_decl.rendering.templates import render
 
-__all__ = ["AirStyle", "render_air", "render_call", "render_warm"]
+__all__ = ["air_diff", "declared_entry", "render_air"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:<>-]{1,200}")
+_ANY_SPEC = "0" * 64
 
 
-class AirStyle(StrEnum):
-    """How the ranks come to be: spawned by the node agent, on this machine or on nodes of a
-    platform."""
+def declared_entry(config: Mapping[str, Json]) -> Entry:
+    """What `entrypoint` or `command` of a run declares, without its arguments; paths as written."""
+    command = config.get("command")
+    if isinstance(command, str):
+        return Entry(kind="shell", shell=command)
+    if isinstance(command, list | tuple):
+        return Entry(kind="command", command=tuple(map(str, command)))
+    target, _, function = str(config.get("entrypoint") or "").partition(":")
+    if not target.endswith(".py"):
+        return Entry(kind="module_function", module=target, function=function)
+    if not function:
+        return Entry(kind="script", path=target)
+    return Entry(kind="file_function", path=target, function=function)
 
-    LOCAL = "local"
-    NODES = "nodes"
 
-
-def render_air(spec_sha256: str, style: AirStyle | str = AirStyle.LOCAL) -> str:
+def render_air(spec_sha256: str, entry: Entry) -> str:
     """Return the Python source of `_air.py` for the spec with that SHA-256 (64 hex digits).
 
-    The same arguments give the same bytes. No text of the user's goes into it.
+    The same arguments give the same bytes. No text of the user's goes into it but the name of the
+    entry, and that only where it is plain.
 
     Raises:
-        ValueError: the checksum or the style is not one.
+        ValueError: the checksum is not one.
     """
     if len(spec_sha256) != 64 or not set(spec_sha256) <= set("0123456789abcdef"):
         raise ValueError(f"not a SHA-256 in hex: {spec_sha256!r}")
-    return render(
-        "entrypoints",
-        "_air.py.j2",
-        spec_sha256=spec_sha256,
-        style=AirStyle(style).value,
-        collateral=sorted(COLLATERAL),
+    return render("entrypoints", "_air.py.j2", spec_sha256=spec_sha256, entry=_described(entry))
+
+
+def air_diff(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
+    """The lines of `_air.py` that differ between two configs of a run, but for the checksum: each
+    begins with `-` or `+`."""
+    old, new = (
+        render_air(_ANY_SPEC, declared_entry(config)).splitlines() for config in (before, after)
     )
+    return [line for line in difflib.ndiff(old, new) if line[0] in "-+"]
 
 
-def render_call() -> str:
-    """Return the Python source of `_call.py`; it is the same for every call."""
-    return render("entrypoints", "_call.py.j2")
-
-
-def render_warm() -> str:
-    """Return the Python source of `_warm.py`; it is the same for every run."""
-    return render(
-        "entrypoints",
-        "_warm.py.j2",
-        threads=sorted(pool.thread for pool in HARMLESS if pool.thread is not None),
-        libraries=sorted(pool.library for pool in HARMLESS if pool.library is not None),
-    )
+def _described(entry: Entry) -> str:
+    name = entry.call.name if entry.call is not None else entry.path or entry.module or ""
+    if entry.function is not None:
+        name += f":{entry.function}"
+    kind = "call" if entry.call is not None else entry.kind
+    return f"{kind} {name}" if _PLAIN.fullmatch(name) else kind

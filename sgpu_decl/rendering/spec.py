@@ -7,15 +7,15 @@ from typing import Literal
 from sgpu_decl.model.jsonable import Json, canonical
 
 __all__ = [
-    "Call",
+    "CallSpec",
     "Entry",
     "EntryKind",
     "Gpus",
     "LaunchSpec",
     "Parallel",
-    "Retry",
+    "RetrySpec",
     "Tether",
-    "Tracker",
+    "TrackerSpec",
     "Warm",
     "render_spec",
 ]
@@ -24,7 +24,7 @@ EntryKind = Literal["script", "file_function", "module_function", "command", "sh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CallSpec:
     """A function that travels with its arguments, in the attempt folder.
 
     `func.pkl` and `inputs.pkl`, `(args, kwargs)`, are streams of pickle protocol 5; `func.bin` and
@@ -67,7 +67,7 @@ class Entry:
     command: tuple[str, ...] | None = None
     shell: str | None = None
     args: Mapping[str, Json] | tuple[Json, ...] | None = None
-    call: Call | None = None
+    call: CallSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Parallel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class RetrySpec:
     """Restarts inside the attempt: how many, for whose fault, after how many seconds."""
 
     max: int = 0
@@ -97,7 +97,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tracker:
+class TrackerSpec:
     """The process that keeps the MLflow run: command line and what it adds to the environment."""
 
     argv: tuple[str, ...]
@@ -133,7 +133,13 @@ class Tether:
 class LaunchSpec:
     """Times in seconds, folders absolute; `log_limit` in bytes for each stream of a rank.
 
-    Secrets are name to reference; their values travel by pipe.
+    `code_dir` is a copy of `code_root`, which is empty where that is on another machine; None where
+    there is no copy.
+
+    Secrets are name to reference; their values travel by pipe. `parameters` is the text of a YAML
+    file that the agent writes for the ranks. With `control_key` the nodes of a run prove to each
+    other that they belong to it. It is random and shown nowhere, as the token may be. A run on one
+    node needs none. `git` notes which commit the code is from.
     """
 
     token: str
@@ -157,14 +163,19 @@ class LaunchSpec:
     grace: float = 30.0
     startup_timeout: float | None = None
     progress_timeout: float | None = None
-    retry: Retry = field(default_factory=Retry)
+    retry: RetrySpec = field(default_factory=RetrySpec)
     parallel: Parallel | None = None
     wait_for: tuple[str, ...] = ()
     master_port: int | None = None
-    tracker: Tracker | None = None
+    tracker: TrackerSpec | None = None
     warm: Warm | None = None
     tether: Tether | None = None
     log_limit: int | None = 1 << 30
+    code_root: str | None = None
+    redact_logs: bool = False
+    parameters: str | None = None
+    control_key: str | None = None
+    git: Mapping[str, str] = field(default_factory=dict)
 
 
 def render_spec(spec: LaunchSpec) -> bytes:
@@ -176,7 +187,7 @@ def render_spec(spec: LaunchSpec) -> bytes:
     return (canonical({"v": 1, **_fields(spec)}) + "\n").encode("utf-8", "surrogateescape")
 
 
-_Block = Call | Entry | Gpus | Parallel | Retry | Tether | Tracker | Warm
+_Block = CallSpec | Entry | Gpus | Parallel | RetrySpec | Tether | TrackerSpec | Warm
 
 
 def _fields(block: LaunchSpec | _Block) -> dict[str, Json]:

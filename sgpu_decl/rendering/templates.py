@@ -1,8 +1,13 @@
 """Templates to text, with values of ours alone."""
 
 from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 from sgpu_decl.resources import locate
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["render"]
 
@@ -13,12 +18,16 @@ def render(folder: str, template: str, **values: str | bool | Sequence[object]) 
     Raises:
         jinja2.UndefinedError: a value that it names is missing.
     """
+    return _environment(folder).get_template(template).render(**values)
+
+
+@cache
+def _environment(folder: str) -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
+    return Environment(
         loader=FileSystemLoader(locate("templates") / folder),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  # source of programs, and only values of ours go in
     )
-    return environment.get_template(template).render(**values)

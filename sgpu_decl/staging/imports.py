@@ -43,8 +43,8 @@ def outside_imports(executed: Iterable[Source], names: Collection[str]) -> dict[
     found: dict[str, Place] = {}
     known = _OURS | _ELSEWHERE | sys.stdlib_module_names
     for source in executed:
-        for it in source.imports:
-            top = it.module.partition(".")[0]
-            if not it.level and top not in names and top not in known:
-                found.setdefault(top, Place(source.shown, it.line, it.column))
+        for item in source.imports:
+            top = item.module.partition(".")[0]
+            if not item.level and top not in names and top not in known:
+                found.setdefault(top, Place(source.shown, item.line, item.column))
     return found

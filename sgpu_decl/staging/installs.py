@@ -12,8 +12,8 @@ from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.staging.parsing import parse_source
 from sgpu_decl.staging.sources import Source
+from sgpu_decl.staging.syntax_trees import parse_source
 
 __all__ = ["installs_in_code", "installs_in_command"]
 
@@ -105,8 +105,8 @@ def _installing(words: Sequence[str]) -> str | None:
         return None
     program = rest[0].rpartition("/")[2]
     if program in _SHELLS and "-c" in rest[:-1]:
-        inner = (_installing(it) for it in _commands(rest[rest.index("-c") + 1]))
-        return next((it for it in inner if it is not None), None)
+        inner = (_installing(command) for command in _commands(rest[rest.index("-c") + 1]))
+        return next((item for item in inner if item is not None), None)
     if "-m" in rest[:-1]:
         at = rest.index("-m") + 1
         program, rest = rest[at], rest[at:]
@@ -134,11 +134,11 @@ def _calls(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def _argument(value: ast.expr) -> str | None:
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
-        found = (_installing(it) for it in _commands(value.value))
-        return next((it for it in found if it is not None), None)
+        found = (_installing(command) for command in _commands(value.value))
+        return next((item for item in found if item is not None), None)
     if isinstance(value, ast.List | ast.Tuple):
         # what is no literal, `sys.executable` mostly, stands for a program
-        return _installing([_literal(it) for it in value.elts])
+        return _installing([_literal(elt) for elt in value.elts])
     return None
 
 
@@ -164,7 +164,7 @@ def _in_notebook(root: Path, name: str) -> list[Diagnostic]:
         if path.stat().st_size > _LARGEST:
             return []
         cells = json.loads(path.read_bytes())["cells"]
-        sources = [it["source"] for it in cells if it["cell_type"] == "code"]
+        sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
     lines = [

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from sgpu_decl.staging.hashing import digest_file
-from sgpu_decl.staging.snapshot import Entry, Snapshot
+from sgpu_decl.staging.file_digests import digest_file
+from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 
 __all__ = ["Copies", "own_modules", "snapshot_of"]
 
@@ -60,7 +60,7 @@ def snapshot_of(files: Mapping[str, Path], scratch: Path) -> Snapshot:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
         size = copy.stat().st_size
-        entries.append(Entry(path=relative, digest=digest_file(os.fspath(copy)), size=size))
+        entries.append(SnapshotEntry(path=relative, digest=digest_file(os.fspath(copy)), size=size))
     return Snapshot.of(scratch, entries, ())
 
 
@@ -75,11 +75,11 @@ def _files(module: ModuleType | None, folder: Path) -> Iterator[Path]:
     for place in getattr(module, "__path__", ()):  # more than one of a namespace
         package = Path(place)
         if package.parent == folder and not _installed(package):
-            yield from (it for it in sorted(package.rglob("*.py")) if it.is_file())
+            yield from (path for path in sorted(package.rglob("*.py")) if path.is_file())
 
 
 def _installed(path: Path) -> bool:
     if _PACKAGES.intersection(path.parts):
         return True
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return any(path.is_relative_to(it) for name in names if (it := sysconfig.get_path(name)))
+    return any(path.is_relative_to(item) for name in names if (item := sysconfig.get_path(name)))

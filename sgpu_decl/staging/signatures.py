@@ -6,18 +6,19 @@ Where the source cannot tell (decorators, `*args`, re-exports), nothing is said.
 import ast
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.diagnostics.suggesting import nearest
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.staging.parsing import parse_source
+from sgpu_decl.staging.bindings import Follow, Function, binding_of
+from sgpu_decl.staging.syntax_trees import parse_source
 
 __all__ = ["check_entrypoint"]
 
 Locate = Callable[[str], Place | None]
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def check_entrypoint(
@@ -63,7 +64,8 @@ def check_entrypoint(
         return (*findings, *problem)
     if not function:
         return (*findings, *_check_script_args(args, place))
-    return (*findings, *_check_function(tree, path.name, function, args, place))
+    follow = partial(_imported, root, path)
+    return (*findings, *_check_function(tree, path.name, function, args, place, follow))
 
 
 def _check_command_args(
@@ -95,12 +97,14 @@ def _check_script_args(args: object, place: Locate) -> tuple[Diagnostic, ...]:
 
 
 def _check_function(
-    tree: ast.Module, file: str, name: str, args: object, place: Locate
+    tree: ast.Module, file: str, name: str, args: object, place: Locate, follow: Follow
 ) -> tuple[Diagnostic, ...]:
-    functions = {it.name: it for it in tree.body if isinstance(it, Function)}
-    if name not in functions:
-        if name in _other_names(tree):
-            return ()
+    first, _, inner = name.partition(".")
+    bound = binding_of(tree, first, follow)
+    if inner and not bound.missing:
+        return ()  # what a class or a module has is known where it runs
+    if bound.missing:
+        functions = [node.name for node in tree.body if isinstance(node, Function)]
         close = nearest(name, sorted(functions))
         return (
             Diagnostic(
@@ -110,16 +114,19 @@ def _check_function(
                 hint=f"did you mean `{close}`?" if close else f"define `def {name}(…):` in it",
             ),
         )
-    function = functions[name]
-    if isinstance(function, ast.AsyncFunctionDef) and not function.decorator_list:
+    if bound.other is not None:
         return (
             Diagnostic(
-                code="function_async",
-                summary=f"`{name}` in `{file}` is an async function: calling it runs nothing",
+                code="entrypoint_not_function",
+                summary=f"`{name}` in `{file}` is {bound.other}, not a function",
                 place=place("entrypoint"),
-                hint=f"name a plain function that calls `asyncio.run({name}(…))`",
+                hint="name a function; to run the file as a script, leave out what stands behind "
+                "the colon",
             ),
         )
+    function = bound.function
+    if function is None:
+        return ()
     if isinstance(args, Sequence) and not isinstance(args, str):
         return (
             Diagnostic(
@@ -138,11 +145,11 @@ def _check_arguments(
     function: Function, given: Mapping[str, object], place: Locate
 ) -> tuple[Diagnostic, ...]:
     spec = function.args
-    takes = [it.arg for it in (*spec.args, *spec.kwonlyargs)]
+    takes = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]
     findings = []
     if spec.kwarg is None:
         for name in given:
-            if name in takes or name in {it.arg for it in spec.posonlyargs}:
+            if name in takes or name in {posonlyarg.arg for posonlyarg in spec.posonlyargs}:
                 continue
             close = nearest(name, takes)
             findings.append(
@@ -152,14 +159,16 @@ def _check_arguments(
                     place=place(f"args.{name}"),
                     hint=f"did you mean `{close}`?"
                     if close
-                    else f"it takes: {', '.join(f'`{it}`' for it in takes) or 'nothing'}",
+                    else f"it takes: {', '.join(f'`{take}`' for take in takes) or 'nothing'}",
                 )
             )
     positional = [*spec.posonlyargs, *spec.args]
-    required = [it.arg for it in positional[: len(positional) - len(spec.defaults)]]
-    unreachable = [it.arg for it in spec.posonlyargs if it.arg in required]
+    required = [item.arg for item in positional[: len(positional) - len(spec.defaults)]]
+    unreachable = [posonlyarg.arg for posonlyarg in spec.posonlyargs if posonlyarg.arg in required]
     required += [
-        it.arg for it, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if not default
+        item.arg
+        for item, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+        if not default
     ]
     missing = [name for name in required if name not in given and name not in unreachable]
     if unreachable:
@@ -185,35 +194,6 @@ def _check_arguments(
     return tuple(findings)
 
 
-def _other_names(tree: ast.Module) -> set[str]:
-    """Names that a module may bind other than by a top-level `def`; `*` may bind anything."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names |= {(it.asname or it.name).partition(".")[0] for it in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-    nested = {
-        it.name
-        for outer in tree.body
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        for it in ast.walk(outer)
-        if isinstance(it, Function) and it is not outer
-    }
-    if "*" in names or any(
-        isinstance(it, Function) and it.name == "__getattr__" for it in tree.body
-    ):
-        return _Everything()
-    return names - nested
-
-
-class _Everything(set[str]):
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
 def _module_file(root: Path, module: str) -> Path | Diagnostic | None:
     """The file of a module in the tree; `None` if its top package is not in the tree."""
     parts = module.split(".")
@@ -231,6 +211,21 @@ def _module_file(root: Path, module: str) -> Path | Diagnostic | None:
         summary=f"there is no module `{module}` under the code root",
         hint=f"`{parts[0]}` is there: check the rest of the name",
     )
+
+
+def _imported(root: Path, path: Path, node: ast.ImportFrom, name: str) -> ast.Module | None:
+    """The module of the code that `from … import name` takes a name of; `None` where it may be
+    another, or `name` a module itself."""
+    base = root
+    if node.level:
+        base = path.parents[node.level - 1]
+    module = _module_file(base, f"{node.module}.{name}" if node.module else name)
+    if isinstance(module, Path):
+        return None
+    found = _module_file(base, node.module) if node.module else base / "__init__.py"
+    if not isinstance(found, Path) or found == path or not found.is_relative_to(root):
+        return None
+    return _parse(found, root)[0]
 
 
 def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic, ...]]:
@@ -254,7 +249,11 @@ def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic,
 
 def _missing_file(root: Path, target: str, at: Place | None) -> Diagnostic:
     folder = (root / target).parent
-    there = sorted(it.name for it in folder.glob("*.py")) if os.path.isdir(folder) else []
+    there = (
+        sorted(path.name for path in folder.glob("*.py") if path.is_file())
+        if os.path.isdir(folder)
+        else []
+    )
     close = nearest(Path(target).name, there)
     return Diagnostic(
         code="entrypoint_missing",
@@ -265,7 +264,9 @@ def _missing_file(root: Path, target: str, at: Place | None) -> Diagnostic:
 
 
 def _not_installed(root: Path, top: str, at: Place | None) -> Diagnostic:
-    modules = {it.stem for it in root.glob("*.py")} | {it.parent.name for it in root.glob("*/*.py")}
+    modules = {path.stem for path in root.glob("*.py")} | {
+        path.parent.name for path in root.glob("*/*.py")
+    }
     close = nearest(top, sorted(modules))
     return Diagnostic(
         code="module_not_found",

@@ -2,43 +2,28 @@
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.model.jsonable import Json, canonical, digest
-from sgpu_decl.staging.hashing import HashCache
-from sgpu_decl.staging.ignoring import (
-    LOOK,
-    Ignoring,
-    bad_pattern,
-    is_secret,
-    is_sgpu_file,
-    may_be_sgpu_file,
-    never_counts,
-)
+from sgpu_decl.regular_files import NotRegular, special_kind
+from sgpu_decl.staging.file_digests import HashCache
+from sgpu_decl.staging.ignore_rules import bad_pattern
+from sgpu_decl.staging.secret_files import is_secret
+from sgpu_decl.staging.selection import KeptBack, Selection, SelectionRule, rules_in
 
-__all__ = [
-    "RULES",
-    "Entry",
-    "Snapshot",
-    "changed",
-    "lines_of",
-    "own_outputs",
-    "rules_above",
-    "snapshot",
-]
+__all__ = ["Snapshot", "SnapshotEntry", "changed", "own_outputs", "snapshot"]
 
 # A root such as a home folder is a mistake that would take hours to read.
 MOST_FILES = 200_000
 LARGE = 1 << 30  # bytes
-RULES = (".gitignore", ".sgpuignore")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class SnapshotEntry:
     """One file: `path` relative with `/`, SHA-256 of the content in hex, size in bytes. A symbolic
     link inside the tree has a `target` and no digest."""
 
@@ -54,23 +39,53 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """`entries` is sorted by path; `left_out` lists secrets that were found and not taken. `root`
-    is where the files lie now, which is no part of the digest."""
+    """`entries` is sorted by path; `all_kept_back` lists what is not part of the code, a folder
+    instead of all that it holds. `root` is where the files lie now. The digest is that of the
+    entries alone."""
 
     root: Path
     digest: str
-    entries: tuple[Entry, ...]
-    left_out: tuple[str, ...] = ()
+    entries: tuple[SnapshotEntry, ...]
+    all_kept_back: tuple[KeptBack, ...] = ()
 
     @classmethod
-    def of(cls, root: Path, entries: Collection[Entry], left_out: Collection[str]) -> "Snapshot":
+    def of(
+        cls, root: Path, entries: Collection[SnapshotEntry], all_kept_back: Collection[KeptBack]
+    ) -> "Snapshot":
         ordered = tuple(sorted(entries))
         return cls(
             root=root,
             digest=digest(canonical([entry.to_json() for entry in ordered])),
             entries=ordered,
-            left_out=tuple(sorted(left_out)),
+            all_kept_back=tuple(sorted(all_kept_back, key=lambda back: back.path)),
         )
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The secrets that were found and not taken."""
+        return tuple(
+            back.path.rstrip("/")
+            for back in self.all_kept_back
+            if back.rule is SelectionRule.SECRET
+        )
+
+    def takes(self, path: str) -> bool:
+        """Whether a relative path is part of the code, or a folder that holds some of it."""
+        below = f"{path}/"
+        return any(entry.path == path or entry.path.startswith(below) for entry in self.entries)
+
+    def kept_back(self, path: str) -> KeptBack | None:
+        """What keeps a relative path back, itself or a folder above it."""
+        found = [
+            back
+            for back in self.all_kept_back
+            if back.path in (path, f"{path}/") or _is_below(path, back)
+        ]
+        return max(found, key=lambda back: len(back.path), default=None)
+
+
+def _is_below(path: str, folder: KeptBack) -> bool:
+    return folder.path.endswith("/") and path.startswith(folder.path)
 
 
 def changed(before: Snapshot | None, after: Snapshot) -> tuple[str, ...]:
@@ -117,8 +132,9 @@ def snapshot(
     walk.run()
     if has_errors(walk.findings):
         return None, tuple(walk.findings)
-    taken = Snapshot.of(root, walk.entries, walk.left_out)
-    return taken, (*walk.findings, *_dangling(taken), *_large(taken))
+    taken = Snapshot.of(root, walk.entries, walk.all_kept_back)
+    found = (*_dangling(taken), *_large(taken), *_not_included(taken, include))
+    return taken, (*walk.findings, *found)
 
 
 def own_outputs() -> frozenset[tuple[int, int]]:
@@ -159,6 +175,31 @@ def _dangling(taken: Snapshot) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
+def _not_included(taken: Snapshot, include: Sequence[str]) -> tuple[Diagnostic, ...]:
+    """Warnings of paths in `code.include` that are no part of the code."""
+    found = []
+    for pattern in include:
+        path = pattern.strip("/")
+        if set(pattern) & set("*?[!\\") or taken.takes(path):
+            continue
+        anywhere = "/" not in pattern.rstrip("/")
+        if anywhere and any(path in entry.path.split("/") for entry in taken.entries):
+            continue
+        kept = taken.kept_back(path)
+        why = f"is left out: {kept}" if kept else "matches no file"
+        found.append(
+            Diagnostic(
+                code="include_unused",
+                severity=Severity.WARNING,
+                summary=f"`{pattern}` in `code.include` {why}",
+                hint="put it into `code.link` if ranks on this machine need it"
+                if kept
+                else "correct the path, or remove it",
+            )
+        )
+    return tuple(found)
+
+
 def _large(taken: Snapshot) -> tuple[Diagnostic, ...]:
     size = sum(entry.size for entry in taken.entries)
     if size <= LARGE:
@@ -191,25 +232,18 @@ class _Walk:
         self._patterns = {"code.include": include, "code.exclude": exclude}
         self._include = include
         self._link = link
-        self._ignoring = Ignoring(include=include, exclude=exclude, above=rules_above(root))
-        self._linked = {os.path.normpath(path) for path in link}
-        self._owners = {os.path.realpath(path) for path in owners}
-        self._outputs = outputs
+        self._selection = Selection(
+            root, include=include, exclude=exclude, link=link, owners=owners, outputs=outputs
+        )
         self._cache = cache
-        self.entries: list[Entry] = []
-        self.left_out: list[str] = []
+        self.entries: list[SnapshotEntry] = []
+        self.all_kept_back: list[KeptBack] = []
         self.findings: list[Diagnostic] = []
 
     def run(self) -> None:
         for pattern in self._include:
             if is_secret(pattern.strip("/")):
-                self.findings.append(
-                    Diagnostic(
-                        code="secret_included",
-                        summary=f"`code.include` names `{pattern}`, which looks like a secret",
-                        hint="hand secrets on through `env.secrets`, never with the code",
-                    )
-                )
+                self.findings.append(_secret_included(pattern))
         for field, patterns in self._patterns.items():
             for pattern in patterns:
                 if problem := bad_pattern(pattern):
@@ -225,7 +259,7 @@ class _Walk:
         if self.findings:
             return
         # All names before any content: a wrong root is refused before it is read.
-        files = list(islice(self._files("", ignored=False), MOST_FILES + 1))
+        files = list(islice(self._files(""), MOST_FILES + 1))
         if len(files) > MOST_FILES:
             self.findings.append(
                 Diagnostic(
@@ -238,6 +272,11 @@ class _Walk:
             return
         for file in files:
             self._take(file)
+        met = {back.path for back in self.all_kept_back}
+        for path in sorted(self._selection.linked):  # some lie in folders that are kept back whole
+            shown = f"{path}/" if os.path.isdir(os.path.join(self._root, path)) else path
+            if shown not in met:
+                self.all_kept_back.append(KeptBack(shown, SelectionRule.LINK))
 
     def _check_link(self, path: str) -> None:
         if os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] in {"..", "."}:
@@ -250,7 +289,11 @@ class _Walk:
             return
         self.findings.append(Diagnostic(code="code_link_invalid", summary=summary, hint=hint))
 
-    def _files(self, folder: str, *, ignored: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def _files(
+        self, folder: str, within: KeptBack | None = None
+    ) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """The files of a folder that are code. `within` is what keeps the folder back, if `include`
+        may name something in it."""
         try:
             found = sorted(
                 os.scandir(os.path.join(self._root, folder)), key=lambda entry: entry.name
@@ -258,56 +301,48 @@ class _Walk:
         except OSError as error:
             self._unreadable(folder, error)
             return
-        names = {entry.name: entry for entry in found}
-        if "pyvenv.cfg" in names and folder:
+        names = {entry.name for entry in found}
+        if folder and ("pyvenv.cfg" in names or not names):
+            rule = SelectionRule.ENVIRONMENT if names else SelectionRule.EMPTY
+            self.all_kept_back.append(within or KeptBack(f"{folder}/", rule))
             return
-        self._enter(folder, names)
+        for rules in rules_in(folder, names):
+            try:
+                self._selection.enter(folder, rules)
+            except OSError as error:
+                self._unreadable(rules, error)
         for entry in found:
             path = f"{folder}/{entry.name}" if folder else entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            if never_counts(entry.name, folder=is_folder) or path in self._linked:
-                continue
-            if is_secret(path):
-                self.left_out.append(path)
-                continue
-            if ignored:  # only what `include` names is taken from an ignored folder
-                out = not self._ignoring.includes(path, folder=is_folder)
+            back = self._selection.entry(path, entry.name, folder=is_folder, within=within)
+            if back is None:
+                if is_folder:
+                    yield from self._files(path)
+                else:
+                    yield path, entry
+            elif is_folder and back.pattern and self._selection.reaches_into(path):
+                yield from self._files(path, back)
             else:
-                out = self._ignoring.ignores(path, folder=is_folder)
-            if is_folder:
-                if not out or self._ignoring.reaches_into(path):
-                    yield from self._files(path, ignored=out)
-            elif not out:
-                yield path, entry
-
-    def _enter(self, folder: str, names: Mapping[str, os.DirEntry[str]]) -> None:
-        for name in RULES:
-            if name in names:
-                try:
-                    self._ignoring.enter(folder, lines_of(names[name].path))
-                except OSError as error:
-                    self._unreadable(f"{folder}/{name}".lstrip("/"), error)
+                self.all_kept_back.append(back)
 
     def _take(self, found: tuple[str, os.DirEntry[str]]) -> None:
         path, entry = found
         try:
-            if self._owners and os.path.realpath(entry.path) in self._owners:
-                return
-            if entry.is_symlink():
-                self._take_link(path, entry)
-                return
             facts = entry.stat(follow_symlinks=False)
-            if not stat.S_ISREG(facts.st_mode) or _is_ours(entry):
+            back = self._selection.file(path, facts)
+            if back is not None:
+                self.all_kept_back.append(back)
+                self._say_kept_back(path, back, facts)
                 return
-            if (facts.st_dev, facts.st_ino) in self._outputs:
-                self._say_output(path)
+            if stat.S_ISLNK(facts.st_mode):
+                self._take_link(path, entry)
                 return
             content = self._cache.digest(entry.path, facts)
         except OSError as error:
             self._unreadable(path, error)
             return
         executable = bool(facts.st_mode & stat.S_IXUSR)
-        self.entries.append(Entry(path, content, facts.st_size, executable))
+        self.entries.append(SnapshotEntry(path, content, facts.st_size, executable))
 
     def _take_link(self, path: str, entry: os.DirEntry[str]) -> None:
         target = os.readlink(entry.path)
@@ -323,56 +358,50 @@ class _Walk:
             return
         if os.path.isabs(target):
             target = os.path.relpath(whole, os.path.dirname(os.path.join(self._real, path)))
-        self.entries.append(Entry(path, "", 0, executable=False, target=target))
+        self.entries.append(SnapshotEntry(path, "", 0, executable=False, target=target))
 
-    def _say_output(self, path: str) -> None:
-        self.findings.append(
-            Diagnostic(
-                code="own_output",
-                severity=Severity.WARNING,
-                summary=f"`{path}` is written by this command and is not part of the code; "
-                "the next plan would take it for code",
-                hint=f"name it `*.log`, list `{path}` in `.sgpuignore`, or write it elsewhere",
+    def _say_kept_back(self, path: str, back: KeptBack, facts: os.stat_result) -> None:
+        if back.rule is SelectionRule.OUTPUT:
+            self.findings.append(_own_output(path))
+        elif back.rule is SelectionRule.SECRET and path in {
+            pattern.strip("/") for pattern in self._include
+        }:
+            self.findings.append(_secret_included(path))
+        elif back.rule is SelectionRule.SPECIAL and not stat.S_ISSOCK(facts.st_mode):
+            self.findings.append(
+                Diagnostic(
+                    code="code_special_file",
+                    summary=f"`{path}` is {special_kind(facts.st_mode)}, which cannot travel with "
+                    "the code",
+                    hint=f"move it away, or list `{path}` in `code.exclude`",
+                )
             )
-        )
 
     def _unreadable(self, path: str, error: OSError) -> None:
         self.findings.append(
             Diagnostic(
                 code="code_unreadable",
                 summary=f"`{path or self._root}` cannot be read: {error.strerror}",
-                hint="mend its permissions, or leave it out with `code.exclude`",
+                hint="put a file in its place, or move it away"
+                if isinstance(error, NotRegular)
+                else "mend its permissions, or leave it out with `code.exclude`",
             )
         )
 
 
-def _is_ours(entry: os.DirEntry[str]) -> bool:
-    """A run file, a project file or a saved plan of sgpu that is not the one in use."""
-    if not may_be_sgpu_file(entry.name):
-        return False
-    with open(entry.path, "rb") as file:
-        return is_sgpu_file(entry.name, file.read(LOOK))
+def _own_output(path: str) -> Diagnostic:
+    return Diagnostic(
+        code="own_output",
+        severity=Severity.WARNING,
+        summary=f"`{path}` is written by this command and is not part of the code; "
+        "the next plan would take it for code",
+        hint=f"name it `*.log`, list `{path}` in `.sgpuignore`, or write it elsewhere",
+    )
 
 
-def rules_above(root: Path) -> list[tuple[str, list[str]]]:
-    """The ignore rules of the folders above the root up to the top of its git repository, outermost
-    first. Outside of a repository there are none: whose would they be?"""
-    real = Path(os.path.realpath(root))
-    if os.path.exists(real / ".git"):  # false, not an error, where it cannot be looked at
-        return []
-    found: list[tuple[str, list[str]]] = []
-    for folder in real.parents:
-        for name in reversed(RULES):
-            try:
-                found.append((real.relative_to(folder).as_posix(), lines_of(folder / name)))
-            except OSError:  # not there, or not ours to read
-                continue
-        if os.path.exists(folder / ".git"):
-            return found[::-1]
-    return []
-
-
-def lines_of(path: str | Path) -> list[str]:
-    """The lines of an ignore file."""
-    with open(path, encoding="utf-8-sig", errors="replace") as file:
-        return file.read().splitlines()
+def _secret_included(pattern: str) -> Diagnostic:
+    return Diagnostic(
+        code="secret_included",
+        summary=f"`code.include` names `{pattern}`, which looks like a secret",
+        hint="pass secrets by `env.secrets`, never with the code",
+    )

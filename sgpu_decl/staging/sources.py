@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from sgpu_decl.staging.parsing import parse_source
+from sgpu_decl.staging.syntax_trees import parse_source
 
 __all__ = ["Import", "Source", "sources"]
 
@@ -64,14 +64,14 @@ def sources(root: Path, entrypoint: str) -> tuple[Source, ...]:
         except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
             continue
         found[path] = Source(path, path.relative_to(root).as_posix(), imports)
-        for it in imports:
-            waiting += _local(it, path.parent, root)
+        for one in imports:
+            waiting += _local(one, path.parent, root)
     return tuple(found.values())
 
 
 @lru_cache(maxsize=4096)
 def _imports_of(path: Path, _mtime: int, _size: int) -> tuple[Import, ...]:
-    return tuple(sorted(_imports(parse_source(path)), key=lambda it: (it.line, it.column)))
+    return tuple(sorted(_imports(parse_source(path)), key=lambda item: (item.line, item.column)))
 
 
 def _imports(tree: ast.Module) -> Iterator[Import]:
@@ -102,15 +102,15 @@ def _suppresses(node: ast.AST) -> bool:
     return any("suppress" in ast.unparse(item.context_expr) for item in node.items)
 
 
-def _local(it: Import, folder: Path, root: Path) -> list[Path]:
+def _local(one: Import, folder: Path, root: Path) -> list[Path]:
     """The files of the code that an import may execute: found from the root, or beside its file."""
-    if it.level:
-        for _ in range(it.level - 1):
+    if one.level:
+        for _ in range(one.level - 1):
             folder = folder.parent
-        stem = f"{it.module}." if it.module else ""
-        modules = [f"{stem}{name}" for name in it.names]
+        stem = f"{one.module}." if one.module else ""
+        modules = [f"{stem}{name}" for name in one.names]
         return [file for module in modules for file in _files_of(folder, module)]
-    modules = [f"{it.module}.{name}" for name in it.names] or [it.module]
+    modules = [f"{one.module}.{name}" for name in one.names] or [one.module]
     bases = (root,) if folder == root else (root, folder)
     return [file for module in modules for base in bases for file in _files_of(base, module)]
 

@@ -3,9 +3,11 @@
 The shape of a run is derived once from the models of the config; this room knows only the value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from sgpu_decl.text import yaml_nodes
 
 __all__ = ["ANY", "TEXT", "Shape"]
 
@@ -20,6 +22,8 @@ class Shape:
         values: the shape of every other key of a mapping; `None` where other keys are unknown.
         items: the shape of the members of a list.
         short: the key that a scalar in the place of the block stands for.
+        variant: gives the shape of a block by the text of its `short` key, or by `None` where it
+            has none, if that key decides what else the block holds.
         elsewhere: names that one may look for here in vain, and why they are not.
     """
 
@@ -29,6 +33,7 @@ class Shape:
     items: "Shape | None" = None
     anything: bool = False
     short: str | None = None
+    variant: "Callable[[str | None], Shape] | None" = None
     elsewhere: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -41,6 +46,21 @@ class Shape:
         if self.anything:
             return self
         return self.keys.get(key) or self.values
+
+    def of(self, node: yaml_nodes.Mapping) -> "Shape":
+        """The shape of a block that may be a part of one: what it does not say may stand in
+        another layer."""
+        named = node.entries.get(self.short or "")
+        if self.variant is None or not isinstance(named, yaml_nodes.Scalar):
+            return self
+        return self.variant(named.text)
+
+    def of_whole(self, node: yaml_nodes.Node | None) -> "Shape":
+        """The shape of a block that is whole."""
+        if self.variant is None:
+            return self
+        shape = self.of(node) if isinstance(node, yaml_nodes.Mapping) else self
+        return self.variant(None) if shape is self else shape
 
     def at(self, path: Sequence[str]) -> "Shape | None":
         shape: Shape | None = self

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.diagnostics.suggesting import nearest
-from sgpu_decl.text.nodes import Mapping, Node, Scalar, place_of
-from sgpu_decl.text.resolving import is_null
+from sgpu_decl.text.core_schema import is_null
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
 
 __all__ = ["read_variables"]
 

@@ -1,7 +1,8 @@
 """What a tracker is asked to record: the file `tracking.json` of an attempt folder.
 
-    {"experiment", "run_name", "tracking_uri", "artifacts": folder or null, "home": folder,
-     "system_metrics": bool, "params": {name: text}, "tags": {name: text}}
+    {"token", "experiment", "names_experiment": bool, "run_name", "tracking_uri",
+     "artifacts": folder or null, "home": folder, "system_metrics": bool,
+     "params": {name: text}, "tags": {name: text}}
 
 Names of ours start with `sgpu.`, so that they meet none that the user's code logs: MLflow refuses
 a second, different value for a parameter.
@@ -12,14 +13,31 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.tracking.locating import absolute_uri, artifact_folder, default_uri
+from sgpu_decl.tracking.store_location import (
+    absolute_location,
+    absolute_uri,
+    artifact_folder,
+    default_uri,
+)
 
-__all__ = ["FILE", "TrackingRequest", "from_json", "parameters", "request", "to_json"]
+__all__ = [
+    "BATCH",
+    "FILE",
+    "KEY_LIMIT",
+    "TrackingRequest",
+    "from_json",
+    "parameters",
+    "request",
+    "run_tags",
+    "to_json",
+]
 
 FILE = "tracking.json"
+BATCH = 100  # MAX_PARAMS_TAGS_PER_BATCH of mlflow.utils.validation
 KEY_LIMIT = 250  # MAX_ENTITY_KEY_LENGTH of mlflow.utils.validation
 VALUE_LIMIT = 6000  # MAX_PARAM_VAL_LENGTH there; tags may be longer, and need not be
 _UNFIT = re.compile(r"[^\w./: -]", re.ASCII)
@@ -27,9 +45,13 @@ _UNFIT = re.compile(r"[^\w./: -]", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackingRequest:
-    """`artifacts` is where a new experiment keeps its artifacts; None leaves it to the store."""
+    """`artifacts` is where a new experiment keeps its artifacts; None leaves it to the store.
+    `names_experiment` says that the ranks' environment names an experiment, which has to be this
+    one then. `token` is the attempt's."""
 
+    token: str
     experiment: str
+    names_experiment: bool
     run_name: str
     tracking_uri: str
     artifacts: str | None
@@ -45,11 +67,15 @@ def request(
     spec: str,
     home: Path,
     base: Path,
+    token: str,
     experiment: str | None,
+    names_experiment: bool,
     run_name: str | None,
     tracking_uri: str | None,
+    artifact_location: str | None = None,
     system_metrics: bool,
     facts: Mapping[str, str],
+    git: Mapping[str, str] = MappingProxyType({}),
     tags: Mapping[str, str],
 ) -> TrackingRequest:
     """Say what the tracker of one attempt records.
@@ -59,22 +85,46 @@ def request(
         spec: the run's canonical JSON; each of its leaves becomes a parameter `sgpu.<path>`.
         home: the project's `.sgpu` folder, which holds the default store.
         base: the folder that a relative `tracking_uri` counts from.
+        token: the launch's own name: it tells this attempt from all others.
         experiment: the experiment's name; None means the run's name.
+        names_experiment: whether the ranks' environment has `MLFLOW_EXPERIMENT_NAME` already.
+        artifact_location: where a new experiment keeps its artifacts, if the user says so.
         facts: further tags of ours without their prefix: `lineage`, `code_digest`, ...
+        git: which commit the code is from: `commit`, `branch`, `dirty`.
         tags: the user's own tags, recorded as they are.
     """
     uri = absolute_uri(tracking_uri, base=base, home=home)
-    ours = {"address": str(ref.address), "attempt": str(ref.number), **facts}
+    artifacts = str(artifact_folder(home)) if uri == default_uri(home) else None
+    if artifact_location is not None:
+        artifacts = absolute_location(artifact_location, base=base)
     return TrackingRequest(
+        token=token,
         experiment=experiment or ref.address.name,
-        run_name=run_name or str(ref),
+        names_experiment=names_experiment,
+        run_name=(run_name or str(ref))[:KEY_LIMIT],
         tracking_uri=uri,
-        artifacts=str(artifact_folder(home)) if uri == default_uri(home) else None,
+        artifacts=artifacts,
         home=str(home.absolute()),
         system_metrics=system_metrics,
         params=parameters(json.loads(spec)),
-        tags=_fit(tags) | _fit({f"sgpu.{name}": value for name, value in ours.items()}),
+        tags=run_tags(ref=ref, token=token, facts=facts, git=git, tags=tags),
     )
+
+
+def run_tags(
+    *,
+    ref: AttemptRef,
+    token: str,
+    facts: Mapping[str, str],
+    git: Mapping[str, str],
+    tags: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the tags of the MLflow run of an attempt: those of the commit that MLflow's pages show
+    (`mlflow.source.git.*`), the user's own, and ours, whose names begin with `sgpu.`."""
+    ours = {"address": str(ref.address), "attempt": str(ref.number), "token": token, **facts}
+    ours |= {f"git.{name}": value for name, value in git.items()}
+    shown = {f"mlflow.source.git.{name}": git[name] for name in ("commit", "branch") if name in git}
+    return _fit(shown) | _fit(tags) | _fit({f"sgpu.{name}": value for name, value in ours.items()})
 
 
 def parameters(spec: Json) -> dict[str, str]:

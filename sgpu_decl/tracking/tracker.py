@@ -1,151 +1,146 @@
 """The tracker process: makes an attempt's MLflow run, waits for its end, says how it went.
 
-The supervisor starts it beside the ranks with a pipe as its standard input. It writes `mlflow.json`
-(the run's id and the variables that ranks need, or an error), blocks until that pipe ends, and then
-gives the run the attempt's true status. Only this process imports MLflow.
+The supervisor starts it with a pipe as its standard input, before the ranks. It writes
+`mlflow.json` (the run's id and the variables that ranks need, or an error), blocks until that pipe
+ends, and then gives the run the attempt's true status. A store that does not take the run is
+replaced by the local one. MLflow is imported for system metrics alone, and for stores that only its
+client knows.
 """
 
-import fcntl
-import json
 import os
+import select
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any
 
-from sgpu_decl.agent.reading import read_attempt
+from sgpu_decl.agent.attempt_status import read_attempt
+from sgpu_decl.agent.environ import receive_variables
+from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.tracking.locating import lock_file
-from sgpu_decl.tracking.outcome import outcome
+from sgpu_decl.tracking.mlflow_status import outcome
+from sgpu_decl.tracking.open_runs import OpenRun, close_runs
 from sgpu_decl.tracking.request import FILE, TrackingRequest, from_json
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
+from sgpu_decl.tracking.store_location import artifact_folder, default_uri
+from sgpu_decl.tracking.stores.choice import open_store
+from sgpu_decl.tracking.stores.store_protocol import CreatedRun, RunStore, StoreError
+from sgpu_decl.tracking.tracker_files import DOING, TRACKED, write_record
 
 __all__ = ["main"]
 
-BATCH = 100  # MAX_PARAMS_TAGS_PER_BATCH of mlflow.utils.validation
-TRIES = 6
-# A server that is away must not keep this process for the minutes that MLflow would try by itself.
-_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "8"}
-T = TypeVar("T")
+_SHORT = 2.0  # seconds: a shorter run needs no samples, which MLflow takes every 10 s
+_INTERVAL = "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
 
 
 def main() -> int:
     """Track the attempt that `SGPU_RUN_DIR` names; return the exit code."""
+    receive_variables()
     folder = Path(os.environ["SGPU_RUN_DIR"])
     os.umask(0o077)
-    for name, value in _PATIENCE.items():
-        os.environ.setdefault(name, value)
     try:
         asked = from_json((folder / FILE).read_text(encoding="utf-8"))
-        client, run_id = _open(asked, folder)
-    except ImportError as error:
-        return _refuse(folder, error)
-    except _failures() as error:
-        return _refuse(folder, error)
-    stop = _measure(asked, run_id)
-    sys.stdin.buffer.read()
-    stop()
+        with OpenRun.begin(asked, folder) as entry:
+            return _track(asked, folder, entry)
+    except (OSError, TypeError, ValueError) as error:
+        return _give_up(folder, error)
+
+
+def _track(asked: TrackingRequest, folder: Path, entry: OpenRun) -> int:
+    # MLflow's client takes relative places from the working folder.
+    os.chdir(asked.home)
     try:
-        _finish(client, run_id, asked, folder)
-    except _mlflow_errors() as error:
-        _say(f"the MLflow run {run_id} keeps a wrong status: {error}")
+        made, asked, store, reason = _make(asked, folder)
+    except StoreError as error:
+        entry.forget()
+        return _give_up(folder, error)
+    entry.note_created(made.run_id, asked.tracking_uri)
+    instead: dict[str, Json] = {}
+    if reason is not None:
+        instead = {"instead_of": {"tracking_uri": reason[0], "reason": reason[1]}}
+        _say(f"{reason[1]}: the local store takes its place")
+    write_record(folder, TRACKED, {**_answer(asked, made), **instead})
+    try:
+        store.record(made.run_id, asked)
+    except StoreError as error:
+        _say(f"the parameters are not recorded: {error}")
+    metrics = _wait_for_end(asked, made.run_id)
+    end = outcome(_truth(folder))
+    try:
+        store.finish(made.run_id, end)
+    except StoreError as error:
+        _say(f"the MLflow run {made.run_id} is still open: {error}")
+        entry.note_end(end)
+        write_record(folder, TRACKED, {**_answer(asked, made), **instead, "open": str(error)})
         return 1
+    entry.forget()
+    if metrics is not None:
+        metrics.finish()
+    close_runs(Path(asked.home), environ=os.environ, by_client=True)
     return 0
 
 
-def _refuse(folder: Path, error: Exception) -> int:
-    """Say that there is no run: ranks wait for this file, without it each would wait in vain."""
-    _write(folder / "mlflow.json", {"error": f"{type(error).__name__}: {error}"})
-    _say(f"no MLflow run: {error}")
+def _make(
+    asked: TrackingRequest, folder: Path
+) -> tuple[CreatedRun, TrackingRequest, RunStore, tuple[str, str] | None]:
+    """Make the run, in the local store where its own does not take it.
+
+    Returns the run, the request as it was carried out, its store, and the URI of the store that
+    did not take it with the reason.
+
+    Raises:
+        StoreError: neither takes it.
+    """
+
+    def say(what: str) -> None:
+        write_record(folder, DOING, {"waiting_for": mask(what)})
+
+    try:
+        return (*_create(asked, say), None)
+    except StoreError as error:
+        local = default_uri(Path(asked.home))
+        if asked.tracking_uri == local:
+            raise
+        reason = (asked.tracking_uri, str(error))
+    artifacts = str(artifact_folder(Path(asked.home)))
+    here = replace(asked, tracking_uri=local, artifacts=artifacts)
+    return (*_create(here, say), reason)
+
+
+def _create(
+    asked: TrackingRequest, say: Callable[[str], None]
+) -> tuple[CreatedRun, TrackingRequest, RunStore]:
+    store = open_store(asked.tracking_uri, environ=os.environ, say=say)
+    return store.create(asked), asked, store
+
+
+def _answer(asked: TrackingRequest, made: CreatedRun) -> dict[str, Json]:
+    env = {
+        "MLFLOW_TRACKING_URI": asked.tracking_uri,
+        "MLFLOW_RUN_ID": made.run_id,
+        "MLFLOW_EXPERIMENT_ID": made.experiment_id,
+    }
+    if asked.names_experiment:
+        env["MLFLOW_EXPERIMENT_NAME"] = asked.experiment
+    return {
+        "run_id": made.run_id,
+        "experiment_id": made.experiment_id,
+        "tracking_uri": asked.tracking_uri,
+        "experiment": asked.experiment,
+        "env": env,
+    }
+
+
+def _give_up(folder: Path, error: Exception) -> int:
+    """Say that there is no run: ranks wait for this file."""
+    text = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
+    write_record(folder, TRACKED, {"error": text})
+    _say(f"no MLflow run: {text}")
     return 1
-
-
-def _open(asked: TrackingRequest, folder: Path) -> "tuple[MlflowClient, str]":
-    """Create the run, tell the ranks of it, then record what takes longer."""
-    home = Path(asked.home)
-    home.mkdir(parents=True, exist_ok=True)
-    # MLflow takes the artifact root of its `Default` experiment from the working folder.
-    os.chdir(home)
-    from mlflow import MlflowClient
-
-    with _alone(lock_file(asked.tracking_uri)):
-        client = _patiently(asked, lambda: MlflowClient(tracking_uri=asked.tracking_uri))
-        experiment = _patiently(asked, lambda: _experiment(client, asked))
-    tags = dict(list(asked.tags.items())[:BATCH])
-    run = _patiently(
-        asked, lambda: client.create_run(experiment, run_name=asked.run_name, tags=tags)
-    )
-    run_id = str(run.info.run_id)
-    _write(
-        folder / "mlflow.json",
-        {
-            "run_id": run_id,
-            "experiment_id": experiment,
-            "tracking_uri": asked.tracking_uri,
-            "experiment": asked.experiment,
-            "env": {
-                "MLFLOW_TRACKING_URI": asked.tracking_uri,
-                "MLFLOW_RUN_ID": run_id,
-                "MLFLOW_EXPERIMENT_ID": experiment,
-            },
-        },
-    )
-    _record(client, run_id, asked)
-    return client, run_id
-
-
-def _experiment(client: "MlflowClient", asked: TrackingRequest) -> str:
-    """Return the experiment's id; where two trackers create it at once, both find the one."""
-    from mlflow.exceptions import MlflowException
-
-    found = client.get_experiment_by_name(asked.experiment)
-    if found is None:
-        try:
-            return str(client.create_experiment(asked.experiment, asked.artifacts))
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-        found = client.get_experiment_by_name(asked.experiment)
-    if found is None or found.lifecycle_stage == "deleted":
-        raise ValueError(
-            f"the experiment `{asked.experiment}` is deleted; restore it "
-            "(`mlflow experiments restore`) or name another in `mlflow.experiment`"
-        )
-    return str(found.experiment_id)
-
-
-def _record(client: "MlflowClient", run_id: str, asked: TrackingRequest) -> None:
-    from mlflow.entities import Param, RunTag
-
-    params = [Param(name, value) for name, value in asked.params.items()]
-    tags = [RunTag(name, value) for name, value in list(asked.tags.items())[BATCH:]]
-    for start in range(0, max(len(params), len(tags)), BATCH):
-        end = start + BATCH
-        try:
-            _patiently(
-                asked,
-                partial(client.log_batch, run_id, params=params[start:end], tags=tags[start:end]),
-            )
-        except _mlflow_errors() as error:
-            # The run stands; what describes it must not take it from the ranks.
-            _say(f"parameters {start} to {end} are not recorded: {error}")
-
-
-def _finish(client: "MlflowClient", run_id: str, asked: TrackingRequest, folder: Path) -> None:
-    from mlflow.entities import RunTag
-
-    end = outcome(_truth(folder))
-    # The status first: it is what counts if the store fails now.
-    _patiently(asked, lambda: client.set_terminated(run_id, end.status, end.ended_at))
-    tags = [RunTag(name, value) for name, value in end.tags.items()]
-    _patiently(asked, lambda: client.log_batch(run_id, tags=tags))
 
 
 def _truth(folder: Path) -> dict[str, object]:
@@ -158,69 +153,56 @@ def _truth(folder: Path) -> dict[str, object]:
         time.sleep(0.05)
 
 
-def _measure(asked: TrackingRequest, run_id: str) -> Callable[[], None]:
-    """Record this machine's use of CPU, memory and GPUs if psutil is here; return the stop."""
-    if not asked.system_metrics or find_spec("psutil") is None:
-        return lambda: None
-    module = import_module("mlflow.system_metrics.system_metrics_monitor")
-    monitor = module.SystemMetricsMonitor(run_id, tracking_uri=asked.tracking_uri)
-    monitor.start()
-
-    def stop() -> None:
-        monitor.finish()
-
-    return stop
-
-
-def _patiently(asked: TrackingRequest, step: Callable[[], T]) -> T:
-    """Take a step that other trackers may disturb: a database file that is locked or half made.
-
-    Servers are left alone: MLflow's client tries those again itself.
-    """
-    if lock_file(asked.tracking_uri) is None:
-        return step()
-    for wait in range(TRIES - 1):
-        try:
-            return step()
-        except _mlflow_errors() as error:
-            _say(f"once more in {0.1 * 2**wait:.1f} s: {error}")
-            time.sleep(0.1 * 2**wait)
-    return step()
+def _wait_for_end(asked: TrackingRequest, run_id: str) -> "_SystemMetrics | None":
+    """Wait for the attempt's end. If psutil is installed and the run is not short, import MLflow
+    and record meanwhile how much CPU, memory and GPUs are used."""
+    short = min(_SHORT, _interval(os.environ))
+    measured = asked.system_metrics and find_spec("psutil") is not None
+    if not measured or _has_ended(short):
+        _has_ended(None)
+        return None
+    metrics = _SystemMetrics(asked, run_id)
+    metrics.start()
+    _has_ended(None)
+    return metrics
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    """What may go wrong while a run is made: the request, the disk, MLflow."""
-    return (OSError, TypeError, ValueError, *_mlflow_errors())
+def _has_ended(seconds: float | None) -> bool:
+    """Wait up to `seconds` for the attempt's end, which closes stdin; say whether it has ended."""
+    ready, _, _ = select.select([0], [], [], seconds)
+    return bool(ready) and not os.read(0, 4096)
 
 
-def _mlflow_errors() -> tuple[type[Exception], ...]:
-    """What MLflow raises itself, and what it lets through from its database."""
-    from mlflow.exceptions import MlflowException
-
+def _interval(environ: Mapping[str, str]) -> float:
     try:
-        from sqlalchemy.exc import SQLAlchemyError
-    except ImportError:  # mlflow-skinny, which speaks to servers only
-        return (MlflowException,)
-    return (MlflowException, SQLAlchemyError)
+        return float(environ.get(_INTERVAL) or _SHORT)
+    except ValueError:
+        return _SHORT
 
 
-@contextmanager
-def _alone(path: Path | None) -> Iterator[None]:
-    """Hold the lock on a store's schema: MLflow's own creation of it is no single transaction."""
-    if path is None:
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+class _SystemMetrics(threading.Thread):
+    """Imports MLflow and records system metrics; nobody waits for it."""
 
+    def __init__(self, asked: TrackingRequest, run_id: str) -> None:
+        super().__init__(daemon=True)
+        self._asked = asked
+        self._run_id = run_id
+        self._monitor: Any = None
 
-def _write(path: Path, value: Mapping[str, Json]) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(value), encoding="utf-8")
-    part.chmod(0o600)
-    part.replace(path)
+    def run(self) -> None:
+        from sgpu_decl.tracking.stores.client import PATIENCE
+
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
+        # By name, as MLflow does not say the types of its methods.
+        module = import_module("mlflow.system_metrics.system_metrics_monitor")
+        monitor = module.SystemMetricsMonitor(self._run_id, tracking_uri=self._asked.tracking_uri)
+        monitor.start()
+        self._monitor = monitor
+
+    def finish(self) -> None:
+        if self._monitor is not None:
+            self._monitor.finish()
 
 
 def _say(text: str) -> None:
@@ -228,4 +210,6 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stderr.flush()
+    os._exit(status)  # a thread that is still importing MLflow has nothing to lose

@@ -1,1 +1,1 @@
-"""How values are shown to people: text and Markdown, no decisions."""
+"""How values are shown to people: text, Markdown, JSON and HTML; no decisions."""

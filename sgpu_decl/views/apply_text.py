@@ -1,13 +1,16 @@
 """What happens while a plan is applied and its runs are followed, as lines for stderr."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 
+from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.attempt import AttemptRef, AttemptStatus
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt_view import AttemptView, Restart
 from sgpu_decl.model.event import ApplyEvent, Step
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.views.status_text import cause_words, waits
 
-__all__ = ["event_line", "state_line", "waiting_line"]
+__all__ = ["event_line", "restart_line", "state_line"]
 
 _WORDS = {
     Step.STOPPED: "asked to stop",
@@ -39,18 +42,17 @@ def event_line(event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = ()) -> st
     return f"{name} {words}" + (f": {event.message}" if event.message else "")
 
 
-def state_line(status: AttemptStatus) -> str:
-    return f"{status.ref} {status.state}"
+def state_line(status: AttemptView) -> str:
+    """How an active attempt stands, and what it waits for."""
+    words = f"{status.ref} {status.state}"
+    if status.waiting_for is not None:
+        words += f": waiting for {waits(status.waiting_for)}"
+    return words + (f" (restart {status.restart})" if status.restart else "")
 
 
-_WAITS = {
-    "gpus": "GPUs that are free",
-    "max_parallel": "others to end: as many as `max_parallel` allows are active",
-    "earlier attempts": "earlier attempts to end",
-}
-
-
-def waiting_line(ref: AttemptRef, run: Mapping[str, Json]) -> str:
-    """Why an attempt is queued, as far as its status object says it."""
-    reason = str(run.get("waiting_for") or "")
-    return f"{ref} queued" + (f": waiting for {_WAITS.get(reason, reason)}" if reason else "")
+def restart_line(ref: AttemptRef, restart: Restart, *, now: datetime) -> str:
+    """That ranks are started again, when, and why."""
+    left = (restart.starts_at - now).total_seconds()
+    how = f"restarts in {duration(left)}" if left > 0 else "restarted"
+    why = cause_words(restart.rank, restart.summary)
+    return f"{ref} {how} (restart {restart.number}): {why}"

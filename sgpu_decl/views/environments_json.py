@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from sgpu_decl.environments.known.bases import Base
-from sgpu_decl.environments.known.comparing import Difference
-from sgpu_decl.environments.known.environment import Environment
+from sgpu_decl.environments.known.base_environments import Base
+from sgpu_decl.environments.known.package_diff import Difference
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.known_environment import Environment
 from sgpu_decl.model.plan import PackageChange
 
 __all__ = ["base_to_json", "difference_to_json", "environment_to_json"]
@@ -21,7 +21,7 @@ def base_to_json(base: Base) -> dict[str, Json]:
         "python": environment.python,
         "cuda": environment.cuda,
         "os": environment.os,
-        "databricks_connect": base.databricks_connect,
+        **base.facts,
         "released": base.released,
         "complete": environment.complete,
         "packages": len(environment.packages),
@@ -55,11 +55,22 @@ def difference_to_json(difference: Difference) -> dict[str, Json]:
         "before": difference.before,
         "after": difference.after,
         "facts": [
-            {"name": it.name, "before": it.before, "after": it.after} for it in difference.facts
+            {"name": fact.name, "before": fact.before, "after": fact.after}
+            for fact in difference.facts
         ],
-        "added": [{"name": it.name, "version": it.after} for it in changes if it.before is None],
-        "removed": [{"name": it.name, "version": it.before} for it in changes if it.after is None],
-        "changed": [_changed(it) for it in changes if it.before is not None and it.after],
+        "added": [
+            {"name": change.name, "version": change.after}
+            for change in changes
+            if change.before is None
+        ],
+        "removed": [
+            {"name": change.name, "version": change.before}
+            for change in changes
+            if change.after is None
+        ],
+        "changed": [
+            _changed(change) for change in changes if change.before is not None and change.after
+        ],
         "partial": difference.partial,
     }
 
@@ -69,16 +80,12 @@ def _changed(change: PackageChange) -> dict[str, Json]:
 
 
 def _packages(packages: Iterable[Package]) -> list[Json]:
-    return [{"name": it.name, "version": it.version} for it in packages]
+    return [{"name": package.name, "version": package.version} for package in packages]
 
 
 def _origin(base: Base) -> dict[str, Json]:
-    platform, source = base.platform, base.source
+    source = base.source
     return {
-        "platform": {
-            "environment_version": platform.environment_version,
-            "base_environment": platform.base_environment,
-            "notebook": platform.notebook,
-        },
+        "platform": base.platform,
         "source": {"title": source.title, "url": source.url, "as_of": source.as_of},
     }

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from sgpu_decl.environments.known.bases import Base
-from sgpu_decl.environments.known.comparing import Difference
-from sgpu_decl.environments.known.environment import Environment
+from sgpu_decl.environments.known.base_environments import Base
+from sgpu_decl.environments.known.package_diff import Difference
+from sgpu_decl.model.known_environment import Environment
 from sgpu_decl.views.plan_words import package_words, packages_amount
 from sgpu_decl.views.terminal import Colour, count, escape, paint, size
 
@@ -18,17 +18,17 @@ def bases_table(bases: Sequence[Base]) -> str:
     """One line per base; `-` is what the sources do not say."""
     rows = [("BASE", "PYTHON", "CUDA", "SYSTEM", "PACKAGES", "AS OF", "ON THE PLATFORM")]
     for base in bases:
-        it = base.environment
-        known = "" if it.complete else " known"
+        item = base.environment
+        known = "" if item.complete else " known"
         rows.append(
             (
-                it.name,
-                it.python or "-",
-                it.cuda or "-",
-                it.os or "-",
-                f"{len(it.packages):,}{known}",
+                item.name,
+                item.python or "-",
+                item.cuda or "-",
+                item.os or "-",
+                f"{len(item.packages):,}{known}",
                 base.source.as_of,
-                _selector(base),
+                base.selector,
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
@@ -40,16 +40,19 @@ def bases_table(bases: Sequence[Base]) -> str:
 
 def environment_text(environment: Environment, base: Base | None = None) -> str:
     """What is known of an environment, then each package with its version."""
-    packages = [f"  {escape(it.name)} {escape(it.version)}" for it in environment.packages]
+    packages = [
+        f"  {escape(package.name)} {escape(package.version)}" for package in environment.packages
+    ]
     return "\n".join([*_head(environment, base), *packages])
 
 
 def difference_text(difference: Difference, *, colour: bool) -> str:
     """`~ torch 2.7.1 → 2.13.0`, `+ peft 0.17.1`, `- six 1.17.0`, then `+1 ~1 -1 packages`."""
     lines = [
-        f"~ {_FACTS[it.name]} {escape(it.before)} → {escape(it.after)}" for it in difference.facts
+        f"~ {_FACTS[fact.name]} {escape(fact.before)} → {escape(fact.after)}"
+        for fact in difference.facts
     ]
-    lines += [package_words(it) for it in difference.packages]
+    lines += [package_words(package) for package in difference.packages]
     painted = [paint(line, _COLOURS[line[0]], on=colour) for line in lines]
     partial = [
         f"(the packages of `{escape(name)}` are known in part: others may differ)"
@@ -72,7 +75,7 @@ def _head(environment: Environment, base: Base | None) -> Iterator[str]:
     if facts:
         yield f"  {', '.join(facts)}"
     if base is not None:
-        yield f"  on the platform: {_selector(base)}"
+        yield f"  on the platform: {base.selector}"
         yield f"  from {base.source.url}, as of {base.source.as_of}"
     if environment.digest is not None:
         yield f"  {escape(environment.digest)}"
@@ -96,12 +99,3 @@ def _amount(environment: Environment) -> str:
     if environment.files is None or environment.size is None:
         return ""
     return f", {count(environment.files, 'file')}, {size(environment.size)}"
-
-
-def _selector(base: Base) -> str:
-    platform = base.platform
-    if platform.environment_version is not None:
-        return f'environment_version "{platform.environment_version}"'
-    if platform.base_environment is not None:
-        return f"base_environment {platform.base_environment}"
-    return f"`{platform.notebook}` in notebooks"

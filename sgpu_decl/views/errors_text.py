@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.excerpting import excerpt, printable
+from sgpu_decl.diagnostics.escapes import printable
+from sgpu_decl.diagnostics.excerpts import excerpt
 from sgpu_decl.errors import SgpuError
 
 __all__ = ["Reader", "render_error", "render_findings"]

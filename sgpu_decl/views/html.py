@@ -15,7 +15,7 @@ def prose(text: str) -> str:
     parts = html.escape(escape(text)).split("`")
     if len(parts) % 2 == 0:
         return "`".join(parts)
-    return "".join(f"<code>{it}</code>" if at % 2 else it for at, it in enumerate(parts))
+    return "".join(f"<code>{item}</code>" if at % 2 else item for at, item in enumerate(parts))
 
 
 def code(text: str) -> str:
@@ -24,9 +24,9 @@ def code(text: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are HTML already."""
-    first = "".join(f"<th{_CELL}>{it}</th>" for it in head)
+    first = "".join(f"<th{_CELL}>{item}</th>" for item in head)
     body = "".join(
-        "<tr>" + "".join(f"<td{_CELL}>{it}</td>" for it in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td{_CELL}>{item}</td>" for item in row) + "</tr>" for row in rows
     )
     return f"<table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -25,8 +25,8 @@ def job_table(jobs: Sequence[Mapping[str, Json]], *, now: datetime, colour: bool
     """Return one line for each job: its name, its state, what starts it, how its last launch went,
     where it is."""
     rows = [
-        (escape(str(it["name"])), str(it["state"]), _start(it), _last(it, now), _link(it))
-        for it in jobs
+        (escape(str(job["name"])), str(job["state"]), _start(job), _last(job, now), _link(job))
+        for job in jobs
     ]
     head = ("JOB", "STATE", "START", "LAST", "WHERE")
     widths = [max(columns(row[at]) for row in (head, *rows)) for at in range(4)]
@@ -43,7 +43,7 @@ def job_details(job: Mapping[str, Json], *, now: datetime, colour: bool = False)
     lines += [f"  {name}: {escape(text)}" for name, text in _facts(job, now) if text]
     settings = job.get("live") or job.get("spec")
     lines.append("  settings:")
-    lines += [f"    {escape(it)}" for it in json.dumps(settings, indent=2).splitlines()]
+    lines += [f"    {escape(line)}" for line in json.dumps(settings, indent=2).splitlines()]
     return "\n".join(lines)
 
 

@@ -4,11 +4,14 @@ import re
 
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["clean", "prefix"]
+__all__ = ["clean", "clean_lines", "prefix"]
 
 # colours (SGR) and tabs pass; all else that a terminal obeys is spelled out
 _PASSES = re.compile(r"(\x1b\[[0-9;:]*m|\t)")
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n"
 _RESET = re.compile(r"\x1b\[0*m")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_LEFT_ON = re.compile(r"\x1b\[(?!0*m)[0-9;:]*m[^\x1b\n]*$", re.MULTILINE)
 
 
 def clean(text: str) -> str:
@@ -26,6 +29,26 @@ def clean(text: str) -> str:
     pieces[::2] = [escape(piece) for piece in pieces[::2]]
     left_on = bool(colours) and not _RESET.fullmatch(colours[-1])
     return "".join(pieces) + ("\x1b[0m" if left_on else "")
+
+
+def clean_lines(text: str, before: str = "") -> str:
+    """`clean` for each line of a text, with `before` in front of each.
+
+    A text that is plain but for colours, as most are, is looked at as one.
+    """
+    if not _plain(text):
+        if "\r" not in text and _plain(_COLOUR.sub("", text)):
+            text = _LEFT_ON.sub("\\g<0>\x1b[0m", text)
+        else:
+            text = "\n".join(map(clean, text.split("\n")))
+    return before + text.replace("\n", "\n" + before) if before else text
+
+
+def _plain(text: str) -> bool:
+    """Whether nothing in these lines has to be escaped."""
+    if text.isascii():  # the ways that differ take a tenth of the time for as much text
+        return not text.encode().translate(None, _PLAIN)
+    return text.replace("\n", " ").replace("\t", " ").isprintable()
 
 
 def prefix(label: str, rank: int | None) -> str:

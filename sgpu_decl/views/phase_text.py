@@ -2,7 +2,7 @@
 
 from sgpu_decl.views.terminal import size
 
-__all__ = ["phase_line"]
+__all__ = ["CONNECTING", "phase_line"]
 
 _COUNTED = {"compiling": "files", "resolving": "packages", "building": "packages"}
 """What the phases count that do not count bytes."""
@@ -12,6 +12,8 @@ _CODE = frozenset({"archiving", "uploading"})
 """The phases that are about the code of a run; the others are about its environment."""
 
 _FETCHING = "fetching"
+CONNECTING = "connecting"
+"""A phase that counts seconds of waiting, and is told only where somebody waits."""
 
 
 def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
@@ -21,6 +23,8 @@ def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:
         done, total: bytes, or what the phase counts; a total of 0 is not known yet.
         seconds: since the phase began.
     """
+    if phase == CONNECTING:
+        return f"waiting for the workspace to log in and answer: {done} s of {total} s"
     what = "files" if phase == _FETCHING else "the code" if phase in _CODE else "the environment"
     unit = _COUNTED.get(phase)
     if unit is not None:

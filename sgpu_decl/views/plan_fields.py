@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sgpu_decl.model.jsonable import canonical
-from sgpu_decl.model.plan import FieldChange
+from sgpu_decl.model.plan import Change, FieldChange
 from sgpu_decl.views.plan_words import value
 from sgpu_decl.views.terminal import columns, escape, shorten
 
-__all__ = ["Lines", "changed_lines", "sides"]
+__all__ = ["ChangedLines", "changed_entrypoint", "changed_lines", "sides"]
 
 _ABSENT = "(none)"
 # Matching lines takes the square of their number: beyond this all of them are told as changed.
@@ -16,7 +16,7 @@ _MATCHED = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class ChangedLines:
     """The lines of a text that went and came, in pairs: one of a pair is None where nothing took
     its place. Safe to show, and not longer than asked for."""
 
@@ -41,14 +41,28 @@ def sides(field: FieldChange, room: int) -> tuple[str, str]:
     return _around(before, after, room)
 
 
-def changed_lines(field: FieldChange, room: int) -> Lines | None:
+def changed_entrypoint(change: Change) -> list[str]:
+    """Return the lines of `_air.py` that differ from those of the last launch; each begins with
+    `-` or `+`."""
+    fields = [field for field in change.fields if field.path in {"entrypoint", "command"}]
+    if not change.launches or all(field.added for field in fields):
+        return []
+    from sgpu_decl.rendering.entrypoint import air_diff  # brings in jinja2
+
+    return air_diff(
+        {field.path: field.before for field in fields},
+        {field.path: field.after for field in fields},
+    )
+
+
+def changed_lines(field: FieldChange, room: int) -> ChangedLines | None:
     """Return the lines that differ, each at most `room` columns wide, where both sides are text and
     one has several lines; else None."""
     before, after = field.before, field.after
     if not (isinstance(before, str) and isinstance(after, str)) or "\n" not in before + after:
         return None
     pairs = tuple(_cut(old, new, room) for old, new in _pairs(before, after))
-    return Lines(pairs=pairs)
+    return ChangedLines(pairs=pairs)
 
 
 def _pairs(before: str, after: str) -> Iterator[tuple[str | None, str | None]]:

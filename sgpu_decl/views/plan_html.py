@@ -41,8 +41,8 @@ def _changes(changes: Sequence[Change], plan: Plan, now: datetime) -> str:
     if not changes:
         return ""
     rows = [
-        (str(it.action), code(str(it.address)), prose(because(it, plan, now)))
-        for it in changes[:_ROWS]
+        (str(change.action), code(str(change.address)), prose(because(change, plan, now)))
+        for change in changes[:_ROWS]
     ]
     more = len(changes) - _ROWS
     return table(("action", "run", "because"), rows) + (
@@ -63,8 +63,8 @@ def _details(changes: Sequence[Change]) -> Iterator[str]:
             whole = change.kind is Kind.ENVIRONMENT and change.action is Action.CREATE
             words = f"packages: {prose(environment_words(environment, whole=whole))}"
             packages = [
-                (code(it.name), code(it.before or ""), code(it.after or ""))
-                for it in environment.packages[:_ROWS]
+                (code(package.name), code(package.before or ""), code(package.after or ""))
+                for package in environment.packages[:_ROWS]
             ]
             yield _folded(words, table(("package", "before", "after"), packages))
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
 from sgpu_decl.views.markdown import cell, code, prose
-from sgpu_decl.views.plan_fields import changed_lines, sides
+from sgpu_decl.views.plan_fields import changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,
     code_words,
@@ -72,6 +72,8 @@ def _details(changes: Sequence[Change]) -> Iterator[str]:
                 f"| {cell(code(path_words(field.path)))} | {before} | {after} "
                 f"| {where} | {field_note(field, change)} |"
             )
+        if lines := changed_entrypoint(change):
+            yield f"| `_air.py` | | {'<br>'.join(cell(code(line)) for line in lines)} | | |"
         if change.code is not None:
             yield f"| code | | {cell(prose(code_words(change.code)))} | | |"
         yield ""

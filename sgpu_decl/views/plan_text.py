@@ -8,7 +8,7 @@ from types import MappingProxyType
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
-from sgpu_decl.views.plan_fields import Lines, changed_lines, sides
+from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,
     code_words,
@@ -103,6 +103,7 @@ class _Paper:
             yield from self._first_fields(change.fields)
         else:
             yield from self._changed_fields(change)
+            yield from (f"      _air.py  {line}" for line in changed_entrypoint(change))
         if change.code is not None:
             yield f"      code: {code_words(change.code)}"
         if change.environment is not None:
@@ -115,7 +116,7 @@ class _Paper:
         """Of an environment each package; of a run that it has one, and which."""
         environment = change.environment
         if change.kind is not Kind.ENVIRONMENT:
-            words = ", ".join(escape(str(it)) for it in change.depends_on)
+            words = ", ".join(escape(str(item)) for item in change.depends_on)
             if environment is not None and environment.packages:
                 words += f", {environment_words(environment, whole=False).partition(',')[0]}"
             yield f"      environment: {words}"
@@ -201,7 +202,7 @@ class _Paper:
             if lines:
                 yield from self._lines(lines)
 
-    def _lines(self, lines: Lines) -> Iterator[str]:
+    def _lines(self, lines: ChangedLines) -> Iterator[str]:
         for old, new in lines.pairs[:_PAIRS_SHOWN]:
             if old is not None:
                 yield "        " + paint(f"- {old}", Colour.RED, on=self._colour)

@@ -1,5 +1,6 @@
 """The words of a plan that its text and Markdown views share."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
@@ -11,14 +12,15 @@ from sgpu_decl.model.plan import (
     Action,
     Change,
     CodeChange,
-    Effect,
     EnvironmentChange,
     Estimate,
     FieldChange,
+    FieldEffect,
     PackageChange,
     Plan,
     Reason,
 )
+from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
@@ -38,13 +40,14 @@ __all__ = [
 ]
 
 _PATHS_SHOWN = 5
+_COUNTED = (Action.CREATE, Action.UPDATE, Action.DESTROY, Action.FORGET, Action.NO_OP)
 
-_EFFECT_NOTES: Mapping[Effect, str] = MappingProxyType(
+_EFFECT_NOTES: Mapping[FieldEffect, str] = MappingProxyType(
     {
-        Effect.NEW_ATTEMPT: "",
-        Effect.IN_PLACE: "changed in place",
-        Effect.NEXT_ATTEMPT: "from the next attempt on",
-        Effect.STATE_ONLY: "recorded only",
+        FieldEffect.NEW_ATTEMPT: "",
+        FieldEffect.IN_PLACE: "changed in place",
+        FieldEffect.NEXT_ATTEMPT: "from the next attempt on",
+        FieldEffect.STATE_ONLY: "recorded only",
     }
 )
 
@@ -91,18 +94,21 @@ def field_note(field: FieldChange, change: Change) -> str:
     launches is the next one, and a job has nothing but places to be changed in."""
     if field.drifted:
         return "edited in the workspace"
-    if change.kind is Kind.JOB and field.effect is Effect.IN_PLACE:
+    if change.kind is Kind.JOB and field.effect is FieldEffect.IN_PLACE:
         return ""
     launches = change.action in (Action.CREATE, Action.REPLACE)
-    return "" if launches and field.effect is Effect.NEXT_ATTEMPT else _EFFECT_NOTES[field.effect]
+    return (
+        "" if launches and field.effect is FieldEffect.NEXT_ATTEMPT else _EFFECT_NOTES[field.effect]
+    )
 
 
 def summary_line(plan: Plan) -> str:
-    """Return `Plan: 1 to create, ...` or `No changes.`."""
+    """Return `Plan: 1 to create, ...` or `No changes.`: runs and jobs, then environments, if there
+    are any."""
     counts = plan.summary
-    unchanged = f"{counts.no_op:,} unchanged"
     if all(change.action is Action.NO_OP for change in plan.changes):
-        return f"No changes. {unchanged}." if counts.no_op else "No changes."
+        parts = [f"{counts.no_op:,} unchanged"] if counts.no_op else []
+        return " ".join(["No changes.", *_counted(parts, plan)])
     parts = [
         f"{counts.create:,} to create",
         f"{counts.update:,} to update",
@@ -113,7 +119,20 @@ def summary_line(plan: Plan) -> str:
         parts.append(f"{counts.adopt:,} to adopt")
     if counts.forget:
         parts.append(f"{counts.forget:,} to forget")
-    return f"Plan: {', '.join(parts)}, {unchanged}."
+    parts.append(f"{counts.no_op:,} unchanged")
+    return " ".join(["Plan:", *_counted(parts, plan)])
+
+
+def _counted(parts: list[str], plan: Plan) -> list[str]:
+    actions = Counter(change.action for change in plan.changes if change.kind is Kind.ENVIRONMENT)
+    environments = [
+        f"{actions[action]:,} {'unchanged' if action is Action.NO_OP else f'to {action}'}"
+        for action in _COUNTED
+        if actions[action]
+    ]
+    named = f"environments: {', '.join(environments)}" if environments else ""
+    told = "; ".join(filter(None, [", ".join(parts), named]))
+    return [f"{told}."] if told else []
 
 
 def launches(plan: Plan) -> bool:
@@ -189,7 +208,7 @@ def _reason(change: Change, plan: Plan) -> str:
 
 
 def _always(change: Change) -> bool:
-    return change.launch is not None and '"until":"always"' in change.launch.spec
+    return change.launch is not None and parse(change.launch.inputs.spec).get("until") == "always"
 
 
 def value(item: Json) -> str:
@@ -234,8 +253,8 @@ def environment_words(environment: EnvironmentChange, *, whole: bool) -> str:
 
 def packages_amount(packages: Sequence[PackageChange]) -> str:
     """Return how many were added, changed and removed: `+1 ~2 -0 packages`."""
-    added = sum(it.before is None for it in packages)
-    removed = sum(it.after is None for it in packages)
+    added = sum(package.before is None for package in packages)
+    removed = sum(package.after is None for package in packages)
     changed = len(packages) - added - removed
     return f"+{added:,} ~{changed:,} -{removed:,} packages"
 

@@ -14,7 +14,7 @@ _COLUMNS = 120
 def render(values: Sequence[object], *, title: str) -> str:
     """Return one row for each rank; long values are cut. `title` is the attempt."""
     rows = [
-        (str(rank), code(shorten(repr(it), _COLUMNS))) for rank, it in enumerate(values[:_ROWS])
+        (str(rank), code(shorten(repr(item), _COLUMNS))) for rank, item in enumerate(values[:_ROWS])
     ]
     more = len(values) - _ROWS
     rest = count(more, "more rank") if more > 0 else ""

@@ -9,7 +9,14 @@ from datetime import datetime
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.markdown import code, fenced, link, prose
-from sgpu_decl.views.status_text import how_it_ended, links, mappings, moment
+from sgpu_decl.views.status_text import (
+    files_of,
+    how_it_ended,
+    links,
+    mappings,
+    moment,
+    restart_lines,
+)
 from sgpu_decl.views.terminal import age, count
 
 __all__ = ["render"]
@@ -24,6 +31,7 @@ def render(run: Mapping[str, Json], *, now: datetime) -> str:
     blocks = [
         list(_head(run)),
         list(_cause(run)),
+        [f"- restart {line}" for line in restart_lines(run, now)],
         list(_ranks(mappings(run.get("ranks")))),
         list(_links(run)),
         list(_folded("spec", [fenced(spec, "json")])),
@@ -54,7 +62,7 @@ def _cause(run: Mapping[str, Json]) -> Iterator[str]:
     trace = cause.get("traceback")
     if isinstance(trace, str) and trace.strip():
         yield ""
-        yield fenced(trace)
+        yield fenced("\n".join([trace.rstrip("\n"), *files_of(cause)]))
 
 
 def _ranks(ranks: Sequence[Mapping[str, Json]]) -> Iterator[str]:
@@ -80,12 +88,19 @@ def _links(run: Mapping[str, Json]) -> Iterator[str]:
 def _history(attempts: Sequence[Mapping[str, Json]], now: datetime) -> Iterator[str]:
     if len(attempts) < 2:
         return
-    table = ["| attempt | state | class | ended |", "|---:|---|---|---|"]
+    table = ["| attempt | state | class | restarts | ended |", "|---:|---|---|---:|---|"]
     for past in reversed(attempts[-_HISTORY_SHOWN:]):
         ended = moment(past.get("ended_at"))
         when = age(ended, now) if ended else ""
         failure = str(past.get("class") or "")
-        table.append(f"| {past.get('attempt')} | {past.get('state')} | {prose(failure)} | {when} |")
+        row = (
+            past.get("attempt"),
+            past.get("state"),
+            prose(failure),
+            past.get("restart") or "",
+            when,
+        )
+        table.append(f"| {' | '.join(map(str, row))} |")
     yield from _folded(count(len(attempts), "attempt"), table)
 
 

@@ -16,7 +16,7 @@ _ROWS = 64
 def render(run: Mapping[str, Json]) -> str:
     """Return a `status` object of the public contract as HTML: state, ranks, first cause, links."""
     ranks = mappings(run.get("ranks"))
-    rows = [(str(it.get("rank")), str(it.get("state")), _how(it)) for it in ranks[:_ROWS]]
+    rows = [(str(rank.get("rank")), str(rank.get("state")), _how(rank)) for rank in ranks[:_ROWS]]
     more = len(ranks) - _ROWS
     trace = failure(run)
     return page(

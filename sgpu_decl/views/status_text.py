@@ -3,25 +3,37 @@
 The input is the `status` object of the public JSON contract, so both forms say the same.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 
-from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.model.attempt import BACKOFF, AttemptState
+from sgpu_decl.model.attempt_view import restarts_in
 from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.logs_text import clean
-from sgpu_decl.views.terminal import Colour, age, count, duration, escape, paint, shorten
+from sgpu_decl.views.terminal import Colour, age, count, escape, paint, shorten
+from sgpu_decl.views.tracking_text import tracking_notes
 
 __all__ = [
+    "cause_words",
     "ending",
     "failure",
+    "files_of",
     "how_it_ended",
     "links",
     "mappings",
     "moment",
+    "nothing_live",
+    "restart_lines",
     "run_details",
     "status_table",
+    "supervision_words",
     "tally",
-    "tracked_line",
+    "waits",
+    "working_files_note",
 ]
 
 _COLOURS = {
@@ -32,12 +44,19 @@ _COLOURS = {
     "cancelled": Colour.YELLOW,
 }
 _LONGEST_CAUSE = 72
+_WAITS: Mapping[str, str] = MappingProxyType(
+    {
+        "gpus": "GPUs that are free",
+        "max_parallel": "others to end: as many as `max_parallel` allows are active",
+        "earlier attempts": "earlier attempts to end",
+        BACKOFF: "the backoff of a restart",
+    }
+)
 
 
 def status_table(runs: Sequence[Mapping[str, Json]], *, now: datetime, colour: bool) -> str:
-    """One line per run: name, attempt, state, backend, age, how long it took, first cause."""
-    if not runs:
-        return "no runs yet"
+    """One line per run: name, attempt, state, backend, age, how long it took; what it waits for,
+    how often its ranks were started again, and the first cause."""
     rows = [("RUN", "STATE", "BACKEND", "STARTED", "TOOK", "")]
     for run in runs:
         started = moment(run.get("started_at"))
@@ -48,7 +67,7 @@ def status_table(runs: Sequence[Mapping[str, Json]], *, now: datetime, colour: b
                 str(run.get("backend")),
                 age(started, now) if started else "-",
                 _took(run, now),
-                _cause_line(run, _LONGEST_CAUSE),
+                _remark(run, now),
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
@@ -58,6 +77,18 @@ def status_table(runs: Sequence[Mapping[str, Json]], *, now: datetime, colour: b
         cells[1] = _painted(cells[1], colour=colour)
         lines.append("  ".join([*cells, row[5]]).rstrip())
     return "\n".join(lines)
+
+
+def nothing_live(gone: Sequence[Attempt]) -> str:
+    """The text if no run is live; `gone` are the last attempts of runs that are gone."""
+    if not gone:
+        return "no runs yet"
+    attempts = count(sum(attempt.ref.number for attempt in gone), "attempt")
+    are = "are" if attempts != "1 attempt" else "is"
+    return (
+        f"nothing is live; {attempts} of {count(len(gone), 'run')} {are} recorded: see "
+        "`sgpu state list` and `sgpu show NAME`"
+    )
 
 
 def tally(states: Sequence[str]) -> str:
@@ -70,28 +101,45 @@ def tally(states: Sequence[str]) -> str:
 def ending(run: Mapping[str, Json], *, colour: bool) -> str:
     """The line that says how an attempt ended: `train#8 failed after 3 s, exit code 1: ...`."""
     state = _painted(str(run.get("state")), colour=colour)
-    text = f"{run.get('name')}#{run.get('attempt')} {state} {how_it_ended(run)}".rstrip()
+    how = how_it_ended(run)
+    comma = "," if how and not how.startswith("after ") else ""
+    text = f"{run.get('name')}#{run.get('attempt')} {state}{comma} {how}".rstrip()
     cause = _cause_line(run, 200)
     return f"{text}: {cause}" if cause else text
 
 
 def how_it_ended(run: Mapping[str, Json]) -> str:
-    """`after 3 s, exit code 1`, or as much of it as there is to say."""
+    """`after 3 s, exit code 1, 2 restarts`, or as much of it as there is to say."""
     took, code = _took(run, None), run.get("exit_code")
     words = [] if took == "-" else [f"after {took}"]
     if run.get("state") == "failed" and isinstance(code, int) and code >= 0:
         words.append(f"exit code {code}")
+    if restarts := _restarts(run):
+        words.append(restarts)
     return ", ".join(words)
 
 
-def tracked_line(run: Mapping[str, Json]) -> str:
-    """Where MLflow has an attempt; empty where it is not tracked."""
-    found = dict(links(run))
-    identity = found.get("mlflow.run_id")
-    if identity is None:
+def waits(reason: str) -> str:
+    """What is waited for, in words."""
+    return _WAITS.get(reason, reason)
+
+
+def cause_words(rank: object, summary: str) -> str:
+    """`rank 3: ValueError: no such luck`, on one line; a summary may name the rank by itself."""
+    text = escape(summary.replace("\n", " "))
+    return text if rank is None or text.startswith(f"rank {rank} ") else f"rank {rank}: {text}"
+
+
+def waiting_words(run: Mapping[str, Json], now: datetime) -> str:
+    """What an active attempt waits for; empty if it does not wait."""
+    reason = run.get("waiting_for")
+    if not isinstance(reason, str):
         return ""
-    experiment, store = found.get("mlflow.experiment", ""), found.get("mlflow.tracking_uri", "")
-    return f"MLflow: run {identity} of the experiment {escape(experiment)} in {escape(store)}"
+    restarts = restarts_in(run)
+    if reason != BACKOFF or not restarts:
+        return f"waits for {waits(reason)}"
+    left = max(0.0, (restarts[-1].starts_at - now).total_seconds())
+    return f"restart {restarts[-1].number} in {duration(left)}"
 
 
 def failure(run: Mapping[str, Json]) -> str:
@@ -102,8 +150,43 @@ def failure(run: Mapping[str, Json]) -> str:
     traceback = cause.get("traceback")
     if not isinstance(traceback, str) or not traceback.strip():
         return ""
-    lines = traceback.rstrip().split("\n")
+    lines = [*traceback.rstrip().split("\n"), *files_of(cause)]
     return "\n".join(f"    {clean(line)}" for line in lines)
+
+
+def files_of(cause: Mapping[str, Json]) -> list[str]:
+    """The files that a failure is about, one line each: the stacks of ranks, the run's copy of the
+    code, files that were changed since, and a file that a rank did not find."""
+    lines = [
+        f"stack of rank {stack['rank']}: {stack['file']}" for stack in mappings(cause.get("stacks"))
+    ]
+    code = cause.get("code")
+    if isinstance(code, Mapping):
+        lines.append(f"the code as it ran: {code['copy']}")
+        changed = code["changed"]
+        if isinstance(changed, Sequence):
+            lines += [f"changed since then: {name}" for name in changed]
+    missing = cause.get("missing")
+    if isinstance(missing, Mapping):
+        lines.append(f"`{missing['path']}` is in the project: {missing['reason']}")
+        lines.append(f"hint: {missing['hint']}")
+    return lines
+
+
+def working_files_note(run: Mapping[str, Json]) -> str:
+    """A note on files that an attempt wrote into its working folder; empty if there are none."""
+    files = run.get("working_files")
+    if not isinstance(files, Mapping):
+        return ""
+    names, number = files.get("names"), files.get("count")
+    if not isinstance(names, Sequence) or not isinstance(number, int):
+        return ""
+    shown = ", ".join(f"`{escape(str(name))}`" for name in names)
+    return (
+        f"{run.get('name')}#{run.get('attempt')} wrote {count(number, 'file')} into its working "
+        f"folder ({shown}{', ...' if number > len(names) else ''}). The next attempt does not see "
+        "them: write files that you want to keep to SGPU_OUTPUT_DIR"
+    )
 
 
 def run_details(run: Mapping[str, Json], *, now: datetime, colour: bool) -> str:
@@ -111,12 +194,16 @@ def run_details(run: Mapping[str, Json], *, now: datetime, colour: bool) -> str:
     parts = [f"{run.get('address')}\n  {ending(run, colour=colour)}"]
     if trace := failure(run):
         parts.append(trace)
+    if note := working_files_note(run):
+        parts.append(note)
+    parts.append(_section("restarts", restart_lines(run, now)))
     parts.append(_section("ranks", [_rank_line(rank) for rank in mappings(run.get("ranks"))]))
     parts.append(_section("links", [f"{name}: {escape(target)}" for name, target in links(run)]))
+    parts.append(_section("tracking", tracking_notes(run)))
     spec = [f"{path}: {escape(value)}" for path, value in _flat(run.get("spec"))]
     parts.append(_section("spec", spec))
     history = [
-        f"#{_number(past)} {past.get('state')}{_when(past, now)}"
+        ", ".join(filter(None, [_standing(past), _when(past, now), _restarts(past)]))
         for past in mappings(run.get("history"))
     ]
     parts.append(_section("history", history))
@@ -128,29 +215,72 @@ def _took(run: Mapping[str, Json], now: datetime | None) -> str:
     return duration((ended - started).total_seconds()) if started and ended else "-"
 
 
+def restart_lines(run: Mapping[str, Json], now: datetime) -> list[str]:
+    """One line for each restart that is known: when, and why."""
+    lines = []
+    for restart in restarts_in(run):
+        left = (restart.starts_at - now).total_seconds()
+        when = f"in {duration(left)}" if left > 0 else age(restart.starts_at, now)
+        why = cause_words(restart.rank, restart.summary)
+        lines.append(f"{restart.number}: {when}, after {why} ({restart.failure})")
+    return lines
+
+
+def _restarts(run: Mapping[str, Json]) -> str:
+    number = run.get("restart")
+    return count(number, "restart") if isinstance(number, int) and number > 0 else ""
+
+
+def _remark(run: Mapping[str, Json], now: datetime) -> str:
+    if words := supervision_words(run, now):
+        return words
+    if waiting := waiting_words(run, now):
+        cause = restarts_in(run)[-1:] if run.get("waiting_for") == BACKOFF else ()
+        why = [cause_words(restart.rank, restart.summary) for restart in cause]
+        return shorten("; ".join([waiting, *why]), _LONGEST_CAUSE)
+    return "; ".join(filter(None, [_restarts(run), _cause_line(run, _LONGEST_CAUSE)]))
+
+
+def supervision_words(run: Mapping[str, Json], now: datetime) -> str:
+    """What is wrong with the supervision of an attempt, and the command to use; empty if nothing
+    is wrong."""
+    cancel = f"`sgpu cancel {shlex.quote(str(run.get('name')))}`"
+    since, left = moment(run.get("not_responding_since")), run.get("processes_left")
+    if since is not None:
+        shown = f"{since:%H:%M:%S} UTC, {age(since, now)}"
+        return f"not responding since {shown}: {cancel} ends it by force"
+    if isinstance(left, list) and left:
+        pids = ", ".join(map(str, left[:5])) + (", ..." if len(left) > 5 else "")
+        one = len(left) == 1
+        what = f"{count(len(left), 'process', 'processes')} {'is' if one else 'are'} left ({pids})"
+        return f"{what}: {cancel} stops {'it' if one else 'them'}"
+    return ""
+
+
+def _standing(past: Mapping[str, Json]) -> str:
+    return f"#{past.get('attempt')} {past.get('state')}"
+
+
 def _when(past: Mapping[str, Json], now: datetime) -> str:
     ended = moment(past.get("ended_at"))
-    return f", {age(ended, now)}" if ended else ""
-
-
-def _number(past: Mapping[str, Json]) -> Json:
-    return past.get("attempt", past.get("number", "?"))
+    return age(ended, now) if ended else ""
 
 
 def _rank_line(rank: Mapping[str, Json]) -> str:
     how = rank.get("signal") or rank.get("exit_code")
-    return f"{rank.get('rank')}: {rank.get('state')}" + (f" ({how})" if how is not None else "")
+    line = f"{rank.get('rank')}: {rank.get('state')}" + (f" ({how})" if how is not None else "")
+    dropped = rank.get("dropped_bytes")
+    if isinstance(dropped, int):
+        line += f", {dropped:,} bytes of its output were dropped: the disk was full"
+    return line
 
 
 def _cause_line(run: Mapping[str, Json], longest: int) -> str:
     cause = run.get("first_cause")
     if not isinstance(cause, Mapping):
         return ""
-    rank = cause.get("rank")
-    text = escape(str(cause.get("summary") or cause.get("class") or "").replace("\n", " "))
-    if rank is not None and not text.startswith(f"rank {rank} "):
-        text = f"rank {rank}: {text}"
-    return shorten(text, longest)
+    summary = str(cause.get("summary") or cause.get("class") or "")
+    return shorten(cause_words(cause.get("rank"), summary), longest)
 
 
 def moment(value: Json) -> datetime | None:

@@ -1,32 +1,28 @@
 """Text that is safe on a terminal, and amounts in words."""
 
+import json
 import re
 import unicodedata
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
+
+from sgpu_decl.diagnostics.escapes import OBEYED, escape
+from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.model.jsonable import Json
 
 __all__ = [
     "Colour",
     "age",
     "columns",
     "count",
-    "duration",
     "escape",
     "hours",
+    "json_text",
+    "neutral",
     "paint",
     "shorten",
     "size",
 ]
-
-# Control characters (C0, DEL, C1), line and paragraph separators, and all that reorder or hide
-# text: what a user's value holds must not move the cursor or show another line than it is.
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
-_SHORT: Mapping[str, str] = MappingProxyType({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
 class Colour(StrEnum):
@@ -38,9 +34,26 @@ class Colour(StrEnum):
     BOLD = "1"
 
 
-def escape(text: str) -> str:
-    """Return `text` on one line, with control, invisible and reordering characters spelled out."""
-    return _UNSAFE.sub(_spelled, text)
+# what `paint` writes, and the line breaks and tabs of our own text
+_OURS = rf"\x1b\[(?:0|{'|'.join(Colour)})m|\n|\t"
+_NEUTRAL = re.compile(f"({_OURS})|{OBEYED}")
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n"
+_IN_JSON = re.compile(f"(\n)|{OBEYED}")
+
+
+def neutral(text: str) -> str:
+    """Return text in which all that a terminal obeys is escaped, except newlines, tabs and our own
+    colours: so a value that a view forgot to escape does no harm."""
+    if text.isascii() and not text.encode().translate(None, _PLAIN):
+        return text
+    return _NEUTRAL.sub(lambda found: found[1] or escape(found[0]), text)
+
+
+def json_text(value: Json, *, indent: int | None = None) -> str:
+    """Return JSON for people: other alphabets unchanged, and all that a terminal obeys as escapes
+    of JSON. It reads back as the same value."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return _IN_JSON.sub(lambda found: found[1] or json.dumps(found[0])[1:-1], text)
 
 
 def paint(text: str, colour: Colour, *, on: bool) -> str:
@@ -72,31 +85,6 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def size(number: int) -> str:
-    """Return a number of bytes in decimal units: `512 B`, `34.5 kB`, `1.2 GB`."""
-    if number < 1000:
-        return f"{number} B"
-    amount = float(number)
-    for unit in ("kB", "MB", "GB", "TB"):
-        amount /= 1000
-        if amount < 999.95 or unit == "TB":
-            break
-    return f"{amount:,.1f} {unit}"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in its two greatest units: `3 d 4 h`, `6 h`, `1 m 30 s`, `0.2 s`."""
-    if seconds < 10:
-        return f"{max(0.0, seconds):.1f} s".replace(".0 s", " s")
-    left = round(seconds)
-    parts: list[str] = []
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        amount, left = divmod(left, length)
-        if amount or parts:
-            parts.append(f"{amount} {unit}" if amount else "")
-    return " ".join(part for part in parts[:2] if part)
-
-
 def age(then: datetime, now: datetime) -> str:
     """Return how long ago `then` was, in its greatest unit: `3 d ago`; `just now` under a second
     and where clocks disagree."""
@@ -110,16 +98,6 @@ def age(then: datetime, now: datetime) -> str:
 def hours(amount: float) -> str:
     """Return GPU hours: `48`, `0.5`, `1,024`."""
     return f"{amount:,.2f}".rstrip("0").rstrip(".")
-
-
-def _spelled(match: re.Match[str]) -> str:
-    character = match[0]
-    code = ord(character)
-    if character in _SHORT:
-        return _SHORT[character]
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _columns_of(character: str) -> int:

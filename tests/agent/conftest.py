@@ -2,11 +2,9 @@
 
 import json
 import os
-import select
 import signal
 import sys
 import time
-from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,14 +13,18 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from sgpu_decl.agent.launching import launch
+from sgpu_decl.agent.agent_launch import launch
+from sgpu_decl.agent.attempt_files import parse_events
+from sgpu_decl.agent.attempt_status import clear_remains, read_attempt, read_events
 from sgpu_decl.agent.locks import create_held, held
 from sgpu_decl.agent.processes import carriers, start_time, tell
-from sgpu_decl.agent.reading import clear_remains, read_attempt, read_events
-from sgpu_decl.agent.records import parse_events
-from sgpu_decl.backends.entering import write_entrypoints
-from sgpu_decl.backends.local.layout import host_lock_folder
-from sgpu_decl.rendering.spec import Call, Entry, Gpus, LaunchSpec, Parallel, Warm
+from sgpu_decl.backends.call_files import call_entry, write_call
+from sgpu_decl.backends.entrypoint_files import write_entrypoint
+from sgpu_decl.backends.local.host_locks_folder import host_lock_folder
+from sgpu_decl.functions.pickles import PicklePart, pickled
+from sgpu_decl.model.call import Call
+from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm
+from tests.support import until
 
 # With SGPU_WARM set, the faults meet ranks that were forked from a warm parent.
 ALL_WARM = "SGPU_WARM" in os.environ
@@ -82,15 +84,19 @@ class Attempt:
     def read(self) -> dict[str, Any]:
         return read_attempt(self.folder)
 
-    def until(self, condition: Callable[[], object], seconds: float = 20) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, (self.read(), self.text("agent.log"))
-            select.select([], [], [], 0.01)
+    def until(self, condition: Callable[[], object]) -> None:
+        until(condition, lambda: (self.read(), self.text("agent.log")))
 
     def wait(self) -> dict[str, Any]:
         self.until(lambda: self.read()["state"] in ENDED)
         return self.read()
+
+    def values(self) -> list[Any]:
+        """Wait for success; return what each rank returned."""
+        status = self.wait()
+        assert status["state"] == "succeeded", self.log(0, "stderr")
+        ranks = range(len(status["ranks"]))
+        return [json.loads(self.text(f"ranks/{rank}/output.json")) for rank in ranks]
 
     def text(self, name: str) -> str:
         path = self.folder / name
@@ -253,10 +259,11 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
             gpus=Gpus(lock_dir=str(tmp_path / "gpus")),
             port_lock_dir=str(host_lock_folder("ports")),
             grace=0.4,
+            control_key=f"key-of-{token}",
         )
         if ALL_WARM and getattr(fields.get("entry"), "kind", None) not in ("command", "shell"):
             fields.setdefault("warm", Warm(imports=(("decimal", ()),)))
-        write_entrypoints(folder, replace(spec, **fields))
+        write_entrypoint(folder, replace(spec, **fields), tmp_path / "shared")
         attempt = Attempt(folder, token)
         made.append(attempt)
         return attempt
@@ -278,42 +285,23 @@ def make_call(make_attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
     def make(
         function: object, *given: object, call: Mapping[str, Any] | None = None, **fields: Any
     ) -> Attempt:
-        packed, inputs = pack(function), pack((given, {}))
-        whole = Call(
+        packed, inputs = pickled(
+            PicklePart(value=function, what="it"),
+            PicklePart(value=(given, {}), what="its arguments"),
+        )
+        taken = Call(
             name=getattr(function, "__name__", "function"),
+            function=packed,
+            inputs=inputs,
             python="{}.{}".format(*sys.version_info[:2]),
             cloudpickle=cloudpickle.__version__,
-            function_crc=crc32(packed.stream),
-            inputs_crc=crc32(inputs.stream),
-            function_buffers=packed.places,
-            inputs_buffers=inputs.places,
+            folder=Path.cwd(),
         )
-        entry = Entry(kind="pickle", call=replace(whole, **(call or {})))
+        entry = call_entry(taken)
+        assert entry.call is not None
+        entry = replace(entry, call=replace(entry.call, **(call or {})))
         attempt = make_attempt(entry=entry, **fields)
-        for stem, part in (("func", packed), ("inputs", inputs)):
-            (attempt.folder / f"{stem}.pkl").write_bytes(part.stream)
-            if part.places:
-                (attempt.folder / f"{stem}.bin").write_bytes(part.data)
+        write_call(attempt.folder, taken)
         return attempt
 
     return make
-
-
-@dataclass(frozen=True)
-class Packed:
-    stream: bytes
-    data: bytes
-    places: tuple[tuple[int, int], ...]
-
-
-def pack(value: object) -> Packed:
-    """Pickle a value with its buffers apart, each at a multiple of 64 bytes."""
-    buffers: list[Any] = []
-    stream = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    data, places = b"", []
-    for buffer in buffers:
-        data += bytes(-len(data) % 64)
-        raw = buffer.raw()
-        places.append((len(data), raw.nbytes))
-        data += raw
-    return Packed(stream, data, tuple(places))

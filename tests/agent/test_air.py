@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+import sgpu_decl
 from sgpu_decl.agent import guardian
-from sgpu_decl.rendering.spec import Entry, Retry, Tracker
+from sgpu_decl.rendering.spec import Entry, RetrySpec, TrackerSpec
 
 Make = Callable[..., Any]
 
@@ -43,7 +44,19 @@ def test_a_script_sees_itself_as_main(make_attempt: Make) -> None:
     assert attempt.launch().wait()["state"] == "succeeded"
     code = str(attempt.folder / "code")
     path = code + "/main.py"
-    assert json.loads(attempt.log()) == [[path, "--lr", "0.5"], code, code, path]
+    assert json.loads(attempt.log()) == [["main.py", "--lr", "0.5"], code, code, path]
+
+
+def test_a_function_that_executes_itself_is_called_again(make_attempt: Make) -> None:
+    source = (
+        "import os, sys\n"
+        "def main():\n"
+        "    if os.environ.setdefault('AGAIN', 'no') == 'yes': return sys.argv\n"
+        "    os.environ['AGAIN'] = 'yes'\n"
+        "    os.execv(sys.executable, sys.orig_argv)\n"
+    )
+    attempt = make_attempt(source, entry=function(), world_size=1)
+    assert value(attempt) == [str(attempt.folder / "_air.py")]
 
 
 def test_a_script_can_spawn_workers(make_attempt: Make) -> None:
@@ -98,7 +111,7 @@ def test_what_an_earlier_restart_returned_is_no_result(make_attempt: Make) -> No
         "    while not os.path.exists(os.environ['SGPU_RUN_DIR'] + '/ranks/0/output.json'): pass\n"
         "    raise ValueError('again')\n"
     )
-    retry = Retry(max=1, on=("error",), backoff=0.01)
+    retry = RetrySpec(max=1, on=("error",), backoff=0.01)
     attempt = make_attempt(source, entry=function(), retry=retry)
     assert attempt.launch().wait()["state"] == "succeeded"
     assert not list(attempt.folder.glob("ranks/*/output.json"))
@@ -136,6 +149,75 @@ def test_an_index_beside_the_log_tells_when_bytes_were_written(make_attempt: Mak
     assert entries == sorted(entries)
 
 
+def test_the_index_of_a_stream_begins_with_its_first_byte(make_attempt: Make) -> None:
+    """A time noted before anything was written would put the first line of stderr before what
+    stdout was given earlier."""
+    attempt = make_attempt("print('one')", world_size=1)
+    assert attempt.launch().wait()["state"] == "succeeded"
+    assert (attempt.folder / "ranks/0/0/stderr.idx").read_bytes() == b""
+    assert len((attempt.folder / "ranks/0/0/stdout.idx").read_bytes()) == 16
+
+
+PARTIAL = """
+import os, sys
+print("printed", end="")
+sys.stdout.write(", written")
+print(", and", 1, None, end="", file=sys.stderr)
+sys.stdout.buffer.write(b", in bytes")
+os._exit(0)
+"""
+
+
+def test_text_without_a_newline_is_there_at_once(make_attempt: Make) -> None:
+    attempt = make_attempt(PARTIAL, world_size=1)
+    assert attempt.launch().wait()["state"] == "succeeded"
+    assert attempt.log() == "printed, written, in bytes"
+    assert attempt.log(0, "stderr") == ", and 1 None"
+
+
+COUNTED = """
+import os
+written = os.write
+calls = []
+os.write = lambda descriptor, data: calls.append(bytes(data)) or written(descriptor, data)
+class Shown:
+    def __str__(self):
+        print("first")
+        return "second"
+print("one line")
+print("two", 2, sep="-", end="!\\n")
+print(Shown(), flush=True)
+print()
+for wrong in ({"sep": 1}, {"end": True}):
+    try:
+        print("x", **wrong)
+    except TypeError as error:
+        print(error)
+import pickle
+assert pickle.loads(pickle.dumps(print)) is print
+os.write = written
+print([text for text in calls if b"\\n" in text])
+"""
+
+
+def test_a_whole_line_is_one_write_and_print_is_as_ever(make_attempt: Make) -> None:
+    attempt = make_attempt(COUNTED, world_size=1)
+    assert attempt.launch().wait()["state"] == "succeeded", attempt.log(0, "stderr")
+    *text, calls = attempt.log().splitlines()
+    plain = subprocess.run(
+        [sys.executable, "-u", "-c", COUNTED], capture_output=True, text=True, check=True
+    )
+    assert text == plain.stdout.splitlines()[:-1]
+    assert b"one line\n" in eval(calls)
+    assert b"two-2!\n" in eval(calls)
+
+
+def test_an_encoding_that_the_user_chose_is_kept(make_attempt: Make) -> None:
+    attempt = make_attempt("print('é')", world_size=1, env={"PYTHONIOENCODING": "latin-1"})
+    assert attempt.launch().wait()["state"] == "succeeded"
+    assert (attempt.folder / "ranks/0/0/stdout.log").read_bytes() == b"\xe9\n"
+
+
 def test_a_full_disk_drops_and_counts_output(make_attempt: Make) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this machine has no /dev/full")
@@ -155,8 +237,11 @@ TRACKER = (
 )
 
 
+ENV = {"MLFLOW_TRACKING_URI": "http://a", "MLFLOW_RUN_ID": "abc", "MLFLOW_EXPERIMENT_ID": "1"}
+
+
 def test_importing_mlflow_waits_for_the_run_id(make_attempt: Make) -> None:
-    tracker = Tracker(argv=(sys.executable, "-c", TRACKER % {"env": {"MLFLOW_RUN_ID": "abc"}}))
+    tracker = TrackerSpec(argv=(sys.executable, "-c", TRACKER % {"env": ENV, "experiment": "a"}))
     source = "def main():\n    import mlflow\n    return mlflow.seen"
     attempt = make_attempt(source, entry=function(), tracker=tracker)
     fake = "import os\nseen = os.environ['MLFLOW_RUN_ID']\n"
@@ -165,7 +250,7 @@ def test_importing_mlflow_waits_for_the_run_id(make_attempt: Make) -> None:
 
 
 def test_a_tracker_that_failed_costs_one_line(make_attempt: Make) -> None:
-    tracker = Tracker(argv=(sys.executable, "-c", TRACKER % {"error": "no server"}))
+    tracker = TrackerSpec(argv=(sys.executable, "-c", TRACKER % {"error": "no server"}))
     source = "def main():\n    import os, mlflow\n    return 'MLFLOW_RUN_ID' in os.environ"
     attempt = make_attempt(source, entry=function(), tracker=tracker)
     (attempt.folder / "code" / "mlflow.py").write_text("")
@@ -192,3 +277,40 @@ def test_the_agent_runs_from_a_zip_and_from_its_folder(make_attempt: Make, tmp_p
         assert (started.stdout, started.stderr) == (b"ok", b"")
         assert attempt.wait()["state"] == "succeeded"
         assert attempt.log() == "hello\n"
+
+
+def test_attempts_share_what_is_the_same_in_all_of_them(make_attempt: Make) -> None:
+    first, second = make_attempt("print('one')"), make_attempt("print('two')")
+    archives = [attempt.folder / "rank.zip" for attempt in (first, second)]
+    assert archives[0].samefile(archives[1])
+    assert second.launch().wait()["state"] == "succeeded"
+
+
+def test_a_rank_has_the_users_modules_and_the_sgpu_of_its_environment(make_attempt: Make) -> None:
+    source = (
+        "import json, sys\n"
+        "import rank, streams, sgpu_decl.runtime\n"
+        "ours = [path for path in sys.path if 'rank.zip' in path]\n"
+        "print(json.dumps([rank.name, streams.name, sgpu_decl.__file__, ours]))\n"
+    )
+    attempt = make_attempt(source, world_size=1)
+    for name in ("rank", "streams"):
+        (attempt.folder / f"code/{name}.py").write_text(f"name = {name!r}")
+    assert attempt.launch().wait()["state"] == "succeeded", attempt.log(0, "stderr")
+    assert json.loads(attempt.log()) == ["rank", "streams", sgpu_decl.__file__, []]
+
+
+def test_what_python_says_of_a_script_every_rank_says(make_attempt: Make) -> None:
+    attempt = make_attempt("x = 1\nprint(x is 1)\n")
+    assert attempt.launch().wait()["state"] == "succeeded"
+    for rank in (0, 1):
+        assert 'main.py:2: SyntaxWarning: "is" with a literal' in attempt.log(rank, "stderr")
+
+
+def test_a_script_that_was_changed_in_its_copy_runs_as_it_is(make_attempt: Make) -> None:
+    attempt = make_attempt("print('as staged')\n", world_size=1)
+    script = attempt.folder / "code/main.py"
+    script.write_text("print('as it is now')\n")
+    os.utime(script, (1, 1))
+    assert attempt.launch().wait()["state"] == "succeeded"
+    assert attempt.log() == "as it is now\n"

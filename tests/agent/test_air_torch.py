@@ -1,7 +1,6 @@
 """torch in ranks: the rendezvous is quick and on loopback alone, and a fork breaks nothing."""
 
 import ctypes
-import json
 import socket
 import struct
 import sys
@@ -12,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.rendering.entrypoint import render_air
+from sgpu_decl.rank.store_loopback import NoNameServer, await_listener
 from sgpu_decl.rendering.spec import Entry, Warm
+from tests.support import PATIENCE
 
 pytestmark = pytest.mark.torch
 FUNCTION = Entry(kind="file_function", path="main.py", function="main")
@@ -48,20 +48,13 @@ def main():
 """
 
 
-def values(attempt: Any) -> list[Any]:
-    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"), 90)
-    assert attempt.read()["state"] == "succeeded", attempt.log(0, "stderr")
-    ranks = range(len(attempt.read()["ranks"]))
-    return [json.loads(attempt.text(f"ranks/{rank}/output.json")) for rank in ranks]
-
-
 @pytest.mark.parametrize("warm", [None, WARM], ids=["cold", "warm"])
 def test_the_rendezvous_listens_on_loopback_alone(
     make_attempt: Callable[..., Any], warm: Warm | None
 ) -> None:
     pytest.importorskip("torch")
     attempt = make_attempt(SOURCE, entry=FUNCTION, warm=warm).launch()
-    for total, listeners in values(attempt):
+    for total, listeners in attempt.values():
         assert total == 3.0
         assert [address.partition(":")[0] for address in listeners] == ["0100007F"]
     assert not attempt.events("cold_start")
@@ -119,7 +112,7 @@ def test_torch_works_in_ranks_that_were_forked(make_attempt: Callable[..., Any])
     pytest.importorskip("torch")
     entry = Entry(kind="script", path="main.py")
     attempt = make_attempt(WORK, entry=entry, world_size=4, warm=WARM).launch()
-    found = values(attempt)
+    found = attempt.values()
     assert not attempt.events("cold_start")
     assert [rank[:3] for rank in found] == [[4.0, 1.0, 140]] * 4
     for numbers in zip(*(rank[4] for rank in found), strict=True):
@@ -147,13 +140,11 @@ def test_cuda_is_first_used_in_ranks(
     warm = Warm(imports=(("torch", ()), ("ahead", ())))
     env = {"PYTHONPATH": str(tmp_path)}
     attempt = make_attempt(ON_A_GPU, entry=FUNCTION, warm=warm, env=env).launch()
-    assert values(attempt) == [4.0, 4.0]
+    assert attempt.values() == [4.0, 4.0]
     assert bool(attempt.events("cold_start")) == used
 
 
 def test_the_store_is_sought_without_a_name_server() -> None:
-    namespace: dict[str, Any] = {"__name__": "air"}
-    exec(compile(render_air("a" * 64), "_air.py", "exec"), namespace)
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "__res_state"):
         pytest.skip("another C library than glibc")
@@ -165,7 +156,7 @@ def test_the_store_is_sought_without_a_name_server() -> None:
 
     seen: list[bytes] = []
     before = servers()
-    with namespace["OwnNameServer"]():
+    with NoNameServer():
         # As torch does, without the interpreter's lock; older Pythons hold it in `getnameinfo`.
         address = socket.inet_pton(socket.AF_INET6, "::ffff:127.0.0.1")
         asked = struct.pack("=H", socket.AF_INET6) + struct.pack("!HI16sI", 1, 0, address, 0)
@@ -182,17 +173,15 @@ def test_the_store_is_sought_without_a_name_server() -> None:
 
 
 def test_a_rank_that_is_early_waits_for_the_listener() -> None:
-    namespace: dict[str, Any] = {"__name__": "air"}
-    exec(compile(render_air("a" * 64), "_air.py", "exec"), namespace)
     with socket.socket() as late:
         late.bind(("127.0.0.1", 0))
         port = late.getsockname()[1]
-        waiting = threading.Thread(target=namespace["await_listener"], args=("127.0.0.1", port))
+        waiting = threading.Thread(target=await_listener, args=("127.0.0.1", port))
         waiting.start()
         late.listen()
-        late.settimeout(20)
+        late.settimeout(PATIENCE)
         late.accept()[0].close()
-        waiting.join(20)
+        waiting.join(PATIENCE)
     assert not waiting.is_alive()
 
 
@@ -218,6 +207,7 @@ main()
 """
 
 
+@pytest.mark.expensive
 def test_a_launcher_inside_of_a_run_starts_the_ranks_of_its_node(
     make_attempt: Callable[..., Any],
 ) -> None:
@@ -229,7 +219,7 @@ def test_a_launcher_inside_of_a_run_starts_the_ranks_of_its_node(
     )
     entry = Entry(kind="shell", shell=line)
     attempt = make_attempt(UNDER_TORCHRUN, entry=entry, per="node").launch()
-    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"), 120)
+    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"))
     assert attempt.read()["state"] == "succeeded", attempt.log(0, "stderr")
     told = [attempt.text(f"output/rank{rank}") for rank in range(2)]
     assert told == ["2.0", "2.0"]
@@ -242,7 +232,7 @@ def test_a_script_for_torchrun_runs_unchanged_and_its_record_is_read(
     pytest.importorskip("torch")
     entry = Entry(kind="script", path="main.py")
     attempt = make_attempt(UNDER_TORCHRUN, entry=entry, warm=WARM, env={"FAIL": "1"}).launch()
-    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"), 120)
+    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"))
     cause = attempt.read()["first_cause"]
     assert (cause["rank"], cause["class"]) == (1, "exception")
     assert cause["summary"] == "ValueError: of rank 1"

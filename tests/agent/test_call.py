@@ -13,7 +13,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from sgpu_decl.rendering.spec import Retry, Warm
+from sgpu_decl.rendering.spec import RetrySpec, Warm
 
 Make = Callable[..., Any]
 
@@ -94,8 +94,8 @@ def test_the_working_folder_and_then_the_callers_path_are_looked_in(
             (folder / f"in_{name}.py").write_text(f"def f(): return {folder.name!r}")
 
     def train() -> list[object]:
-        import in_a
-        import in_b
+        import in_a  # type: ignore[import-not-found]  # it is written above
+        import in_b  # type: ignore[import-not-found]
 
         return [in_a.f(), in_b.f(), os.getcwd(), sys.path[0]]
 
@@ -156,7 +156,7 @@ def test_a_process_group_is_there_for_the_call_and_gone_after_it(make_call: Make
         return [dist.get_backend(), dist.get_world_size(), total.item()]
 
     attempt = make_call(train, call={"group": True}).launch()
-    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"), 90)
+    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"))
     kept = [json.loads(attempt.text(f"ranks/{rank}/output.json")) for rank in (0, 1)]
     assert kept == [["gloo", 2, 3.0], ["gloo", 2, 3.0]]
     assert "destroy_process_group" not in attempt.log(0, "stderr")
@@ -277,7 +277,7 @@ def test_an_error_inside_a_module_of_the_users_stays_what_it_is(
 @pytest.mark.parametrize("damage", [None, b"", b"\x80\x05N."])
 def test_what_is_damaged_is_never_loaded(make_call: Make, name: str, damage: bytes | None) -> None:
     np = pytest.importorskip("numpy")
-    attempt = make_call(len, np.ones(100), world_size=1)
+    attempt = make_call(len, np.ones(10_000), world_size=1)
     (attempt.folder / name).unlink()
     if damage is not None:
         (attempt.folder / name).write_bytes(damage)
@@ -322,7 +322,7 @@ def test_what_cannot_be_pickled_is_named_down_to_its_place(
         refusing = {"__reduce__": lambda self: (print, (self.why,)), "why": lock}
         own_way = type("OwnWay", (), refusing)()
         own_way.cache = lock
-        bottomless = [lock]
+        bottomless: Any = [lock]
         for _ in range(50):
             bottomless = [bottomless]
         return {
@@ -485,7 +485,7 @@ def test_a_rank_that_leaves_when_it_is_told_to_is_not_blamed(make_call: Make) ->
             time.sleep(0.005)
         raise ValueError("mine")
 
-    retry = Retry(max=0)
+    retry = RetrySpec(max=0)
     attempt = make_call(train, call={"fill": ("rank",)}, retry=retry)
     status = attempt.launch().wait()
     assert status["first_cause"]["summary"] == "ValueError: mine"

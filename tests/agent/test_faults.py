@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.attempt_status import clear_remains
 from sgpu_decl.agent.processes import start_time
-from sgpu_decl.agent.reading import clear_remains
 from sgpu_decl.rendering.spec import Entry
+from tests.support import PATIENCE
 
 Make = Callable[..., Any]
 
@@ -169,7 +170,7 @@ def _cgroups() -> Iterator[None]:
     yield
     while made:
         folder = made.pop()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 folder.rmdir()

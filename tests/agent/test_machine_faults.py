@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.attempt_status import clear_remains, request_cancel
 from sgpu_decl.agent.locks import create_held
 from sgpu_decl.agent.processes import start_time
-from sgpu_decl.agent.reading import clear_remains, request_cancel
-from sgpu_decl.rendering.spec import Retry
+from sgpu_decl.rendering.spec import RetrySpec
 
 Make = Callable[..., Any]
 Record = Callable[..., None]
@@ -91,7 +91,9 @@ def test_one_that_hides_from_its_cookie_too_is_killed_by_its_cgroup(make_faulty:
 # A root without this capability is to other users what a user is to root.
 WITHOUT_KILL = ("unshare", "--mount", "setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill")
 WITHOUT_CGROUPS = 'umount --lazy --all --types cgroup2 && exec "$@"'
-LAUNCH = "import sys; from sgpu_decl.agent.launching import launch; launch(sys.argv[1], secrets={})"
+LAUNCH = (
+    "import sys; from sgpu_decl.agent.agent_launch import launch; launch(sys.argv[1], secrets={})"
+)
 
 
 def launch_without_kill(attempt: Any, *, cgroups: bool) -> None:
@@ -170,7 +172,9 @@ def test_another_boot_id_means_a_reboot(make_faulty: Make, tmp_path: Path) -> No
     attempt.kill_both()
     attempt.until_gone()
     (tmp_path / "boot").write_text("00000000-0000-0000-0000-000000000000")
-    code = "import sys; from sgpu_decl.agent.reading import *; r = read_attempt(sys.argv[1])\n"
+    code = (
+        "import sys; from sgpu_decl.agent.attempt_status import *; r = read_attempt(sys.argv[1])\n"
+    )
     code += "print(r['state'], r['class'], clear_remains(sys.argv[1]))"
     script = (
         f"mount --bind {tmp_path}/boot /proc/sys/kernel/random/boot_id || exit 9\n"
@@ -186,7 +190,7 @@ def test_another_boot_id_means_a_reboot(make_faulty: Make, tmp_path: Path) -> No
 IN_A_TERMINAL = """
 import os, signal, sys
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens becomes its own
-from sgpu_decl.agent.launching import launch
+from sgpu_decl.agent.agent_launch import launch
 if sys.argv[2]: signal.signal(signal.SIGHUP, signal.SIG_IGN)
 launch(sys.argv[1], secrets={})
 signal.pause()
@@ -252,11 +256,14 @@ def test_user_signals_reach_the_ranks_through_guardian_and_supervisor(
         assert attempt.wait()["state"] == "succeeded"
 
 
-@pytest.mark.fault("attempt folder deleted: ranks end, nothing is left")
+@pytest.mark.fault("attempt folder deleted: its ranks are stopped, nothing is left")
+@pytest.mark.parametrize("source", ["block()", "stubborn()", "await_file(go); sys.exit(3)"])
 @pytest.mark.parametrize("restarts", [0, 1])
-def test_the_folder_is_deleted_underneath(make_faulty: Make, tmp_path: Path, restarts: int) -> None:
-    source = "daemon(block)\nup()\nawait_file('%s')\nsys.exit(3)" % (tmp_path / "go")
-    retry = Retry(max=restarts, on=("error",), backoff=0.01)
+def test_the_folder_is_deleted_underneath(
+    make_faulty: Make, tmp_path: Path, restarts: int, source: str
+) -> None:
+    source = f"daemon(block)\nup()\ngo = '{tmp_path}/go'\n{source}"
+    retry = RetrySpec(max=restarts, on=("error",), backoff=0.01)
     attempt = make_faulty(source, progress_timeout=60.0, retry=retry).launch().until_up()
     processes = [attempt.guardian, attempt.supervisor]
     while attempt.folder.exists():  # the ranks may be writing into it
@@ -355,6 +362,7 @@ def test_a_full_log_disk_drops_output_and_no_run(
     small_disk(attempt.folder / "ranks", "1m")
     status = attempt.launch().wait()
     assert status["state"] == "succeeded", status
+    assert 1_900_000 < status["ranks"][0]["dropped_bytes"] < 3_000_010  # told on the full disk too
     attempt.until_gone()
     record_fault(attempt)
     attempt.check()

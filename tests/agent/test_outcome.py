@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.outcome import Outcome, failed, judged
-from sgpu_decl.agent.verdict import Ending, Verdict
+from sgpu_decl.agent.verdict import RankEnding, Verdict
 
 MS = 1_000_000
 SPEC = {"timeout": 60.0, "startup_timeout": 5.0, "progress_timeout": 9.0}
-WELL = Ending(rank=0, ended_ns=9 * MS, exit_code=0)
-TIDY = Ending(rank=0, ended_ns=9 * MS, exit_code=0, told_ns=5 * MS)
-TOLD = Ending(rank=0, ended_ns=9 * MS, signal=signal.SIGTERM, told_ns=5 * MS)
-BROKEN = Ending(rank=1, ended_ns=9 * MS, exit_code=7)
+WELL = RankEnding(rank=0, ended_ns=9 * MS, exit_code=0)
+TIDY = RankEnding(rank=0, ended_ns=9 * MS, exit_code=0, told_ns=5 * MS)
+TOLD = RankEnding(rank=0, ended_ns=9 * MS, signal=signal.SIGTERM, told_ns=5 * MS)
+BROKEN = RankEnding(rank=1, ended_ns=9 * MS, exit_code=7)
 REFUSAL = failed("launch_failed_user", "cannot start `gone`", 1)
 LOST = "node 1 was lost: it closed the connection"
 
@@ -44,7 +44,7 @@ def shown(outcome: Outcome) -> tuple[str, int, str | None]:
     ],
 )
 def test_an_attempt_ends_by_what_came_first(
-    endings: list[Ending], given: dict[str, Any], expected: tuple[str, int, str | None]
+    endings: list[RankEnding], given: dict[str, Any], expected: tuple[str, int, str | None]
 ) -> None:
     reasons = {"stop": None, "refusal": None, "lost": None, **given}
     assert shown(judged(Verdict(endings), endings, SPEC, **reasons)) == expected

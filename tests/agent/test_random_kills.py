@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.attempt_status import clear_remains, request_cancel
 from sgpu_decl.agent.processes import start_time, tell
-from sgpu_decl.agent.reading import clear_remains, request_cancel
-from sgpu_decl.rendering.spec import Retry
+from sgpu_decl.rendering.spec import RetrySpec
+from tests.sampling import sampled
 
 COUNT = int(os.environ.get("SGPU_KILLS", "12"))
 RANK = """
@@ -29,10 +30,10 @@ sys.exit(random.choice((0, 0, 0, 3)))
 """
 
 
-@pytest.mark.parametrize("seed", range(COUNT))
+@pytest.mark.parametrize("seed", sampled(range(COUNT)))
 def test_random_kills(make_faulty: Callable[..., Any], seed: int) -> None:
     dice = random.Random(seed)
-    retry = Retry(max=dice.choice((0, 1)), on=("infra", "error"), backoff=0.01)
+    retry = RetrySpec(max=dice.choice((0, 1)), on=("infra", "error"), backoff=0.01)
     attempt = make_faulty(RANK % (1000 * seed), retry=retry, grace=0.1).launch()
     agents = [(pid, start_time(pid)) for pid in (attempt.guardian, attempt.supervisor)]
     for _ in range(dice.choice((1, 1, 2, 3))):

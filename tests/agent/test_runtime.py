@@ -1,6 +1,5 @@
 """What ranks are told about themselves, asked in real ranks, with and without a process group."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -59,15 +58,8 @@ def main():
 """
 
 
-def values(attempt: Any) -> list[Any]:
-    attempt.until(lambda: attempt.read()["state"] in ("succeeded", "failed"), 90)
-    assert attempt.read()["state"] == "succeeded", attempt.log(0, "stderr")
-    ranks = range(len(attempt.read()["ranks"]))
-    return [json.loads(attempt.text(f"ranks/{rank}/output.json")) for rank in ranks]
-
-
 def test_a_rank_knows_its_place_without_importing_torch(make_attempt: Make) -> None:
-    assert values(make_attempt(ASKS, entry=MAIN).launch()) == [
+    assert make_attempt(ASKS, entry=MAIN).launch().values() == [
         [[0, 0, 0, 0, 2, 2], False],
         [[1, 1, 0, 0, 2, 2], False],
     ]
@@ -84,7 +76,7 @@ def test_a_process_that_starts_its_own_ranks_is_the_first_of_them(make_attempt: 
 def test_ranks_meet_once_and_the_group_must_agree(make_attempt: Make) -> None:
     pytest.importorskip("torch")
     wrong = "`RANK` is 7, but the process group says {}"
-    assert values(make_attempt(TOGETHER, entry=MAIN).launch()) == [
+    assert make_attempt(TOGETHER, entry=MAIN).launch().values() == [
         [rank, 2, 3.0, "group_differs", ["rank_unknown", wrong.format(rank)], 2]
         for rank in range(2)
     ]

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent import guardian
-from sgpu_decl.agent.launching import launch
+from sgpu_decl.agent.agent_launch import launch
+from sgpu_decl.agent.attempt_status import request_cancel
 from sgpu_decl.agent.locks import open_lock, try_lock
-from sgpu_decl.agent.reading import request_cancel
-from sgpu_decl.rendering.spec import Entry, Gpus, Parallel, Retry, Tracker
+from sgpu_decl.rendering.spec import Entry, Gpus, Parallel, RetrySpec, TrackerSpec
 
 Make = Callable[..., Any]
 STUBBORN = """
@@ -209,7 +209,7 @@ def test_a_timeout_stops_the_run(make_attempt: Make) -> None:
 
 
 def test_a_hang_leaves_the_stacks_of_all_ranks(make_attempt: Make) -> None:
-    attempt = make_attempt(BLOCK, progress_timeout=0.4).launch()
+    attempt = make_attempt(BLOCK, progress_timeout=1.5).launch()
     status = attempt.wait()
     assert (status["state"], status["class"], status["exit_code"]) == ("failed", "hung", 124)
     for rank in (0, 1):
@@ -226,7 +226,7 @@ def test_a_hang_of_a_program_that_the_script_executed_is_one_too(make_attempt: M
 def test_a_run_that_prints_or_computes_does_not_hang(make_attempt: Make) -> None:
     source = (
         "import os, time\n"
-        "end = time.monotonic() + 1.2\n"
+        "end = time.monotonic() + 3\n"
         "while time.monotonic() < end:\n"
         "    if os.environ['RANK'] == '0':\n"
         "        print('step')\n"
@@ -234,7 +234,7 @@ def test_a_run_that_prints_or_computes_does_not_hang(make_attempt: Make) -> None
         "    else:\n"
         "        time.sleep(0.3)\n"
     )
-    attempt = make_attempt(source, progress_timeout=0.4).launch()
+    attempt = make_attempt(source, progress_timeout=1.5).launch()
     assert attempt.wait()["state"] == "succeeded"
 
 
@@ -253,7 +253,7 @@ def test_retry_restarts_inside_the_attempt(make_attempt: Make) -> None:
         "print('restart', os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
         "sys.exit(3 if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' else 0)\n"
     )
-    retry = Retry(max=2, on=("error",), backoff=0.01)
+    retry = RetrySpec(max=2, on=("error",), backoff=0.01)
     attempt = make_attempt(source, retry=retry, world_size=1).launch()
     status = attempt.wait()
     assert (status["state"], status["restart"]) == ("succeeded", 1), attempt.text("agent.log")
@@ -261,7 +261,7 @@ def test_retry_restarts_inside_the_attempt(make_attempt: Make) -> None:
 
 
 def test_retry_leaves_other_classes_alone(make_attempt: Make) -> None:
-    retry = Retry(max=2, on=("infra",), backoff=0.01)
+    retry = RetrySpec(max=2, on=("infra",), backoff=0.01)
     status = make_attempt("raise SystemExit(3)", retry=retry).launch().wait()
     assert (status["state"], status["restart"]) == ("failed", 0)
 
@@ -278,7 +278,7 @@ FAILS_BESIDE_A_STUBBORN_RANK = (
 def test_a_cancel_while_a_failure_is_cleared_up_ends_the_retries(
     make_attempt: Make, by_signal: bool
 ) -> None:
-    retry = Retry(max=3, on=("infra", "error"), backoff=0.01)
+    retry = RetrySpec(max=3, on=("infra", "error"), backoff=0.01)
     attempt = make_attempt(FAILS_BESIDE_A_STUBBORN_RANK, retry=retry, grace=600.0).launch()
     attempt.until(lambda: attempt.read()["state"] == "stopping")
     if by_signal:
@@ -295,7 +295,7 @@ def test_a_cancel_while_a_failure_is_cleared_up_ends_the_retries(
 
 def test_a_timeout_while_a_failure_is_cleared_up_ends_the_retries(make_attempt: Make) -> None:
     # The failure is after the start, and the grace longer than the timeout: so it ends within.
-    retry = Retry(max=3, on=("infra", "error"), backoff=0.01)
+    retry = RetrySpec(max=3, on=("infra", "error"), backoff=0.01)
     attempt = make_attempt(FAILS_BESIDE_A_STUBBORN_RANK, retry=retry, timeout=0.8, grace=1.0)
     status = attempt.launch().wait()
     assert (status["state"], status["class"], status["restart"]) == ("failed", "timeout", 0)
@@ -516,7 +516,7 @@ def test_the_tracker_lives_from_before_the_ranks_until_the_outcome(make_attempt:
         "open(folder + '/seen.tmp', 'w').write(outcome['state'])\n"
         "os.rename(folder + '/seen.tmp', folder + '/seen')\n"
     )
-    tracker = Tracker(argv=(sys.executable, "-c", code))
+    tracker = TrackerSpec(argv=(sys.executable, "-c", code))
     command = Entry(kind="shell", shell="echo $MLFLOW_RUN_ID")
     attempt = make_attempt(entry=command, tracker=tracker).launch()
     assert attempt.wait()["state"] == "succeeded"
@@ -544,7 +544,7 @@ def test_ranks_that_tidy_up_when_told_to_stop_have_not_succeeded(
     status = attempt.wait()
     ends = {"cancel": ("cancelled", None), "timeout": ("failed", "timeout")}
     assert (status["state"], status["class"]) == ends[asked]
-    assert [rank["exit_code"] for rank in status["ranks"]] in ([0, 0], [None, None], [0, None])
+    assert {rank["exit_code"] for rank in status["ranks"]} <= {0, None}
 
 
 def test_a_launch_survives_the_death_of_whoever_asked_for_it(make_attempt: Make) -> None:

@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.errorfile import read_abort, read_error
-from sgpu_decl.agent.verdict import Ending, Verdict, blames_the_user
+from sgpu_decl.agent.verdict import RankEnding, Verdict, blames_the_user
 from sgpu_decl.model.attempt import Blame, FailureClass, blame_of
 
 MS = 1_000_000
 
 
-def raised(rank: int, at: int, *, collateral: bool = False, **more: Any) -> Ending:
+def raised(rank: int, at: int, *, collateral: bool = False, **more: Any) -> RankEnding:
     error = {"class": "exception", "summary": "ValueError: x", "traceback": "t", "time_ns": at,
              "collateral": collateral}  # fmt: skip
-    return Ending(rank=rank, ended_ns=at + 3 * MS, exit_code=1, error=error, **more)
+    return RankEnding(rank=rank, ended_ns=at + 3 * MS, exit_code=1, error=error, **more)
 
 
-def named(*endings: Ending) -> tuple[int, str, list[int]] | None:
+def named(*endings: RankEnding) -> tuple[int, str, list[int]] | None:
     cause = Verdict(endings).cause
     return None if cause is None else (cause["rank"], cause["class"], cause["simultaneous"])
 
 
 def test_no_failure_has_no_cause() -> None:
-    assert named(Ending(rank=0, ended_ns=1, exit_code=0)) is None
+    assert named(RankEnding(rank=0, ended_ns=1, exit_code=0)) is None
 
 
 def test_the_earlier_exception_is_named_though_it_ended_later() -> None:
@@ -42,7 +42,7 @@ def test_two_within_five_milliseconds_are_both_named() -> None:
 
 
 def test_a_collateral_failure_gives_way_to_a_later_primary_one() -> None:
-    killed = Ending(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
+    killed = RankEnding(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
     assert named(raised(0, 10 * MS, collateral=True), killed) == (1, "killed", [])
 
 
@@ -53,27 +53,29 @@ def test_collateral_alone_is_still_a_cause() -> None:
 @pytest.mark.parametrize(
     "ending",
     [
-        Ending(rank=1, ended_ns=20 * MS, signal=signal.SIGTERM, told_ns=15 * MS),
-        Ending(rank=1, ended_ns=99 * MS, signal=signal.SIGKILL, told_ns=15 * MS, killed_ns=98 * MS),
-        Ending(rank=1, ended_ns=40 * MS, exit_code=1, told_ns=15 * MS),
-        Ending(rank=1, ended_ns=16 * MS, exit_code=143, told_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=20 * MS, signal=signal.SIGTERM, told_ns=15 * MS),
+        RankEnding(
+            rank=1, ended_ns=99 * MS, signal=signal.SIGKILL, told_ns=15 * MS, killed_ns=98 * MS
+        ),
+        RankEnding(rank=1, ended_ns=40 * MS, exit_code=1, told_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=16 * MS, exit_code=143, told_ns=15 * MS),
         raised(1, 16 * MS, told_ns=15 * MS),
     ],
 )
-def test_what_we_stopped_is_never_the_cause(ending: Ending) -> None:
+def test_what_we_stopped_is_never_the_cause(ending: RankEnding) -> None:
     assert named(ending) is None
 
 
 @pytest.mark.parametrize(
     "ending",
     [
-        Ending(rank=1, ended_ns=20 * MS, signal=signal.SIGKILL, told_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=20 * MS, signal=signal.SIGKILL, told_ns=15 * MS),
         raised(1, 14 * MS, told_ns=15 * MS),
-        Ending(rank=1, ended_ns=17 * MS, exit_code=9, told_ns=15 * MS),
-        Ending(rank=1, ended_ns=16 * MS, signal=signal.SIGSEGV, told_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=17 * MS, exit_code=9, told_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=16 * MS, signal=signal.SIGSEGV, told_ns=15 * MS),
     ],
 )
-def test_what_died_by_itself_while_we_stopped_still_counts(ending: Ending) -> None:
+def test_what_died_by_itself_while_we_stopped_still_counts(ending: RankEnding) -> None:
     assert named(ending) is not None
 
 
@@ -93,7 +95,7 @@ def test_a_record_from_before_the_stop_outlives_our_signal(number: int) -> None:
     verdict = Verdict([victim, culprit])
     assert verdict.cause is not None
     assert (verdict.cause["rank"], verdict.cause["class"]) == (0, "exception")
-    assert (verdict.first and verdict.first.code, verdict.failed) == (1, {0, 1})
+    assert (verdict.first and verdict.first.code, verdict.failed) == (1, frozenset({0, 1}))
 
 
 def test_a_record_older_than_its_rank_is_not_used() -> None:
@@ -109,7 +111,13 @@ def test_an_incredible_time_in_a_record_is_not_used() -> None:
 
 
 def test_a_kill_for_memory_is_told_from_a_plain_one() -> None:
-    assert named(Ending(rank=0, ended_ns=1, signal=signal.SIGKILL, oom=True)) == (0, "oom", [])
+    short = {"group": "/job", "limit_bytes": 48 << 20, "peak_bytes": 3 << 29}
+    ending = RankEnding(rank=0, ended_ns=1, signal=signal.SIGKILL, memory=short)
+    assert named(ending) == (0, "oom", [])
+    cause = Verdict([ending]).cause
+    assert cause is not None
+    assert cause["memory"] == short
+    assert cause["summary"].endswith("`/job` ran out of memory (limit 48.0 MiB, its peak 1.5 GiB)")
 
 
 # As torch writes them; frames of the C++ stack follow in between.
@@ -132,15 +140,15 @@ OWN = "CUDA error: an illegal memory access was encountered"
 FRAMES = "frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x98 (libc10.so)\n" * 200
 
 
-def aborted(folder: Path, text: str, rank: int = 0, at: int = 10 * MS) -> Ending:
+def aborted(folder: Path, text: str, rank: int = 0, at: int = 10 * MS) -> RankEnding:
     folder.mkdir(exist_ok=True)
     (folder / "stderr.log").write_text("a step\n" * 40_000 + text + "\n" + FRAMES)
-    return Ending(rank=rank, ended_ns=at, signal=signal.SIGABRT, error=read_abort(str(folder)))
+    return RankEnding(rank=rank, ended_ns=at, signal=signal.SIGABRT, error=read_abort(str(folder)))
 
 
 @pytest.mark.parametrize("text", [WATCHDOG + TIMED_OUT, WATCHDOG + REMOTE, LOG + DUMPED])
 def test_an_abort_by_nccl_for_a_peer_is_collateral(tmp_path: Path, text: str) -> None:
-    killed = Ending(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
+    killed = RankEnding(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
     assert named(aborted(tmp_path, text), killed) == (1, "killed", [])
 
 
@@ -160,7 +168,7 @@ def test_of_watchdogs_alone_the_first_is_named(tmp_path: Path) -> None:
     "text", [WATCHDOG + OWN, "Assertion failed", TIMED_OUT, f"{WATCHDOG}{OWN}\n{LOG}{DUMPED}"]
 )
 def test_any_other_abort_is_the_ranks_own(tmp_path: Path, text: str) -> None:
-    killed = Ending(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
+    killed = RankEnding(rank=1, ended_ns=50 * MS, signal=signal.SIGKILL)
     assert named(aborted(tmp_path, text), killed) == (0, "signal_self", [])
 
 

@@ -1,5 +1,6 @@
 """A project of its own, and the engine in this process."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,8 +8,15 @@ import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.model.plan import Plan
+from tests.cli.conftest import Answer, Shell
+from tests.support import PATIENCE
 
 Open = Callable[..., Session]
+
+
+def sgpu(project: Path, *words: str) -> Answer:
+    """Run a command in this process."""
+    return Shell(project, dict(os.environ)).here(*words)
 
 
 @pytest.fixture
@@ -38,8 +46,8 @@ def apply(open_file: Open) -> Callable[..., Plan]:
     def applied(name: str = "run.yaml", **said: object) -> Plan:
         session = open_file(name, **said)
         plan = session.plan(PlanOptions())
-        session.runs.wait(session.apply(plan).launched, timeout=60)
+        session.runs.wait(session.apply(plan).launched, timeout=PATIENCE)
         session.record_ended()
-        return plan
+        return plan.plan
 
     return applied

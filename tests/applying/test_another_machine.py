@@ -78,10 +78,10 @@ def test_its_code_is_built_again_from_the_plan_alone(there: Path) -> None:
 @pytest.mark.parametrize(
     "differ",
     [
-        lambda it: (it / "helper.py").write_text("FACTOR = 3\n"),
-        lambda it: (it / "extra.py").write_text(""),
-        lambda it: (it / "helper.py").unlink(),
-        lambda it: (it / "helper.py").chmod(0o755),
+        lambda item: (item / "helper.py").write_text("FACTOR = 3\n"),
+        lambda item: (item / "extra.py").write_text(""),
+        lambda item: (item / "helper.py").unlink(),
+        lambda item: (item / "helper.py").chmod(0o755),
     ],
     ids=["edited", "added", "removed", "executable"],
 )

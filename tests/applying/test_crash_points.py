@@ -12,7 +12,9 @@ from venv import create
 import pytest
 
 from sgpu_decl.cli.main import main
-from tests.dying import dying
+from sgpu_decl.testing.contracts.killed_commands import dying
+from tests.applying.conftest import sgpu
+from tests.sampling import sampled
 
 RUN = """\
 name: once
@@ -22,16 +24,16 @@ command: [sh, -c, 'echo launched >> "$SGPU_PROJECT_DIR/launches.log"']
 mlflow: {enabled: false}
 """
 
-WRITER = "sgpu_decl.storing.writing,SqliteWriter"
+WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
 STEPS = [
     f"{WRITER},begin,before,1",
     f"{WRITER},begin,after,1",
-    "sgpu_decl.staging.store,Store,materialize,before,1",
-    "sgpu_decl.staging.store,Store,materialize,after,1",
-    "sgpu_decl.backends.entering,,_write,after,1",
-    "sgpu_decl.backends.entering,,_write,after,2",
-    "sgpu_decl.agent.launching,,launch,before,1",
-    "sgpu_decl.agent.launching,,launch,after,1",
+    "sgpu_decl.staging.code_store,Store,materialize,before,1",
+    "sgpu_decl.staging.code_store,Store,materialize,after,1",
+    "sgpu_decl.backends.entrypoint_files,,write_atomic,after,1",
+    "sgpu_decl.backends.entrypoint_files,,write_atomic,after,2",
+    "sgpu_decl.agent.agent_launch,,launch,before,1",
+    "sgpu_decl.agent.agent_launch,,launch,after,1",
     f"{WRITER},launched,before,1",
     f"{WRITER},launched,after,1",
     f"{WRITER},plan_applied,before,1",
@@ -39,34 +41,25 @@ STEPS = [
 ]
 
 
-ENVIRONMENTS = "sgpu_decl.environments.stored.store,EnvironmentStore"
+ENVIRONMENTS = "sgpu_decl.environments.stored.environment_store,EnvironmentStore"
 ENVIRONMENT_STEPS = [
     f"{ENVIRONMENTS},put,before,1",
     f"{ENVIRONMENTS},_write,after,1",
     f"{ENVIRONMENTS},put,after,1",
     f"{ENVIRONMENTS},hydrate,before,1",
-    "sgpu_decl.agent.environment.hydrating,,_make,before,1",
-    "sgpu_decl.agent.environment.hydrating,,install,before,1",
-    "sgpu_decl.agent.environment.hydrating,,install,after,1",
+    "sgpu_decl.agent.environment.hydration,,_make,before,1",
+    "sgpu_decl.agent.environment.hydration,,install,before,1",
+    "sgpu_decl.agent.environment.hydration,,install,after,1",
     f"{ENVIRONMENTS},refer,after,1",
-    "sgpu_decl.agent.launching,,launch,before,1",
+    "sgpu_decl.agent.agent_launch,,launch,before,1",
     f"{WRITER},launched,after,1",
 ]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("DATA", "CACHE", "STATE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    folder = tmp_path / "project"
-    folder.mkdir()
+def project(folder: Path) -> Path:
     (folder / "run.yaml").write_text(RUN)
     return folder
-
-
-def sgpu(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sgpu_decl", *words]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
 
 
 def asked(project: Path, *words: str) -> tuple[int, str]:
@@ -77,12 +70,12 @@ def asked(project: Path, *words: str) -> tuple[int, str]:
     return code, said.getvalue()
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", sampled(STEPS))
 def test_killed_at_a_step_and_applied_again_it_ran_exactly_once(project: Path, step: str) -> None:
     _dies_and_converges(project, step)
 
 
-@pytest.mark.parametrize("step", ENVIRONMENT_STEPS)
+@pytest.mark.parametrize("step", sampled(ENVIRONMENT_STEPS))
 def test_killed_while_an_environment_is_staged_it_ran_exactly_once(
     project: Path, tmp_path: Path, step: str
 ) -> None:
@@ -94,7 +87,7 @@ def test_killed_while_an_environment_is_staged_it_ran_exactly_once(
 
     store = tmp_path / "data/sgpu/store/environments"
     collected = sgpu(project, "gc")
-    assert collected.returncode == 0, collected.stderr
+    assert collected.code == 0, collected.err
     assert list((store / "incoming").iterdir()) == []
     (tree,) = (store / "trees").iterdir()
     assert not tree.name.startswith(".")
@@ -110,7 +103,7 @@ def _dies_and_converges(project: Path, step: str) -> None:
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
     again = sgpu(project, "apply", "-y", "run.yaml")
-    assert again.returncode == 0, again.stderr
+    assert again.code == 0, again.err
 
     assert (project / "launches.log").read_text() == "launched\n"
     _, status = asked(project, "status", "-o", "json")
@@ -124,35 +117,83 @@ def _dies_and_converges(project: Path, step: str) -> None:
     assert changes == 0, plan
 
 
-def test_what_a_power_cut_tore_while_staging_is_not_run(project: Path) -> None:
-    (project / "run.yaml").write_text(
-        "name: once\ngpus: 1\ntype: CPU\nentrypoint: say.py:main\nmlflow: {enabled: false}\n"
-    )
-    (project / "say.py").write_text("def main():\n    return 'whole'\n")
-    step = "sgpu_decl.agent.launching,,launch,before,1"
-    died = subprocess.run(
-        dying(step, "apply", "-y", "--detach", "run.yaml"), cwd=project, check=False
-    )
-    assert died.returncode == -signal.SIGKILL
-    compiled = project / ".sgpu/default/runs/once/1/_air.pyc"
-    compiled.write_bytes(compiled.read_bytes()[:99])  # the one file there that is not synced
+# Every launch of `apply` fails. Dies at the n-th thing that it deletes of an attempt, or after a
+# file of that name; folders are listed in the order of names.
+_DELETING = """\
+import os, signal, sys
+from sgpu_decl.agent import agent_launch
+nth, name = (int(sys.argv[1]), None) if sys.argv[1].isdigit() else (0, sys.argv[1])
+deleting = sys.argv[2] != "apply"
+deleted = []
+def watch(event, arguments):
+    if deleting and event in ("os.remove", "os.rmdir"):
+        deleted.append(os.path.basename(arguments[0]))
+        if len(deleted) == nth or name in deleted[:-1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+listed = os.scandir
+class ByName:
+    def __init__(self, path="."):
+        with listed(path) as entries:
+            self.entries = iter(sorted(entries, key=lambda entry: entry.name))
+    def __iter__(self): return self
+    def __next__(self): return next(self.entries)
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+    def close(self): pass
+os.scandir = ByName
+def launch(folder, **_):
+    global deleting
+    deleting = True
+    raise OSError("no process left")
+agent_launch.launch = launch
+from sgpu_decl.cli.main import main
+sys.addaudithook(watch)
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def _killed_while_deleting(project: Path, at: int | str, *words: str) -> None:
+    command = [sys.executable, "-c", _DELETING, str(at), *words]
+    died = subprocess.run(command, cwd=project, capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+
+@pytest.mark.parametrize("at", [1, 2, "code"])
+def test_killed_while_a_failed_launch_is_cleared_it_ran_exactly_once(
+    project: Path, at: int | str
+) -> None:
+    _killed_while_deleting(project, at, "apply", "-y", "--detach", "run.yaml")
 
     again = sgpu(project, "apply", "-y", "run.yaml")
 
-    assert again.returncode == 0, again.stderr
-    answer = json.loads(sgpu(project, "results", "once#1", "-o", "json").stdout)
-    assert answer["data"]["results"] == [{"rank": 0, "value": "whole"}]
+    assert again.code == 0, again.err
+    assert (project / "launches.log").read_text() == "launched\n"
+    assert sgpu(project, "gc").code == 0
+    assert [path.name for path in (project / ".sgpu/default/runs/once").iterdir()] == ["1"]
+
+
+@pytest.mark.parametrize("at", [1, "outcome.json", "spec.json"])
+def test_killed_while_gc_frees_an_attempt_it_is_what_it_was(project: Path, at: int | str) -> None:
+    (project / "run.yaml").write_text(RUN.replace("echo", "exit 3; echo"))
+    assert sgpu(project, "apply", "-y", "run.yaml").code == 5
+
+    _killed_while_deleting(project, at, "gc", "--keep-last", "0")
+
+    _, status = asked(project, "status", "-o", "json")
+    assert [run["state"] for run in json.loads(status)["data"]["runs"]] == ["failed"]
+    assert sgpu(project, "gc", "--keep-last", "0").code == 0
+    assert not list((project / ".sgpu/default/runs").glob("*/*"))
 
 
 def test_a_saved_plan_is_applied_once(project: Path) -> None:
-    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").returncode == 0
+    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").code == 0
     first = sgpu(project, "apply", "saved.plan")
-    assert first.returncode == 0, first.stderr
+    assert first.code == 0, first.err
 
     second = sgpu(project, "apply", "saved.plan")
 
-    assert second.returncode == 3
-    assert "applied already" in second.stderr
+    assert second.code == 3
+    assert "applied already" in second.err
     assert (project / "launches.log").read_text() == "launched\n"
 
 
@@ -161,34 +202,34 @@ def test_a_saved_plan_runs_the_bytes_that_were_planned(project: Path) -> None:
         "name: pinned\ngpus: 1\ntype: CPU\nentrypoint: say.py:main\nmlflow: {enabled: false}\n"
     )
     (project / "say.py").write_text("def main():\n    return 'planned'\n")
-    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").returncode == 0
+    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").code == 0
     (project / "say.py").write_text("def main():\n    return 'edited'\n")
 
     applied = sgpu(project, "apply", "saved.plan")
 
-    assert applied.returncode == 0, applied.stderr
-    answer = json.loads(sgpu(project, "results", "pinned", "-o", "json").stdout)
+    assert applied.code == 0, applied.err
+    answer = json.loads(sgpu(project, "results", "pinned", "-o", "json").out)
     assert answer["data"]["results"] == [{"rank": 0, "value": "planned"}]
 
 
 def test_a_plan_is_stale_once_something_else_was_applied(project: Path) -> None:
-    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").returncode == 0
-    assert sgpu(project, "apply", "-y", "run.yaml").returncode == 0
+    assert sgpu(project, "plan", "--out", "saved.plan", "run.yaml").code == 0
+    assert sgpu(project, "apply", "-y", "run.yaml").code == 0
 
     stale = sgpu(project, "apply", "saved.plan", "-o", "json")
 
-    assert stale.returncode == 3
-    assert json.loads(stale.stdout)["error"]["code"] in {"stale_plan", "other_lineage"}
+    assert stale.code == 3
+    assert json.loads(stale.out)["error"]["code"] in {"stale_plan", "other_lineage"}
 
 
 def test_destroying_twice_is_harmless(project: Path) -> None:
-    assert sgpu(project, "apply", "-y", "run.yaml").returncode == 0
+    assert sgpu(project, "apply", "-y", "run.yaml").code == 0
     first = sgpu(project, "destroy", "-y", "run.yaml")
     second = sgpu(project, "destroy", "-y", "run.yaml")
-    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert (first.code, second.code) == (0, 0), first.err + second.err
 
-    assert sgpu(project, "apply", "-y", "run.yaml").returncode == 0
-    shown = json.loads(sgpu(project, "status", "-o", "json").stdout)["data"]["runs"]
+    assert sgpu(project, "apply", "-y", "run.yaml").code == 0
+    shown = json.loads(sgpu(project, "status", "-o", "json").out)["data"]["runs"]
     assert [run["attempt"] for run in shown] == [2]
 
 
@@ -196,14 +237,14 @@ def test_a_moved_run_keeps_its_history_and_its_logs(project: Path) -> None:
     (project / "run.yaml").write_text(
         "name: old\ngpus: 1\ntype: CPU\ncommand: [echo, kept]\nmlflow: {enabled: false}\n"
     )
-    assert sgpu(project, "apply", "-y", "run.yaml").returncode == 0
+    assert sgpu(project, "apply", "-y", "run.yaml").code == 0
 
     moved = sgpu(project, "state", "mv", "run.old", "run.new")
 
-    assert moved.returncode == 0, moved.stderr
-    assert sgpu(project, "logs", "new").stdout == "kept\n"
+    assert moved.code == 0, moved.err
+    assert sgpu(project, "logs", "new").out == "kept\n"
     (project / "run.yaml").write_text(
         "name: new\ngpus: 1\ntype: CPU\ncommand: [echo, kept]\nmlflow: {enabled: false}\n"
     )
     plan = sgpu(project, "plan", "--detailed-exitcode", "run.yaml")
-    assert plan.returncode == 0, plan.stdout
+    assert plan.code == 0, plan.out

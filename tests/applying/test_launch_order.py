@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sgpu_decl.api import PlanOptions, Session
 from sgpu_decl.model.event import ApplyEvent, Step
+from tests.support import PATIENCE
 
 CELLS = 10
 RUN = f"""\
@@ -27,11 +28,11 @@ def test_launches_are_told_and_recorded_in_the_order_of_the_plan(
 
     applied = session.apply(plan, sink=told.append, parallelism=4)
 
-    planned = [change.address for change in plan.changes]
+    planned = [change.address for change in plan.plan.changes]
     for step in (Step.STARTED, Step.LAUNCHED):
         assert [event.address for event in told if event.step is step] == planned
     assert [ref.address for ref in applied.launched] == planned
-    session.runs.wait(applied.launched, timeout=60)
+    session.runs.wait(applied.launched, timeout=PATIENCE)
 
 
 def test_cells_that_may_have_to_wait_stand_in_line_in_the_order_of_the_plan(
@@ -44,8 +45,10 @@ def test_cells_that_may_have_to_wait_stand_in_line_in_the_order_of_the_plan(
     applied = session.apply(plan, parallelism=4)
 
     # An attempt counts as launched once it stands in line, so one slot serves them in that order.
-    session.runs.wait(applied.launched, timeout=60)
-    begun = [str(run["started_at"]) for run in session.runs.describe(applied.launched)]
-    assert [ref.address for ref in applied.launched] == [it.address for it in plan.changes]
+    session.runs.wait(applied.launched, timeout=PATIENCE)
+    begun = [str(item.started_at) for item in session.runs.describe(applied.launched)]
+    assert [ref.address for ref in applied.launched] == [
+        change.address for change in plan.plan.changes
+    ]
     assert len(begun) == CELLS
     assert begun == sorted(begun)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.locks import wait_until_free
+from tests.support import until
 
 VALUE = "canary-8c1f7e0d"
 RUN = """\
@@ -26,11 +27,11 @@ def main():
 # Meets a fault of its own right where it holds the values.
 CRASHING = """\
 import sys
-from sgpu_decl.agent import launching
+from sgpu_decl.agent import agent_launch
 def launch(folder, *, secrets):
     assert secrets
     raise RuntimeError("boom")
-launching.launch = launch
+agent_launch.launch = launch
 from sgpu_decl.cli.main import main
 sys.exit(main(["apply", "-y", "--detach"]))
 """
@@ -90,6 +91,7 @@ def test_a_crash_report_does_not_hold_it(written: Path) -> None:
     assert any(name.startswith("sgpu-crash-") for name in left)
 
 
+@pytest.mark.expensive
 @pytest.mark.mlflow
 def test_a_tracked_run_does_not_hand_it_on(written: Path) -> None:
     pytest.importorskip("mlflow")
@@ -98,3 +100,63 @@ def test_a_tracked_run_does_not_hand_it_on(written: Path) -> None:
     wait_until_free(str(written / ".sgpu/default/runs/quiet/1/guardian.lock"))
     left = assert_nowhere(written.parent)
     assert "mlflow.db" in left
+
+
+WAITING = """\
+import os, pathlib, time
+out = pathlib.Path(os.environ["SGPU_OUTPUT_DIR"])
+(out / "seen").write_text(str([os.environ.get(name) == "canary-8c1f7e0d"
+                               for name in ("TOKEN", "MY_TOKEN", "UNDECLARED_KEY")]))
+while not (out / "go").exists():
+    time.sleep(0.01)
+"""
+
+
+def _started_with(folder: Path) -> dict[str, list[bytes]]:
+    """What the agent of an attempt and its tracker were started with."""
+    found: dict[str, list[bytes]] = {"agent": [], "tracker": []}
+    for process in Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            environ = (process / "environ").read_bytes()
+        except OSError:
+            continue  # none of the numbered folders, or it has ended
+        if os.fsencode(folder) in words:
+            found["agent"].append(environ)
+        elif (
+            b"SGPU_RUN_DIR=" + os.fsencode(folder) + b"\0" in environ
+            and b"SGPU_TRACKER=" in environ
+        ):
+            found["tracker"].append(environ)
+    return found
+
+
+@pytest.mark.parametrize(
+    "tracked",
+    [False, pytest.param(True, marks=[pytest.mark.mlflow, pytest.mark.expensive])],
+    ids=["untracked", "tracked"],
+)
+def test_processes_of_ours_are_not_started_with_what_the_caller_exported(
+    written: Path, monkeypatch: pytest.MonkeyPatch, tracked: bool
+) -> None:
+    """Ranks inherit it, as under torchrun. /proc shows for all its life what a process started
+    with."""
+    if tracked:
+        pytest.importorskip("mlflow")
+    monkeypatch.setenv("UNDECLARED_KEY", VALUE)
+    (written / "train.py").write_text(WAITING)
+    (written / "run.yaml").write_text(
+        RUN.replace("train.py:main", "train.py") + ("" if tracked else "mlflow: {enabled: false}\n")
+    )
+    assert sgpu(written, "apply", "-y", "--detach").returncode == 0
+    folder = written / ".sgpu/default/runs/quiet/1"
+    until((folder / "output/seen").exists)
+    if tracked:
+        until((folder / "mlflow.json").exists)
+    assert (folder / "output/seen").read_text() == "[True, True, True]"
+
+    started = _started_with(folder)
+    (folder / "output/go").touch()
+    assert (len(started["agent"]), len(started["tracker"])) == (2, int(tracked))
+    assert not [item for item in (*started["agent"], *started["tracker"]) if VALUE.encode() in item]
+    assert sgpu(written, "wait", "quiet").returncode == 0

@@ -8,12 +8,13 @@ import os
 import pty
 import re
 import select
+import shutil
 import struct
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     chdir,
@@ -21,15 +22,16 @@ from contextlib import (
     redirect_stderr,
     redirect_stdout,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 from unittest.mock import patch
 
 import pytest
 
-from sgpu_decl.agent.reading import request_cancel
+from sgpu_decl.agent.attempt_status import request_cancel
 from sgpu_decl.cli.main import main
+from tests.support import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -65,22 +67,30 @@ class Shell:
 
     def __call__(self, *arguments: str, cwd: Path | None = None) -> Answer:
         with self.start(*arguments, cwd=cwd or self.folder) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE)
         assert "internal error" not in err, err
         return Answer(process.returncode, out, err)
 
-    def here(self, *arguments: str) -> Answer:
+    def here(self, *arguments: str, cwd: Path | None = None) -> Answer:
         """The same in this process, where another process would show no more."""
         out, err = io.StringIO(), io.StringIO()
         with (
             patch.dict(os.environ, self.environ, clear=True),
-            chdir(self.folder),
+            chdir(cwd or self.folder),
             redirect_stdout(out),
             redirect_stderr(err),
         ):
             code = main(arguments)
         assert "internal error" not in err.getvalue(), err.getvalue()
         return Answer(code, out.getvalue(), err.getvalue())
+
+    def written(self) -> dict[Path, int]:
+        """When each file was written, but for the journal of the state, which readers touch too."""
+        return {
+            path: path.stat().st_mtime_ns
+            for path in self.folder.rglob("*")
+            if path.is_file() and not path.name.startswith("state.db-")
+        }
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -102,8 +112,8 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
-    def until(self, text: str, limit: float = 20) -> None:
-        deadline = time.monotonic() + limit
+    def until(self, text: str) -> None:
+        deadline = time.monotonic() + PATIENCE
         while text not in self.seen:
             ready, _, _ = select.select([self._master], [], [], deadline - time.monotonic())
             assert ready, f"`{text}` did not come; seen: {self.seen}"
@@ -131,7 +141,7 @@ class Terminal:
             while came := os.read(self._master, 4096):
                 self._take(came)
         self.seen = ""
-        return self._process.wait(timeout=20)
+        return self._process.wait(timeout=PATIENCE)
 
     def screen(self, width: int) -> list[str]:
         """The lines that stand on a terminal of that width after what was waited for, the ones
@@ -182,8 +192,11 @@ def sgpu(tmp_path: Path) -> Iterator[Shell]:
         request_cancel(spec.parent)
 
 
+AtTerminal = Callable[..., AbstractContextManager[Terminal]]
+
+
 @pytest.fixture
-def at_terminal(sgpu: Shell) -> Callable[..., AbstractContextManager[Terminal]]:
+def at_terminal(sgpu: Shell) -> AtTerminal:
     """`with at_terminal(...)` runs one command in a pseudo-terminal of `width` columns."""
 
     @contextmanager
@@ -192,13 +205,14 @@ def at_terminal(sgpu: Shell) -> Callable[..., AbstractContextManager[Terminal]]:
         width: int = 80,
         environ: Mapping[str, str] | None = None,
         stdout: IO[str] | None = None,
+        program: Sequence[str] = (sys.executable, "-m", "sgpu_decl"),
     ) -> Iterator[Terminal]:
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         # the size is the terminal's, not what the runner of the tests was told of its own
         inherited = {k: v for k, v in sgpu.environ.items() if k not in ("COLUMNS", "LINES")}
         process = subprocess.Popen(
-            [sys.executable, "-m", "sgpu_decl", *arguments],
+            [*program, *arguments],
             cwd=sgpu.folder,
             env={**inherited, "TERM": "xterm-256color", **(environ or {})},
             stdin=slave,
@@ -216,3 +230,28 @@ def at_terminal(sgpu: Shell) -> Callable[..., AbstractContextManager[Terminal]]:
             os.close(master)
 
     return opened
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    folder = tmp_path_factory.mktemp("nvml")
+    source = Path(__file__).with_name("nvml_standin.c")
+    target = folder / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", target, source], check=True)
+    return folder
+
+
+@pytest.fixture
+def on(sgpu: Shell, nvml_library: Path) -> Callable[..., Shell]:
+    """`on(H100, H100)` is a shell on a machine with these GPUs."""
+
+    def machine(*gpus: str, **environ: str) -> Shell:
+        shown = {name: value for name, value in sgpu.environ.items()
+                 if name != "CUDA_VISIBLE_DEVICES"}  # fmt: skip
+        told = {"LD_LIBRARY_PATH": str(nvml_library), "SGPU_TEST_GPUS": ";".join(gpus)}
+        return replace(sgpu, environ={**shown, **told, **environ})
+
+    return machine

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-RUN = "name: hello\ngpus: 1\ntype: CPU\ncommand: ['true']\nmlflow: {enabled: false}\n"
+from tests.cli.conftest import Shell
+from tests.support import COMMAND_RUN as RUN
 
 
-def refused(sgpu, *arguments: str, code: int, anew: bool = False) -> str:
+def refused(sgpu: Shell, *arguments: str, code: int, anew: bool = False) -> str:
     """Run a command in both forms; the message of both. The second one needs a process of its own
     (`anew`) where the answer depends on how Python was started."""
     before = _cpu_seconds()
@@ -26,7 +28,7 @@ def refused(sgpu, *arguments: str, code: int, anew: bool = False) -> str:
     assert structured.code == code
     error = structured.json["error"]
     assert error["message"]
-    assert took < 1.5, "half a second on an idle machine with compiled bytecode"
+    assert took < 5, "half a second on an idle machine with compiled bytecode"
     return f"{text.err}\n{error['message']} {error['hint']}"
 
 
@@ -37,7 +39,7 @@ def _cpu_seconds() -> float:
 
 
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
-def test_a_folder_in_place_of_a_file(sgpu, command: str) -> None:
+def test_a_folder_in_place_of_a_file(sgpu: Shell, command: str) -> None:
     (sgpu.folder / "dir").mkdir()
     message = refused(sgpu, command, "dir", code=1)
     assert "`dir` is a folder" in message
@@ -46,16 +48,16 @@ def test_a_folder_in_place_of_a_file(sgpu, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
-def test_a_file_that_is_not_there(sgpu, command: str) -> None:
+def test_a_file_that_is_not_there(sgpu: Shell, command: str) -> None:
     assert "`absent.yaml`" in refused(sgpu, command, "absent.yaml", code=1)
 
 
-def test_no_file_at_all_points_to_init(sgpu) -> None:
+def test_no_file_at_all_points_to_init(sgpu: Shell) -> None:
     assert "sgpu init" in refused(sgpu, "plan", code=1)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_may_not_be_read(sgpu) -> None:
+def test_a_file_that_may_not_be_read(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN).chmod(0)
     assert "permission" in refused(sgpu, "plan", code=1)
 
@@ -69,7 +71,7 @@ def test_a_file_that_may_not_be_read(sgpu) -> None:
     ],
 )
 def test_a_file_that_is_too_large_has_one_code_whoever_notices(
-    sgpu, name: str, size: int, words: str
+    sgpu: Shell, name: str, size: int, words: str
 ) -> None:
     with (sgpu.folder / name).open("wb") as file:
         file.truncate(size)
@@ -81,7 +83,7 @@ def test_a_file_that_is_too_large_has_one_code_whoever_notices(
     assert [found["code"] for found in error["diagnostics"]] == ["file_too_large"]
 
 
-def test_several_mistakes_are_shown_at_once_with_their_places(sgpu) -> None:
+def test_several_mistakes_are_shown_at_once_with_their_places(sgpu: Shell) -> None:
     sgpu.write("run.yaml", "name: a\ngpu: 2\ntype: CPU\ncommand: [x]\nentrypoint: a.py\n")
     message = refused(sgpu, "validate", code=1)
     assert "run.yaml:2:1" in message
@@ -93,7 +95,7 @@ def test_several_mistakes_are_shown_at_once_with_their_places(sgpu) -> None:
     )
 
 
-def test_a_state_folder_that_cannot_be_made(sgpu) -> None:
+def test_a_state_folder_that_cannot_be_made(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write(".sgpu", "a file")
     for command in (["apply", "-y"], ["plan"], ["status"], ["state", "list"], ["gc"], ["destroy"]):
@@ -104,17 +106,17 @@ def test_a_state_folder_that_cannot_be_made(sgpu) -> None:
     assert (sgpu.folder / ".sgpu").read_text() == "a file"
 
 
-def test_a_state_folder_that_may_not_be_written(sgpu) -> None:
+def test_a_state_folder_that_may_not_be_written(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     (sgpu.folder / ".sgpu").symlink_to("/sys")  # where even root makes no folder
     message = refused(sgpu, "apply", "-y", code=1)
-    assert f"error: `{sgpu.folder}/.sgpu/default` cannot be used: " in message
+    assert re.search(rf"E\w+ on mkdir of `{sgpu.folder}/.sgpu/default` \(", message)
     assert f"make `{sgpu.folder}/.sgpu` readable and writable for you" in message
     assert sgpu.here("apply", "-y", "-o", "json").json["error"]["code"] == "state_unreachable"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_state_folder_that_may_not_be_looked_into(sgpu) -> None:
+def test_a_state_folder_that_may_not_be_looked_into(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN + "targets: {dev: {}}\n")
     folder = sgpu.folder / ".sgpu"
     folder.mkdir(mode=0)
@@ -130,7 +132,7 @@ def test_a_state_folder_that_may_not_be_looked_into(sgpu) -> None:
         folder.rmdir()
 
 
-def test_an_address_that_matches_nothing_names_the_nearest(sgpu) -> None:
+def test_an_address_that_matches_nothing_names_the_nearest(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("apply", "-y").code == 0
     for command in ("logs", "results", "wait", "cancel", "show"):
@@ -138,12 +140,12 @@ def test_an_address_that_matches_nothing_names_the_nearest(sgpu) -> None:
 
 
 @pytest.mark.parametrize("option", ["--select", "--exclude", "--rerun"])
-def test_a_selection_that_matches_nothing_names_the_nearest(sgpu, option: str) -> None:
+def test_a_selection_that_matches_nothing_names_the_nearest(sgpu: Shell, option: str) -> None:
     sgpu.write("run.yaml", RUN)
     assert "hello" in refused(sgpu, "plan", option, "helo", code=1)
 
 
-def test_a_selection_that_is_like_nothing_names_what_there_is(sgpu) -> None:
+def test_a_selection_that_is_like_nothing_names_what_there_is(sgpu: Shell) -> None:
     runs = "".join(f"  r{n}: {{gpus: 1, type: CPU, command: [x]}}\n" for n in range(9))
     sgpu.write("run.yaml", RUN)
     sgpu.write("sgpu.yml", "project: {name: p}\nruns:\n" + runs)
@@ -154,7 +156,7 @@ def test_a_selection_that_is_like_nothing_names_what_there_is(sgpu) -> None:
     assert "hint: the runs here are `r0`, `r1`, `r2`, `r3`, `r4` and 4 more\n" in message
 
 
-def test_a_rerun_that_is_left_out_of_the_plan(sgpu) -> None:
+def test_a_rerun_that_is_left_out_of_the_plan(sgpu: Shell) -> None:
     runs = "".join(f"  {name}: {{gpus: 1, type: CPU, command: [x]}}\n" for name in ("cmd", "grid"))
     sgpu.write("sgpu.yml", "project: {name: p}\nruns:\n" + runs)
     for left_out in (("--select", "cmd"), ("--exclude", "grid")):
@@ -163,13 +165,13 @@ def test_a_rerun_that_is_left_out_of_the_plan(sgpu) -> None:
     assert sgpu("plan", "--rerun", "*", "--select", "cmd").code == 0
 
 
-def test_a_name_without_any_run_yet(sgpu) -> None:
+def test_a_name_without_any_run_yet(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     assert "`hello`" in refused(sgpu, "logs", "hello", code=1)
     assert sgpu("status").out == "no runs yet\n"
 
 
-def test_a_name_that_was_applied_with_another_target(sgpu) -> None:
+def test_a_name_that_was_applied_with_another_target(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN + "targets: {old: {}, new: {}}\n")
     assert sgpu("apply", "-y", "-t", "old").code == 0
     for more in ((), ("-t", "new")):
@@ -180,7 +182,7 @@ def test_a_name_that_was_applied_with_another_target(sgpu) -> None:
     assert "without `-t` and with `-t old`" in sgpu("status", "-t", "new").err
 
 
-def test_a_plan_that_was_cut_off(sgpu) -> None:
+def test_a_plan_that_was_cut_off(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("plan", "--out", "p").code == 0
     whole = (sgpu.folder / "p").read_text()
@@ -194,12 +196,12 @@ def test_a_plan_that_was_cut_off(sgpu) -> None:
     assert not (sgpu.folder / ".sgpu").exists()
 
 
-def test_a_plan_that_is_not_json_shows_where(sgpu) -> None:
+def test_a_plan_that_is_not_json_shows_where(sgpu: Shell) -> None:
     sgpu.write("p", '{"a": 1,\n "b": x}')
     assert "error[bad_plan]: `p` is not JSON\n  --> p:2:7\n" in refused(sgpu, "apply", "p", code=1)
 
 
-def test_a_plan_of_a_newer_format(sgpu) -> None:
+def test_a_plan_of_a_newer_format(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("plan", "--out", "p").code == 0
     whole = (sgpu.folder / "p").read_text()
@@ -208,14 +210,14 @@ def test_a_plan_of_a_newer_format(sgpu) -> None:
     assert "9.0" in refused(sgpu, "apply", "p", code=1)
 
 
-def test_json_that_is_no_plan(sgpu) -> None:
+def test_json_that_is_no_plan(sgpu: Shell) -> None:
     sgpu.write("p", '{"a": 1}')
     assert "`p` is not a plan: it has no `format_version`\n  --> p:1:1\n" in refused(
         sgpu, "apply", "p", code=1
     )
 
 
-def test_a_plan_that_cannot_be_saved(sgpu) -> None:
+def test_a_plan_that_cannot_be_saved(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     assert "`no/such/folder/p`" in refused(sgpu, "plan", "--out", "no/such/folder/p", code=1)
 
@@ -229,7 +231,7 @@ def test_a_plan_that_cannot_be_saved(sgpu) -> None:
         ("package.json", '{"name": "web"}'),
     ],
 )
-def test_saving_a_plan_overwrites_no_file_that_is_none(sgpu, name: str, text: str) -> None:
+def test_saving_a_plan_overwrites_no_file_that_is_none(sgpu: Shell, name: str, text: str) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write(name, text)
     file = name if name.startswith("run.") else "run.yaml"
@@ -240,14 +242,14 @@ def test_saving_a_plan_overwrites_no_file_that_is_none(sgpu, name: str, text: st
     assert (sgpu.folder / name).read_text() == text
 
 
-def test_saving_a_plan_refuses_a_taken_name_before_it_reads_anything(sgpu) -> None:
+def test_saving_a_plan_refuses_a_taken_name_before_it_reads_anything(sgpu: Shell) -> None:
     sgpu.write("run.yaml", "name: [")
     sgpu.write("notes.txt", "all that I know")
     assert "is no saved plan" in refused(sgpu, "plan", "--out", "notes.txt", code=1)
     assert "is no saved plan" in refused(sgpu, "plan", "--out", ".", code=1)
 
 
-def test_saving_a_plan_replaces_an_older_plan_and_an_empty_file(sgpu) -> None:
+def test_saving_a_plan_replaces_an_older_plan_and_an_empty_file(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write("p", "")
     assert sgpu("plan", "--out", "p").code == 0
@@ -259,7 +261,7 @@ def test_saving_a_plan_replaces_an_older_plan_and_an_empty_file(sgpu) -> None:
 
 
 @pytest.mark.parametrize("command", [["plan"], ["validate"], ["destroy", "-y"]], ids=" ".join)
-def test_a_saved_plan_in_place_of_a_run_file(sgpu, command: list[str]) -> None:
+def test_a_saved_plan_in_place_of_a_run_file(sgpu: Shell, command: list[str]) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("plan", "--out", "a.plan").code == 0
     message = refused(sgpu, *command, "a.plan", code=1)
@@ -269,7 +271,7 @@ def test_a_saved_plan_in_place_of_a_run_file(sgpu, command: list[str]) -> None:
     assert (error["code"], error["diagnostics"]) == ("invalid_input", [])
 
 
-def test_an_empty_file_may_have_been_either(sgpu) -> None:
+def test_an_empty_file_may_have_been_either(sgpu: Shell) -> None:
     sgpu.write("empty.plan", "")
     message = refused(sgpu, "apply", "empty.plan", code=1)
     assert (
@@ -280,7 +282,7 @@ def test_an_empty_file_may_have_been_either(sgpu) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "plan", "apply", "validate", "destroy"])
-def test_a_project_folder_that_is_not_there(sgpu, command: str) -> None:
+def test_a_project_folder_that_is_not_there(sgpu: Shell, command: str) -> None:
     message = refused(sgpu, command, "--project", "nowhere", code=1)
     assert "project folder `nowhere` does not exist" in message
     error = sgpu.here(command, "--project", "nowhere", "-o", "json").json["error"]
@@ -301,7 +303,7 @@ def test_a_project_folder_that_is_not_there(sgpu, command: str) -> None:
     ids=["not UTF-8", "not ASCII where that is the encoding"],
 )
 def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_made(
-    sgpu, folder: bytes, environ: dict[str, str], encoding: str, hint: str
+    sgpu: Shell, folder: bytes, environ: dict[str, str], encoding: str, hint: str
 ) -> None:
     bad = Path(os.fsdecode(os.fsencode(sgpu.folder) + b"/" + folder))
     bad.mkdir()
@@ -315,8 +317,8 @@ def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_made(
         assert here(*command, "-o", "json").json["error"]["code"] == "state_unreachable"
     shown = refused(named, "apply", "-y", os.fsdecode(folder + b"/run.yaml"), code=1, anew=True)
     assert "its name is no text" in shown
-    assert [it.name for it in bad.iterdir()] == ["run.yaml"]
-    assert [it.name for it in sgpu.folder.iterdir()] == [bad.name]
+    assert [path.name for path in bad.iterdir()] == ["run.yaml"]
+    assert [path.name for path in sgpu.folder.iterdir()] == [bad.name]
 
 
 @pytest.mark.parametrize(
@@ -324,7 +326,7 @@ def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_made(
                 ["validate"], ["destroy", "-y"], ["init"], ["logs", "x"]],
     ids=" ".join,
 )  # fmt: skip
-def test_a_current_folder_that_was_deleted(sgpu, command: list[str]) -> None:
+def test_a_current_folder_that_was_deleted(sgpu: Shell, command: list[str]) -> None:
     gone = sgpu.folder / "gone"
     asked = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "sgpu_decl"]
     for form in ([], ["-o", "json"]):
@@ -344,7 +346,7 @@ def test_a_current_folder_that_was_deleted(sgpu, command: list[str]) -> None:
     assert not list(Path(sgpu.environ["XDG_STATE_HOME"]).rglob("sgpu-crash-*"))
 
 
-def test_an_address_that_is_none(sgpu) -> None:
+def test_an_address_that_is_none(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("apply", "-y").code == 0
     refused(sgpu, "state", "mv", "run.hello", "not an address", code=1)
@@ -352,13 +354,13 @@ def test_an_address_that_is_none(sgpu) -> None:
     refused(sgpu, "state", "unlock", "0", code=1)
 
 
-def test_terminal_codes_in_a_file_name_do_not_reach_the_terminal(sgpu) -> None:
+def test_terminal_codes_in_a_file_name_do_not_reach_the_terminal(sgpu: Shell) -> None:
     name = "a\x1b[2Jb.yaml"
     assert "\x1b[2J" not in sgpu("plan", name).err
     assert Path(name).name == name
 
 
-def test_an_error_of_the_plan_shows_the_line_it_is_about(sgpu) -> None:
+def test_an_error_of_the_plan_shows_the_line_it_is_about(sgpu: Shell) -> None:
     sgpu.write("sub/run.yaml", RUN.replace("command: ['true']", "entrypoint: train.py:main"))
     message = refused(sgpu, "plan", "sub/run.yaml", code=1)
     assert "error[entrypoint_missing]: the entrypoint `train.py` does not exist\n" in message
@@ -370,7 +372,7 @@ def test_an_error_of_the_plan_shows_the_line_it_is_about(sgpu) -> None:
     assert (found["code"], found["hint"]) == ("plan_has_errors", found["diagnostics"][0]["hint"])
 
 
-def test_a_syntax_error_of_the_users_code_shows_its_line(sgpu) -> None:
+def test_a_syntax_error_of_the_users_code_shows_its_line(sgpu: Shell) -> None:
     sgpu.write("sub/run.yaml", RUN.replace("command: ['true']", "entrypoint: train.py:main"))
     sgpu.write("sub/train.py", "import os\ndef main(:\n")
     message = refused(sgpu, "plan", "sub/run.yaml", code=1)
@@ -384,7 +386,7 @@ def test_a_syntax_error_of_the_users_code_shows_its_line(sgpu) -> None:
         ["gc"], ["state", "list"], ["state", "pull"], ["state", "rm", "x"], ["destroy", "-y"],
     ],
 )  # fmt: skip
-def test_an_unknown_target_is_told_with_the_known_ones(sgpu, command: list[str]) -> None:
+def test_an_unknown_target_is_told_with_the_known_ones(sgpu: Shell, command: list[str]) -> None:
     sgpu.write("sgpu.yml", "project: {name: p}\ntargets: {prod: {}, dev: {}}\nruns: {}\n")
     message = refused(sgpu, *command, "-t", "prd", code=1)
     assert "there is no target `prd`" in message
@@ -392,7 +394,7 @@ def test_an_unknown_target_is_told_with_the_known_ones(sgpu, command: list[str])
     assert not (sgpu.folder / ".sgpu").exists()
 
 
-def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu) -> None:
+def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN + "targets: {old: {}, new: {}}\n")
     assert sgpu("apply", "-y", "-t", "old").code == 0
     sgpu.write("run.yaml", RUN + "targets: {new: {}}\n")
@@ -408,8 +410,273 @@ def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu) -> None:
     assert "hello#1" in sgpu("status", "-t", "old").out
 
 
-def test_a_target_where_nothing_declares_any(sgpu) -> None:
+def test_a_target_where_nothing_declares_any(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", RUN)
     assert "leave `-t` out" in refused(sgpu, "status", "-t", "prod", code=1)
     for name in ("../x", "", "default", "x" * 101):
         message = refused(sgpu, "status", "-t", name, code=1)
         assert f"error: `{name}` is no name of a target\nhint: " in message
+
+
+NEAR = """name: hello
+gpus: 1
+type: CPU
+description: ${vars.lr}
+mlflow: {enabled: false, experiment: "${ var.lr }"}
+env: {variables: {A: "${{ env.HOME }}", B: "${metric.x}", C: "${bar.x}"}}
+command: echo '${vars.lr}'
+variables: {lr: 1}
+"""
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_a_near_miss_of_a_reference_is_a_warning_where_no_shell_reads_it(
+    sgpu: Shell, command: str
+) -> None:
+    sgpu.write("run.yaml", NEAR)
+    answer = sgpu.here(command)
+    assert answer.code == 0
+    told = answer.err + answer.out
+    assert told.count("warning[near_reference]") == 3
+    meant = {"vars.lr": "var.lr", " var.lr ": "var.lr", "{ env.HOME }": "env.HOME"}
+    for given, right in meant.items():
+        assert f"`${{{given}}}` is not a reference, so it is not filled in" in told
+        assert f"did you mean `${{{right}}}`?" in told
+
+
+@pytest.mark.parametrize(
+    "args", ["{lr: '${vars.lr}'}", "['--lr', '${vars.lr}']", "{a: {b: [x, '${Var.lr}/x']}}"]
+)
+def test_a_near_miss_of_a_reference_in_arguments_is_an_error(sgpu: Shell, args: str) -> None:
+    sgpu.write("run.yaml", RUN.replace("command: ['true']", f"entrypoint: a.py:f\nargs: {args}"))
+    message = refused(sgpu, "validate", code=1)
+    assert "error[near_reference]" in message
+    assert "run.yaml:5:" in message
+    assert "did you mean `${var.lr}`?" in message
+
+
+def test_a_near_miss_in_a_project_is_told_by_the_field_of_its_run(sgpu: Shell) -> None:
+    run = "{gpus: 1, type: CPU, command: 'echo ${vars.a}', tags: {a: '${matrx.a}'}}"
+    sgpu.write("sgpu.yml", f"runs:\n  a: {run}\n")
+    (found,) = sgpu.here("validate", "-o", "json").json["data"]["diagnostics"]
+    assert (found["code"], found["severity"], found["line"]) == ("near_reference", "warning", 2)
+    run = run.replace("command: 'echo ", "entrypoint: a.py:f, args: {a: '").replace("', t", "'}, t")
+    sgpu.write("sgpu.yml", f"runs:\n  a: {run}\n")
+    found = sgpu.here("validate", "-o", "json").json["error"]["diagnostics"]
+    assert [item["severity"] for item in found] == ["error", "warning"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("tags: {'': x}", "empty_value", "a name in `tags` is empty"),
+        ("tags: {mlflow.runName: x}", "reserved_tag", "use `mlflow.run_name`"),
+        ("tags: {sgpu.address: x}", "reserved_tag", "does not begin with `sgpu.`"),
+        ("mlflow: {experiment: ''}", "empty_value", "`mlflow.experiment` is empty"),
+        ("mlflow: {run_name: ''}", "empty_value", "`mlflow.run_name` is empty"),
+        ("mlflow: {tracking_uri: ''}", "empty_value", "`mlflow.tracking_uri` is empty"),
+        ("on_finish: {failure: [nobody]}", "bad_mail", "such as `me@example.com`"),
+    ],
+)
+def test_what_would_be_ignored_of_tracking_and_mail(
+    sgpu: Shell, line: str, code: str, said: str
+) -> None:
+    sgpu.write("run.yaml", f"name: a\ngpus: 1\ntype: CPU\ncommand: 'true'\n{line}\n")
+    message = refused(sgpu, "validate", code=1)
+    assert f"error[{code}]" in message
+    assert said in message
+
+
+SHELLED = """name: hello
+gpus: 1
+type: CPU
+entrypoint: a.py
+args: [--data, $HOME/data, "--out=${OUT:-/tmp}", ~/x, --rank, "$RANK", "$HF_TOKEN"]
+env: {variables: {PATH: "$HOME/bin:$PATH"}}
+"""
+
+
+def test_what_a_shell_would_fill_in_is_a_warning_where_no_shell_reads_it(sgpu: Shell) -> None:
+    sgpu.write("a.py", "")
+    sgpu.write("run.yaml", SHELLED)
+    found = sgpu.here("validate", "-o", "json").json["data"]["diagnostics"]
+    told = [(item["summary"], item["hint"]) for item in found if item["code"] == "shell_reference"]
+    where = "for the value that it has where sgpu is called"
+    text = "from the environment in your program, or write a text `command`"
+    assert told == [
+        ("no shell reads this: `$HOME` stays as it is", f"write `${{env.HOME}}` {where}"),
+        ("no shell reads this: `${OUT:-/tmp}` stays as it is", f"write `${{env.OUT}}` {where}"),
+        ("no shell reads this: `~/` stays as it is", f"write `${{env.HOME}}` {where}"),
+        ("no shell reads this: `$RANK` stays as it is", f"read `RANK` {text}"),
+        (
+            "no shell reads this: `$HF_TOKEN` stays as it is",
+            "give it by `env.secrets`, as `env:HF_TOKEN`, and read it in your program",
+        ),
+        ("no shell reads this: `$HOME` stays as it is", f"write `${{env.HOME}}` {where}"),
+    ]
+    assert {item["severity"] for item in found} == {"warning"}
+    plan = sgpu.here("plan")
+    assert plan.code == 0
+    assert "warning[shell_reference]: no shell reads this: `$HOME`" in plan.out
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "command: 'ls $HOME ~/x'",
+        "command: [bash, -c, '$TOOL/run']",
+        "command: [/usr/bin/ssh, node, '$HOME/run']",
+        "command: [awk, '{print $NF}', 'x$']",
+        "command: [perl, -e, 'print $ENV{HOME}']",
+        "{entrypoint: a.py, args: ['Dear $NAME, hi', '^a$', '$x', 'US$5', '${now:%Y}', 'a~b']}",
+        "{entrypoint: a.py, args: ['dir=${oc.env:HOME}', '$name', '$E=mc^2$', '~(a)']}",
+        "{description: $HOME, command: ['true'], env: {dependencies: ['a @ https://${TOK}@b/c']}}",
+    ],
+)
+def test_a_dollar_that_is_no_reference_of_a_shell_is_left_alone(sgpu: Shell, lines: str) -> None:
+    sgpu.write("a.py", "")
+    if lines.startswith("{"):
+        sgpu.write("run.yaml", "{name: hello, gpus: 1, type: CPU, " + lines[1:])
+    else:
+        sgpu.write("run.yaml", f"name: hello\ngpus: 1\ntype: CPU\n{lines}\n")
+    found = sgpu.here("validate", "-o", "json")
+    assert "shell_reference" not in found.out
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DB_PASSWORD", "PGPASSWORD", "HF_TOKEN", "CLIENT_SECRET", "WANDB_API_KEY", "OPENAI_APIKEY",
+     "aws_secret_access_key", "API_KEY_2", "TOKEN"],
+)  # fmt: skip
+def test_a_secret_is_not_taken_as_a_plain_value(sgpu: Shell, name: str) -> None:
+    sgpu.write("run.yaml", RUN + f"env: {{variables: {{A: 'x ${{env.{name}}}'}}}}\n")
+    sgpu.environ[name] = "hunter2-the-value"
+    answer = sgpu.here("plan")
+    assert answer.code == 1
+    assert "error[secret_reference]" in answer.err
+    assert f"write `env: {{secrets: {{{name}: env:{name}}}}}`" in answer.err
+    assert "run.yaml:6:22" in answer.err
+    assert "hunter2" not in answer.err + answer.out
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "MAX_TOKENS", "SSH_PUBLIC_KEY", "SORT_KEY",
+     "EOS_TOKEN", "TOKEN_COUNT", "SSH_KEY_FILE", "SECRET_SCOPE", "TURKEY", "PASSWORD_FILE"],
+)  # fmt: skip
+def test_what_only_sounds_like_a_secret_is_a_value_as_any(sgpu: Shell, name: str) -> None:
+    sgpu.write("run.yaml", RUN + f"env: {{variables: {{A: '${{env.{name}}}'}}}}\n")
+    sgpu.environ[name] = "1"
+    assert sgpu.here("validate").code == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("class main: pass", "a class"),
+        ("main = {'epochs': 5}", "a mapping"),
+        ("import json as main", "a module"),
+        ("from settings import main", "a number"),
+    ],
+)
+def test_an_entrypoint_that_is_no_function(sgpu: Shell, source: str, words: str) -> None:
+    sgpu.write("settings.py", "main = 5\n")
+    sgpu.write("train.py", f"{source}\n")
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\n")
+    message = refused(sgpu, "plan", code=1)
+    assert f"error[entrypoint_not_function]: `main` in `train.py` is {words}, not a function" in (
+        message
+    )
+    assert "--> run.yaml:4:" in message
+
+
+def test_a_rank_to_follow_that_no_run_has_is_refused_before_the_launch(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", RUN)
+    message = refused(sgpu, "apply", "-y", "--logs", "1", code=1)
+    assert "there is no rank 1: the ranks are 0 to 0" in message
+    assert not (sgpu.folder / ".sgpu").exists()
+
+
+def test_a_selection_that_leaves_nothing(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", RUN)
+    for chosen in (["--select", "hello"], []):
+        message = refused(sgpu, "apply", "-y", *chosen, "--exclude", "hel*", code=64)
+        assert "`--exclude` leaves out all that is chosen" in message
+
+
+@pytest.mark.parametrize("option", ["--set", "--var"])
+def test_an_option_given_twice_with_two_values_is_refused(sgpu: Shell, option: str) -> None:
+    sgpu.write("run.yaml", RUN)
+    twice = (option, "gpus=1", option, "gpus=2")
+    assert "`gpus` is given twice, with two values" in refused(sgpu, "plan", *twice, code=64)
+    assert sgpu.here("plan", "--set", "gpus=1", "--set", "gpus=1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("variables.x=1", "`--var NAME=VALUE`"),
+        ("targets.x.gpus=2", "a target with `-t NAME`"),
+    ],
+)
+def test_set_names_the_option_to_use_instead(sgpu: Shell, path: str, words: str) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert words in refused(sgpu, "plan", "--set", path, code=1)
+
+
+def test_durations_of_options_are_written_as_those_of_the_file(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", RUN)
+    for text in ("90", "90s", "1h30m", "1 h 30 m", "1.5h", "2w", "500ms"):
+        assert sgpu.here("gc", "--older-than", text).code == 0, text
+    for text in ("", "h", "1x", "1h30", "-1s", "1h-30m", "h1"):
+        assert "is no duration" in refused(sgpu, "gc", "--older-than", text, code=64), text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("gc", "--keep-last", "x"), "`x` is no whole number of at least 0"),
+        (("plan", "--parallelism", "0"), "`0` is no whole number of at least 1"),
+        (("logs", "hello", "--restart", "1.5"), "`1.5` is no whole number of at least 0"),
+        (("schema", "plan"), "`sgpu schema --write DIR`"),
+        (("init", "run.yaml"), "`run.yaml` is a file, not a folder"),
+        (("show", "environment.hello"), "no environment matches `environment.hello`"),
+        (("state", "mv", "hello", "run.hello"), "`run.hello` has that address already"),
+    ],
+)
+def test_refusals_name_the_cause(sgpu: Shell, arguments: tuple[str, ...], words: str) -> None:
+    sgpu.write("run.yaml", RUN)
+    if arguments[0] in ("show", "state"):
+        assert sgpu.here("apply", "-y").code == 0
+    refusal = sgpu.here(*arguments)
+    assert refusal.code in (1, 64)
+    assert words in refusal.err
+
+
+def test_commands_that_are_printed_can_be_run(sgpu: Shell) -> None:
+    started = sgpu.here("init", "my first run")
+    assert "  sgpu plan 'my first run/run.yaml'\n" in started.out
+    sgpu.write("run.yaml", RUN)
+    assert "`sgpu apply 'my plan'`" in sgpu.here("plan", "--out", "my plan").err
+
+
+def test_what_an_active_run_has_not_left_yet(sgpu: Shell) -> None:
+    waits = "command: [python3, -c, 'import time; time.sleep(300)']\ngrace: 500ms\n"
+    sgpu.write("run.yaml", RUN.replace("command: ['true']\n", waits))
+    assert sgpu.here("apply", "-y", "--detach").code == 0
+    assert (
+        "no rank of `hello#1` has returned a value yet: it is " in sgpu.here("results", "hello").err
+    )
+    assert "its ranks may still write" in sgpu.here("fetch", "hello").err
+    assert sgpu.here("cancel", "hello").err.splitlines()[-1] == "hello#1 cancelled"
+    assert sgpu.here("cancel", "hello").err == "hello#1 had ended already: cancelled\n"
+    assert "has returned a value: it is cancelled" in sgpu.here("results", "hello").err
+
+
+def test_a_path_to_ignore_that_no_run_has_is_a_warning(sgpu: Shell) -> None:
+    paths = "[enviroment.variables, env.variables.SEED, args.anything]"
+    sgpu.write("run.yaml", RUN + f"lifecycle: {{ignore_changes: {paths}}}\n")
+    planned = sgpu.here("plan", "-o", "json")
+    (check,) = [one for one in planned.json["data"]["checks"] if one["id"] == "ignore_unused"]
+    assert (check["severity"], check["place"]["file"]) == ("warning", "run.yaml")
+    assert "names `enviroment.variables`" in check["summary"]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import PATIENCE
+
 ME = "/api/2.0/preview/scim/v2/Me"
 
 
@@ -15,7 +17,7 @@ def ask(url: str, token: str, body: dict[str, str] | None = None) -> dict[str, A
     data = json.dumps(body).encode() if body is not None else None
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, data=data, headers=headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
         answer: dict[str, Any] = json.load(response)
         return answer
 
@@ -32,7 +34,7 @@ def test_it_says_what_to_export_and_stops_when_told(sgpu: Any, number: int) -> N
         assert list(exported) == ["DATABRICKS_HOST", "DATABRICKS_TOKEN"]
         assert user_of(*exported.values()).endswith("@example.com")
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (0, "")
     root = Path(err.split("`")[1])
     assert exported["DATABRICKS_HOST"] in err
@@ -51,7 +53,7 @@ def test_a_root_is_kept_and_is_for_one_server_at_a_time(sgpu: Any) -> None:
             third = sgpu("dev", "workspace", "--port", port, "-o", "json")
             assert (third.code, third.json["error"]["code"]) == (1, "port_taken")
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
+            process.communicate(timeout=PATIENCE)
     assert data["root"] == str(sgpu.folder / "ws")
     assert len(users) == 1
 
@@ -66,7 +68,7 @@ def test_what_was_written_outlives_a_server_that_is_killed(sgpu: Any) -> None:
             if number == 0:
                 ask(f"{url}/api/2.0/secrets/scopes/create", token, {"scope": "kept"})
             process.kill()
-            process.communicate(timeout=60)
+            process.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("given", ["GPU_9=1", "GPU_1xA10", "GPU_1xA10=x"])
@@ -74,3 +76,56 @@ def test_gpus_are_said_by_type_and_number(sgpu: Any, given: str) -> None:
     refused = sgpu("dev", "workspace", "--gpus", given)
     assert refused.code == 64
     assert f"`{given}` is not TYPE=N with a type of GPU_1xA10" in refused.err
+
+
+def test_it_follows_a_profile(sgpu: Any) -> None:
+    sgpu.write("prod.yml", "accelerators: [GPU_8xB300]\nnode-python: '3.13'\n")
+    with sgpu.start("dev", "workspace", "--profile", "prod.yml", "-o", "json") as process:
+        data = json.loads(process.stdout.readline())["data"]
+        token = data["environment"]["DATABRICKS_TOKEN"]
+        offered = ask(data["url"] + "/api/2.0/ai-compute-manager/compute-options", token)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert "cannot follow what `prod.yml` says of `node-python`" in err
+    assert offered == {"compute_options": [{"hardware_accelerator": "GPU_8xB300"}]}
+
+
+def test_a_profile_that_is_wrong_is_refused_by_place(sgpu: Any) -> None:
+    sgpu.write("prod.yml", "read-limit: many\nform-uplaod: true\npriorities: [1]\n")
+    answer = sgpu.here("dev", "workspace", "--profile", "prod.yml", "-o", "json")
+    assert answer.code == 1
+    told = answer.json["error"]["diagnostics"]
+    assert [(item["code"], item["file"], item["line"], item["column"]) for item in told] == [
+        ("wrong_type", "prod.yml", 1, 13),
+        ("unknown_key", "prod.yml", 2, 1),
+        ("wrong_type", "prod.yml", 3, 13),
+    ]
+    assert told[1]["hint"] == "did you mean `form-upload`?"
+    assert told[2]["hint"] == 'such as ["BEST_EFFORT", "NORMAL"]'
+    missing = sgpu.here("dev", "workspace", "--profile", "none.yml", "-o", "json")
+    assert missing.json["error"]["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "hint"),
+    [
+        ("read-limit: -4\n", "out_of_range", "such as 10485760"),
+        ("cancel-grace-seconds: .inf\n", "out_of_range", "such as 10"),
+        ("", "empty_file", "write what was found into it, such as `read-limit: 5242880`"),
+    ],
+)
+def test_a_profile_that_nothing_could_follow_is_refused(
+    sgpu: Any, text: str, code: str, hint: str
+) -> None:
+    sgpu.write("prod.yml", text)
+    answer = sgpu.here("dev", "workspace", "--profile", "prod.yml", "-o", "json")
+    (told,) = answer.json["error"]["diagnostics"]
+    assert (answer.code, told["code"], told["hint"]) == (1, code, hint)
+
+
+def test_generous_is_a_choice(sgpu: Any) -> None:
+    assert "--generous" in sgpu("dev", "workspace", "--help").out
+    with sgpu.start("dev", "workspace", "--generous", "-o", "json") as process:
+        assert json.loads(process.stdout.readline())["data"]["url"]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE)

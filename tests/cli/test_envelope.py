@@ -47,7 +47,7 @@ def test_error_alone_with_its_diagnostics() -> None:
 
 
 def test_both_where_work_was_done_and_failed() -> None:
-    answer = json.loads(enveloped({"runs": []}, error=Locked("held")))
+    answer = json.loads(enveloped({"runs": []}, error=Locked("held", hint="wait")))
     assert set(answer) == {"v", "data", "error"}
     assert answer["error"]["retryable"] is True
 

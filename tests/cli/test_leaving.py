@@ -2,8 +2,12 @@
 
 import json
 import signal
+from collections.abc import Iterator
 
 import pytest
+
+from tests.cli.conftest import Shell
+from tests.support import PATIENCE
 
 STUBBORN = """\
 name: stubborn
@@ -23,7 +27,7 @@ exit 1
 
 
 @pytest.fixture
-def stubborn(sgpu):
+def stubborn(sgpu: Shell) -> Iterator[Shell]:
     sgpu.write("run.yaml", STUBBORN)
     sgpu.write("hold.sh", HOLD)
     try:
@@ -31,13 +35,13 @@ def stubborn(sgpu):
             assert process.stdout is not None
             assert "up\n" in iter(process.stdout.readline, "")
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            process.communicate(timeout=PATIENCE)
         yield sgpu
     finally:
         sgpu.write("end", "")
 
 
-def interrupted(sgpu, *arguments: str, after: str) -> tuple[str, str]:
+def interrupted(sgpu: Shell, *arguments: str, after: str) -> tuple[str, str]:
     """Run a command, interrupt it once it said `after`; what it wrote."""
     with sgpu.start(*arguments) as process:
         said = ""
@@ -46,15 +50,15 @@ def interrupted(sgpu, *arguments: str, after: str) -> tuple[str, str]:
             if after in line:
                 break
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, said + err
     assert "Traceback" not in said + err
     return out, said + err
 
 
-def test_wait_is_left_and_the_run_goes_on(stubborn) -> None:
+def test_wait_is_left_and_the_run_goes_on(stubborn: Shell) -> None:
     _, said = interrupted(stubborn, "wait", "stubborn", after="waiting for stubborn#1")
-    assert "error: interrupted\nhint: what was launched goes on: see `sgpu status`" in said
+    assert "error: interrupted\nhint: if something was launched, it goes on: `sgpu status`" in said
     out, _ = interrupted(stubborn, "wait", "stubborn", "-o", "json", after="waiting for")
     assert json.loads(out)["error"]["code"] == "interrupted"
     (run,) = stubborn("status", "-o", "json").json["data"]["runs"]
@@ -62,7 +66,7 @@ def test_wait_is_left_and_the_run_goes_on(stubborn) -> None:
 
 
 @pytest.mark.parametrize("command", [["cancel", "stubborn"], ["destroy", "-y"]])
-def test_what_is_being_stopped_goes_on_stopping(stubborn, command: list[str]) -> None:
+def test_what_is_being_stopped_goes_on_stopping(stubborn: Shell, command: list[str]) -> None:
     _, said = interrupted(stubborn, *command, after="stubborn#1 asked to stop")
     assert "error: left while runs are being stopped" in said
     assert "hint: they go on stopping" in said
@@ -73,10 +77,10 @@ def test_what_is_being_stopped_goes_on_stopping(stubborn, command: list[str]) ->
         assert run["state"] == "cancelled"
 
 
-def test_following_logs_is_left(stubborn) -> None:
+def test_following_logs_is_left(stubborn: Shell) -> None:
     with stubborn.start("logs", "-f", "stubborn") as process:
         assert process.stdout.readline() == "up\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "Traceback" not in err

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.cli.commands import COMMANDS, STATE_COMMANDS
-from sgpu_decl.cli.failing import as_sgpu_error, wants_json
+from sgpu_decl.cli.error_exit import as_sgpu_error, wants_json
 from sgpu_decl.cli.main import main
 
 
@@ -17,6 +17,8 @@ from sgpu_decl.cli.main import main
         (["state", "lst"], "did you mean `list`?"),
         (["plan", "--frobnicate"], "no such option"),
         (["plan", "--set", "x"], "not of the form `name=value`"),
+        (["status", "--var", "x=1"], "`sgpu status` reads no run file or project file"),
+        (["logs", "a", "--set", "x=1"], "`sgpu logs` reads no run file or project file"),
         (["logs"], "missing argument"),
         (["wait"], "missing argument"),
         (["plan", "--on-active", "maybe"], "maybe"),
@@ -35,7 +37,7 @@ def test_wrong_usage_is_64_with_a_way_on(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert cause.lower() in shown.err.lower()
-    assert "hint: see `sgpu" in shown.err
+    assert "see `sgpu" in shown.err.partition("\nhint: ")[2]
 
 
 def test_wrong_usage_under_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +69,10 @@ def test_json_is_recognised_where_it_could_not_be_parsed(arguments: list[str], a
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_of_the_table_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
-    assert f"sgpu {name}" in capsys.readouterr().out
+    long = capsys.readouterr().out
+    assert f"sgpu {name}" in long
+    assert main([name, "-h"]) == 0
+    assert capsys.readouterr().out == long
 
 
 @pytest.mark.parametrize("name", STATE_COMMANDS)
@@ -99,7 +104,7 @@ def test_an_unforeseen_error_names_its_report(
 
 def test_an_error_of_the_system_names_the_file_and_is_no_crash() -> None:
     error = as_sgpu_error(PermissionError(13, "Permission denied", "/x"))
-    assert error.message == "cannot use `/x`: permission denied"
+    assert error.message == "the operating system refused: EACCES of `/x` (permission denied)"
     assert error.exit_code == 1
 
 

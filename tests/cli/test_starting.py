@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support import PATIENCE
 
 HEAVY = {"torch", "mlflow", "databricks", "ray"}
 BELOW = HEAVY | {"pydantic", "yaml", "rich", "jinja2", "cloudpickle", "pathspec", "platformdirs"}
@@ -20,13 +23,16 @@ print("\\n@@" + json.dumps([code, tops]))
 """
 
 
-def imported(folder: Path, *arguments: str) -> tuple[int, set[str]]:
+def imported(
+    folder: Path, *arguments: str, environ: Mapping[str, str] | None = None
+) -> tuple[int, set[str]]:
     done = subprocess.run(
         [sys.executable, "-c", PROBE, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         cwd=folder,
+        env=environ,
         check=True,
     )
     code, tops = json.loads(done.stdout.rpartition("@@")[2])
@@ -43,7 +49,9 @@ def imported(folder: Path, *arguments: str) -> tuple[int, set[str]]:
         ["version"],
         ["state"],
         ["env", "diff", "--help"],
+        ["doctor", "--help"],
         ["env", "bases"],
+        ["explain", "unknown_key"],
         ["dev", "workspace", "--help"],
     ],
 )
@@ -69,13 +77,35 @@ def test_looking_at_what_is_recorded_reads_no_file(sgpu: Any, options: list[str]
     assert not tops & (HEAVY | {"rich", "yaml", "pydantic"})
 
 
+def test_looking_at_a_run_that_ended_imports_no_reader_of_files(sgpu: Any) -> None:
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
+    assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
+    for command in (["status"], ["logs", "a"], ["results", "a"], ["show", "a"], ["wait", "a"]):
+        code, tops = imported(sgpu.folder, *command)
+        assert code == 0, command
+        assert not tops & (HEAVY | {"rich", "yaml", "pydantic", "jinja2", "cloudpickle"}), command
+
+
+def test_planning_an_unchanged_file_again_neither_reads_yaml_nor_validates(sgpu: Any) -> None:
+    sgpu.write("train.py", "print()\n")
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py\ntimeout: 5m\n")
+    assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
+    code, tops = imported(
+        sgpu.folder, "plan", "--set", "mlflow.enabled=false", environ=sgpu.environ
+    )
+    assert code == 0
+    assert not sorted(
+        tops & (HEAVY | {"rich", "yaml", "pydantic", "jinja2", "cloudpickle", "packaging"})
+    )
+
+
 def test_comparing_environments_reads_no_run_file(tmp_path: Path) -> None:
     code, tops = imported(tmp_path, "env", "diff", "this", "ai-4")
     assert code == 0
     assert not tops & (HEAVY | {"rich", "yaml", "pydantic", "packaging"})
 
 
-@pytest.mark.parametrize("command", ["plan", "validate"])
+@pytest.mark.parametrize("command", ["plan", "validate", "doctor"])
 def test_planning_a_local_run_imports_no_heavy_library(tmp_path: Path, command: str) -> None:
     (tmp_path / "run.yaml").write_text("name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
     code, tops = imported(tmp_path, command)

@@ -1,7 +1,8 @@
 from datetime import UTC, datetime
+from typing import Any
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.views.status_text import ending, failure, run_details, status_table
+from sgpu_decl.views.status_text import ending, failure, nothing_live, run_details, status_table
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 FAILED: dict[str, Json] = {
@@ -34,7 +35,7 @@ def test_the_table_names_run_state_and_cause() -> None:
 
 
 def test_an_empty_table_says_so() -> None:
-    assert status_table([], now=NOW, colour=False) == "no runs yet"
+    assert nothing_live([]) == "no runs yet"
 
 
 def test_the_ending_says_how_long_and_why() -> None:
@@ -53,7 +54,11 @@ def test_the_traceback_is_indented() -> None:
 
 
 def test_a_run_whole_shows_ranks_spec_and_history() -> None:
-    whole = {**FAILED, "spec": {"gpus": 1}, "history": [{"attempt": 8, "state": "failed"}]}
+    whole: dict[str, Any] = {
+        **FAILED,
+        "spec": {"gpus": 1},
+        "history": [{"attempt": 8, "state": "failed"}],
+    }
     text = run_details(whole, now=NOW, colour=False)
     for part in ("ranks:\n  0: failed (1)", "spec:\n  gpus: 1", "history:\n  #8 failed"):
         assert part in text

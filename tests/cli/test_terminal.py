@@ -1,5 +1,7 @@
 """A person at a terminal: being asked, and Ctrl-C while a run is followed."""
 
+from tests.cli.conftest import AtTerminal, Shell
+
 RUN = """\
 name: sleepy
 gpus: 1
@@ -10,7 +12,7 @@ grace: 500ms
 """
 
 
-def test_anything_but_yes_changes_nothing(sgpu, at_terminal) -> None:
+def test_anything_but_yes_changes_nothing(sgpu: Shell, at_terminal: AtTerminal) -> None:
     sgpu.write("run.yaml", RUN)
     with at_terminal("apply") as terminal:
         terminal.until("Only `yes`")
@@ -20,7 +22,7 @@ def test_anything_but_yes_changes_nothing(sgpu, at_terminal) -> None:
     assert not (sgpu.folder / ".sgpu").exists()
 
 
-def test_ctrl_c_at_the_question_is_130(sgpu, at_terminal) -> None:
+def test_ctrl_c_at_the_question_is_130(sgpu: Shell, at_terminal: AtTerminal) -> None:
     sgpu.write("run.yaml", RUN)
     with at_terminal("apply") as terminal:
         terminal.until("Only `yes`")
@@ -28,7 +30,7 @@ def test_ctrl_c_at_the_question_is_130(sgpu, at_terminal) -> None:
     assert not (sgpu.folder / ".sgpu").exists()
 
 
-def test_two_presses_cancel_the_run_and_wait_for_it(sgpu, at_terminal) -> None:
+def test_two_presses_cancel_the_run_and_wait_for_it(sgpu: Shell, at_terminal: AtTerminal) -> None:
     sgpu.write("run.yaml", RUN)
     with at_terminal("apply") as terminal:
         terminal.until("Only `yes`")
@@ -43,7 +45,7 @@ def test_two_presses_cancel_the_run_and_wait_for_it(sgpu, at_terminal) -> None:
     assert run["state"] == "cancelled"
 
 
-def test_replacing_an_active_run_takes_its_name(sgpu, at_terminal) -> None:
+def test_replacing_an_active_run_takes_its_name(sgpu: Shell, at_terminal: AtTerminal) -> None:
     sgpu.write("run.yaml", RUN)
     assert sgpu("apply", "-y", "--detach").code == 0
     options = ("--set", "gpus=2", "--on-active", "replace", "-y", "--detach")

@@ -1,10 +1,12 @@
 """Reading a text with nothing around it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from sgpu_decl.config.reading import Loaded, read
+from sgpu_decl.config.file_reader import read
+from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
 
@@ -25,7 +27,7 @@ def outcome(
 def good() -> Callable[..., Loaded]:
     """Reads what must be right."""
 
-    def read_good(*arguments: str, **options: object) -> Loaded:
+    def read_good(*arguments: str, **options: Any) -> Loaded:
         loaded, found = outcome(*arguments, **options)
         assert found == ()
         assert loaded is not None
@@ -38,7 +40,7 @@ def good() -> Callable[..., Loaded]:
 def bad() -> Callable[..., tuple[Diagnostic, ...]]:
     """Reads what must be wrong."""
 
-    def read_bad(*arguments: str, **options: object) -> tuple[Diagnostic, ...]:
+    def read_bad(*arguments: str, **options: Any) -> tuple[Diagnostic, ...]:
         loaded, found = outcome(*arguments, **options)
         assert loaded is None
         assert found

@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from sgpu_decl.config.reading import read
+from sgpu_decl.config.file_reader import read
+from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.excerpting import excerpt
+from sgpu_decl.diagnostics.excerpts import excerpt
 
 Bad = Callable[..., tuple[Diagnostic, ...]]
+Good = Callable[..., Loaded]
 HEAD = "name: train\ngpus: 1\ntype: CPU\n"
 RUN = HEAD + "entrypoint: train.py:main\n"
 SHARED = """\
@@ -38,8 +40,8 @@ CASES = [
      "out_of_range", "2:7", "`gpus` must be at least 1, not `0`", ""),
     ("more gpus than there are", HEAD.replace("1", "9" * 20) + "entrypoint: a.py\n",
      "out_of_range", "2:7", "`gpus` must be at most 1000000, not `99999999999999999999`", ""),
-    ("twelve H100", "name: a\ngpus: 12\ntype: H100\nentrypoint: a.py\n",
-     "bad_gpu_count", "2:7", "not 12", "`gpus: 8` or `gpus: 16`"),
+    ("twelve GPUs of nodes of eight", "name: a\ngpus: 12\ntype: GPU_8xH100\nentrypoint: a.py\n",
+     "bad_gpu_count", "2:7", "12 is no multiple", "`type: H100`, or `gpus: 16`"),
     ("both entrypoint and command", RUN + "command: [x]\n",
      "two_entrypoints", "5:1", "either `entrypoint` or `command`", "null"),
     ("neither entrypoint nor command", HEAD,
@@ -64,6 +66,8 @@ CASES = [
      "node_needs_command", "5:15", "needs a `command`", ""),
     ("modules ahead of a command", HEAD + "command: [x]\nlaunch: {warm: [torch]}\n",
      "warm_of_command", "5:10", "a command is not forked", "`entrypoint`"),
+    ("masked logs of a command", HEAD + "command: [x]\nlogs: {redact: true}\n",
+     "redact_of_command", "5:16", "a command writes its log by itself", "`entrypoint`"),
     ("reserved variable", RUN + "env: {variables: {RANK: 1}}\n",
      "reserved_variable", "5:19", "sgpu sets `RANK` itself", "remove it"),
     ("our own variable", RUN + "env: {secrets: {SGPU_X: env:A}}\n",
@@ -88,10 +92,30 @@ CASES = [
      "bad_duration", "5:10", "`timeout` must be a duration, not `soon`", "`6h`"),
     ("no time at all", RUN + "timeout: 0s\n",
      "bad_duration", "5:10", "longer than nothing", "leave it out"),
-    ("unknown type", RUN.replace("CPU", "A100"),
-     "unknown_gpu_type", "3:7", "must be a type of GPU, not `A100`", "`A10`"),
+    ("unknown type", RUN.replace("CPU", "H1000"),
+     "unknown_gpu_type", "3:7", "must be a type of GPU, not `H1000`", "that series: `H100`, `H20`"),
+    ("a type of a size that it does not have", RUN.replace("CPU", "A100_48GB"),
+     "unknown_gpu_type", "3:7", "not `A100_48GB`", "as `A100`, `A100_40GB`, `A100_80GB`"),
+    ("a type as its driver calls it", RUN.replace("CPU", "NVIDIA A100-SXM4-80GB"),
+     "unknown_gpu_type", "3:7", "not `NVIDIA A100-SXM4-80GB`", "write `A100_80GB`"),
+    ("a type with letters for digits", RUN.replace("CPU", "H1OO"),
+     "unknown_gpu_type", "3:7", "not `H1OO`", "did you mean `H100`?"),
+    ("a node with GPUs that are none", RUN.replace("CPU", "GPU_8xH1000"),
+     "unknown_gpu_type", "3:7", "not `GPU_8xH1000`", "`GPU_8xH100`, `GPU_8xH20`"),
+    ("a word for a type", RUN.replace("CPU", "cuda"),
+     "unknown_gpu_type", "3:7", "not `cuda`", "`GPU` takes whatever the backend has"),
     ("unknown backend", RUN + "backend: databrick\n",
-     "unknown_value", "5:10", "must be one of `local`, `ray`, `databricks`", "`databricks`"),
+     "unknown_value", "5:10", "there is no backend `databrick`", "did you mean `databricks`?"),
+    ("a field of another backend", RUN + "backend: {kind: local, host: a.example}\n",
+     "unknown_key", "5:24", "unknown key `host` in `backend`", "to `backend: {kind: databricks}`"),
+    ("a field of a backend that is not named", RUN + "backend: {profile: dev}\n",
+     "unknown_key", "5:11", "unknown key `profile` in `backend`", "{kind: databricks}"),
+    ("a field of a third backend", RUN + "backend: {kind: databricks, address: auto}\n",
+     "unknown_key", "5:29", "unknown key `address` in `backend`", "{kind: ray}"),
+    ("a permission for nobody", RUN + "permissions: [{level: view}]\n",
+     "contradiction", "5:15", "is for one of `user`, `group`", "group: users"),
+    ("a permission for two", RUN + "permissions: [{level: view, user: a, group: b}]\n",
+     "contradiction", "5:15", "is for one of `user`, `group`", "one entry for each"),
     ("unknown word in a list", RUN + "retry: {on: [infra, eror]}\n",
      "unknown_value", "5:21", "`retry.on.1` must be one of", "did you mean `error`?"),
     ("infinity in args", RUN + "args: {a: .inf}\n",
@@ -106,6 +130,9 @@ CASES = [
      "duplicate_cell", "5:21", "the axis `lr` has `0.001` twice", "keep one"),
     ("axis used nowhere", HEAD + "command: [x]\nmatrix: {lr: [1]}\n",
      "unused_axis", "5:10", "the axis `lr` is used nowhere", "${matrix.lr}"),
+    ("axis used nowhere, beside an entrypoint that null takes away",
+     HEAD + "command: [x]\nentrypoint: null\nargs: ~\nmatrix: {lr: [1]}\n",
+     "unused_axis", "7:10", "the axis `lr` is used nowhere", "${matrix.lr}"),
     ("too many combinations",
      RUN + "matrix:\n" + "".join(f"  a{n}: [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" for n in range(9)),
      "matrix_too_large", "6:3", "387,420,489 combinations", "split"),
@@ -208,6 +235,19 @@ def test_a_private_key_is_an_error_and_is_never_repeated(bad: Bad) -> None:
     assert "MIIE" not in "\n".join(excerpt(one, text) for one in found)
 
 
+def test_a_password_in_a_url_is_an_error_and_is_never_repeated(bad: Bad) -> None:
+    text = RUN + ("mlflow: {tracking_uri: 'https://ann:correct-horse@mlflow.example.com'}\n")
+    found = bad(text)
+    assert [one.code for one in found] == ["literal_token"]
+    assert "correct-horse" not in "\n".join(excerpt(one, text) for one in found)
+
+
+def test_a_url_that_refers_to_a_password_holds_none(bad: Bad, good: Good) -> None:
+    command = "command: git clone https://ann:{}@example.com/repository.git\n"
+    assert [one.code for one in bad(HEAD + command.format("s3cret"))] == ["literal_token"]
+    good(HEAD + command.format("$TOKEN"))
+
+
 def test_a_token_from_the_environment_is_found_too(bad: Bad) -> None:
     found = bad(RUN + "env: {variables: {A: '${env.T}'}}\n", environ={"T": HF})
     assert [one.code for one in found] == ["literal_token"]
@@ -260,12 +300,41 @@ def test_all_mistakes_are_told_at_once_in_order(bad: Bad) -> None:
 
 
 def test_an_overridden_value_shows_both_places(bad: Bad) -> None:
-    text = RUN + "targets:\n  big:\n    type: H100\n    gpus: 3\n"
+    text = RUN + "targets:\n  big:\n    type: GPU_8xH100\n    gpus: 3\n"
     found = bad(text, "run.yaml", "big")
     assert [(str(one.place), [str(other.place) for other in one.related]) for one in found] == [
         ("run.yaml:8:11", ["run.yaml:2:7"])
     ]
     assert "it overrides the value here" in excerpt(found[0], text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("runs: {a: {gpus: 1, type: CPU, command: x, backend: {host: a.example}}}\n", "1:54"),
+        ("functions: {backend: {kind: local, host: a.example}}\n", "1:36"),
+        ("jobs: {j: {notebook: {path: /W}, backend: {kind: ray, host: a.example}}}\n", "1:55"),
+    ],
+)  # fmt: skip
+def test_a_field_of_another_backend_is_told_wherever_it_stands(
+    bad: Bad, text: str, place: str
+) -> None:
+    (found,) = bad(text, "sgpu.yml")
+    assert (found.code, str(found.place)) == ("unknown_key", f"sgpu.yml:{place}")
+    assert "key `host`" in found.summary
+
+
+def test_a_target_that_changes_the_kind_alone_is_told_how_to_change_the_backend(bad: Bad) -> None:
+    text = RUN + "backend: {kind: databricks, host: a.b}\ntargets: {h: {backend: {kind: local}}}\n"
+    (found,) = bad(text, "run.yaml", "h")
+    assert (found.code, str(found.place)) == ("unknown_key", "run.yaml:5:29")
+    assert "writes `backend: local`" in (found.hint or "")
+
+
+def test_the_backend_of_functions_is_the_remote_one_where_it_is_not_named(
+    good: Callable[..., object],
+) -> None:
+    good("functions: {backend: {profile: dev}}\n", "sgpu.yml")
 
 
 def test_a_value_that_filled_a_reference_is_shown_beside_it(bad: Bad) -> None:
@@ -324,3 +393,41 @@ def test_bytes_that_are_no_text_are_told() -> None:
     )
     assert loaded is None
     assert found[0].code == "not_utf8"
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        (RUN + "x-common: {a: 1}\n", ["unknown_key"]),
+        (RUN + "comand: x\n", ["unknown_key"]),
+        (HEAD + "command: [x]\nentrypont: a.py\n", ["unknown_key"]),
+        (RUN + "command: ''\n", ["empty_command"]),
+        (RUN + "command: {a: 1}\n", ["wrong_type"]),
+        (HEAD + "command: [x]\nargs: 5\n", ["wrong_type"]),
+        (RUN + "args: x\nmatrix: {lr: [1]}\n", ["wrong_type"]),
+        (HEAD + "matrix: {lr: [1]}\n", ["no_entrypoint"]),
+        (HEAD + "entrypoint: a b\nmatrix: {lr: [1]}\n", ["bad_entrypoint"]),
+        (HEAD + "entrypoint: '${var.e}'\nmatrix: {lr: [1]}\n", ["unknown_reference"]),
+        (RUN + "env: {snapshot: maybe, lock: x}\n", ["wrong_type"]),
+        (RUN + "env: {variables: {A: [b]}, secrets: {A: env:X}}\n", ["wrong_type"]),
+        (RUN + "backend: {knd: databricks, host: a.example}\n", ["unknown_key"]),
+        ("a: &c {gpus: 1, type: CPU}\nname: a\n<<: *c\n", ["unknown_key", "merge_key"]),
+    ],
+)
+def test_one_mistake_is_one_error(bad: Bad, text: str, codes: list[str]) -> None:
+    assert [one.code for one in bad(text)] == codes
+
+
+@pytest.mark.parametrize(
+    "block", ["{snpshot: true}", "{snapshot: maybe}", "{snapshot: true, lock: x}"]
+)
+def test_a_mistake_in_what_runs_share_is_told_once(bad: Bad, block: str) -> None:
+    run = "{gpus: 1, type: CPU, command: x, env: e}"
+    assert (
+        len(bad(f"runs:\n  a: {run}\n  b: {run}\nenvironments: {{e: {block}}}\n", "sgpu.yml")) == 1
+    )
+
+
+def test_one_mistake_in_functions_is_one_error(bad: Bad) -> None:
+    (found,) = bad("functions: {env: {snapshot: maybe, lock: x}}\n", "sgpu.yml")
+    assert found.code == "wrong_type"

@@ -8,12 +8,12 @@ import jsonschema
 import pytest
 
 from sgpu_decl.config.functions import DECIDED, Functions
-from sgpu_decl.config.reading import Loaded
+from sgpu_decl.config.loaded import Loaded
+from sgpu_decl.config.plain_values import Conversion
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.schemas import describe, documents
-from sgpu_decl.config.shaping import Conversion
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.text.loading import load
+from sgpu_decl.text.yaml_reader import load
 
 Good = Callable[..., Loaded]
 Bad = Callable[..., tuple[Diagnostic, ...]]
@@ -50,11 +50,11 @@ CASES = [
     ("out of range", "functions: {gpus: 0}",
      "out_of_range", "1:19", "`functions.gpus` must be at least 1", ""),
     ("unknown type of GPU", "functions: {type: H1000}",
-     "unknown_gpu_type", "1:19", "`functions.type` must be a type of GPU", "did you mean `H100`?"),
+     "unknown_gpu_type", "1:19", "`functions.type` must be a type of GPU", "`H100`, `H20`"),
     ("a list", "functions: [a]",
      "wrong_type", "1:1", "`functions` must be a mapping, not a list", ""),
-    ("a count that the type does not have", "functions: {type: GPU_8xH100, gpus: 3}",
-     "bad_gpu_count", "1:37", "H100 GPUs come as 1 or in multiples of 8, not 3 (`functions`)", ""),
+    ("a count that the nodes do not have", "functions: {type: GPU_8xH100, gpus: 3}",
+     "bad_gpu_count", "1:37", "a node of 8 GPUs, and 3 is no multiple (`functions`)", ""),
     ("two environments", "functions: {env: {snapshot: true, lock: uv.lock}}",
      "two_environments", "1:35", "`env.lock` asks for another", ""),
     ("an environment that is not there",
@@ -119,7 +119,7 @@ def test_a_mistake_is_told(
 
 
 def test_the_chosen_target_is_laid_over_the_block(bad: Bad) -> None:
-    text = "functions: {type: H100}\ntargets: {t: {functions: {gpus: 3}}}\n"
+    text = "functions: {type: GPU_8xH100}\ntargets: {t: {functions: {gpus: 3}}}\n"
     (found,) = bad(text, "sgpu.yml", "t")
     assert (found.code, str(found.place)) == ("bad_gpu_count", "sgpu.yml:2:33")
 

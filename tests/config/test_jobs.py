@@ -38,6 +38,23 @@ def test_what_is_wrong_is_told_at_its_place(
 
 
 @pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("H1000", "known of that series: `H100`, `H20`"),
+        ("GPU_8xH10O", "did you mean `GPU_8xH100`?"),
+        ("CPU", "leave it out"),
+    ],
+)
+def test_the_gpu_of_a_notebook_is_one_by_its_name(
+    bad: Callable[..., Any], kind: str, hint: str
+) -> None:
+    text = f"jobs:\n  j:\n    notebook: {{path: /Workspace/x, type: {kind}}}\n"
+    (found,) = bad(text, "sgpu.yml")
+    assert (found.code, str(found.place)) == ("unknown_gpu_type", "sgpu.yml:3:42")
+    assert hint in found.hint
+
+
+@pytest.mark.parametrize(
     ("unix", "quartz"),
     [
         ("0 2 * * *", "0 0 2 * * ?"),

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sgpu_decl.config.calling import declare_call
-from sgpu_decl.config.declaring import spec_of
-from sgpu_decl.config.reading import Loaded
+from sgpu_decl.config.call_config import declare_call
+from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.run_reader import spec_of
 from sgpu_decl.diagnostics.place import Place
 
 Good = Callable[..., Loaded]
@@ -51,7 +51,9 @@ runs = st.fixed_dictionaries(
         ),
         "until": st.sampled_from(["success", "always"]),
         "backend": st.sampled_from(["local", "ray", "databricks"]),
-        "mlflow": st.fixed_dictionaries({"enabled": st.booleans(), "experiment": words}),
+        "mlflow": st.fixed_dictionaries(
+            {"enabled": st.booleans(), "experiment": words.filter(bool)}
+        ),
         "max_parallel": st.integers(1, 9),
     },
 )

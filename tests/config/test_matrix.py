@@ -3,9 +3,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sgpu_decl.config.declaring import spec_of
-from sgpu_decl.config.reading import Loaded
+from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.run_reader import spec_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
 Good = Callable[..., Loaded]
@@ -86,7 +86,7 @@ def test_a_run_with_nothing_but_arguments_in_its_spec_is_still_json(good: Good) 
     ("field", "values", "code"),
     [
         ("gpus: ${matrix.n}\ntype: CPU", "[1, 0]", "out_of_range"),
-        ("gpus: ${matrix.n}\ntype: H100", "[8, 12]", "bad_gpu_count"),
+        ("gpus: ${matrix.n}\ntype: GPU_8xH100", "[8, 12]", "bad_gpu_count"),
         ("gpus: 1\ntype: CPU\ntimeout: ${matrix.n}", "[5s, soon]", "bad_duration"),
     ],
 )

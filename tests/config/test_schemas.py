@@ -6,12 +6,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sgpu_decl.config.reading import Loaded
+from sgpu_decl.config.loaded import Loaded
+from sgpu_decl.config.plain_values import Conversion
 from sgpu_decl.config.schemas import describe, documents, text_of, write
-from sgpu_decl.config.shaping import Conversion
 from sgpu_decl.errors import NotFound
 from sgpu_decl.resources import locate
-from sgpu_decl.text.loading import load
+from sgpu_decl.text.yaml_reader import load
 
 ROOT = Path(__file__).parents[2]
 RUN = "name: a\ngpus: 1\ntype: CPU\ncommand: [x]\n"
@@ -101,6 +101,8 @@ def test_what_reading_accepts_the_schema_accepts(text: str) -> None:
         RUN + "timeout: soon\n",
         RUN + "env: {variabels: {}}\n",
         RUN + "backend: slurm\n",
+        RUN + "backend: {kind: local, host: a.example}\n",
+        RUN.replace("CPU", "H1000"),
         RUN + "targets: {a: {gpu: 1}}\n",
         RUN + "targets: {a/b: {}}\n",
         RUN + "targets: {default: {}}\n",

@@ -1,6 +1,5 @@
 """An example as a user has it: copied to a folder of its own, and a `sgpu` that runs there."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.conftest import Shell
+from tests.support import check_golden
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHORT = ("--set", "args.epochs=2", "--set", "args.samples=1024")
@@ -42,9 +44,10 @@ class Example:
         )
 
     def data(self, *words: str) -> Any:
-        done = self.sgpu(*words, "-o", "json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)["data"]
+        """The answer of a command that runs in this process."""
+        answer = Shell(self.folder, {**os.environ, **self.environ}).here(*words, "-o", "json")
+        assert answer.code == 0, answer.err
+        return answer.json["data"]
 
     def install(self, version: str) -> None:
         """The package of the example that has an environment."""
@@ -53,10 +56,7 @@ class Example:
 
     def golden(self, name: str, text: str) -> None:
         """Compare with a file beside the example; `SGPU_REGEN=1` writes it anew."""
-        path = self.source / name
-        if os.environ.get("SGPU_REGEN") == "1":
-            path.write_text(text, encoding="utf-8")
-        assert text == path.read_text(encoding="utf-8")
+        check_golden(self.source / name, text)
 
 
 def copy(name: str, to: Path) -> Example:

@@ -30,15 +30,15 @@ def test_an_example_names_its_schema_and_fits_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_plans_as_its_golden_files_say(example: Copied, name: str) -> None:
-    it = example(name)
-    it.golden("plan.txt", _anywhere(it.sgpu("plan", "run.yaml").stdout))
-    plan = it.data("plan", "run.yaml")
+    item = example(name)
+    item.golden("plan.txt", _anywhere(item.sgpu("plan", "run.yaml").stdout))
+    plan = item.data("plan", "run.yaml")
     for changing in ("created_at", "lineage", "tool_version"):
         assert plan.pop(changing)
     for change in plan["changes"]:
         if change["environment"]:  # that of the interpreter, too
             change["environment"]["digest"] = "sha256:…"
-    it.golden("plan.json", _anywhere(json.dumps(plan, indent=2, sort_keys=True) + "\n"))
+    item.golden("plan.json", _anywhere(json.dumps(plan, indent=2, sort_keys=True) + "\n"))
 
 
 def _anywhere(plan: str) -> str:
@@ -48,49 +48,49 @@ def _anywhere(plan: str) -> str:
 
 @pytest.mark.parametrize("name", ["command", "hello", "matrix"])
 def test_an_example_applies_and_is_then_up_to_date(example: Copied, name: str) -> None:
-    it = example(name)
-    applied = it.sgpu("apply", "-y", "run.yaml")
+    item = example(name)
+    applied = item.sgpu("apply", "-y", "run.yaml")
     assert applied.returncode == 0, applied.stderr
-    assert {run["state"] for run in it.data("status")["runs"]} == {"succeeded"}
-    assert it.sgpu("plan", "--detailed-exitcode", "run.yaml").returncode == 0
+    assert {run["state"] for run in item.data("status")["runs"]} == {"succeeded"}
+    assert item.sgpu("plan", "--detailed-exitcode", "run.yaml").returncode == 0
 
 
 def test_hello_returns_from_every_rank(example: Copied) -> None:
-    it = example("hello")
-    assert it.sgpu("apply", "-y", "run.yaml").returncode == 0
-    values = [result["value"] for result in it.data("results", "hello")["results"]]
+    item = example("hello")
+    assert item.sgpu("apply", "-y", "run.yaml").returncode == 0
+    values = [result["value"] for result in item.data("results", "hello")["results"]]
     assert [value["rank"] for value in values] == [0, 1, 2, 3]
     assert {value["world_size"] for value in values} == {4}
 
 
 def test_command_prints_each_word_once(example: Copied) -> None:
-    it = example("command")
-    applied = it.sgpu("apply", "-y", "--logs", "all", "run.yaml")
+    item = example("command")
+    applied = item.sgpu("apply", "-y", "--logs", "all", "run.yaml")
     words = [line.split()[-1] for line in applied.stdout.splitlines() if line.startswith("[")]
-    assert sorted(words) == (it.folder / "words.txt").read_text().split()
+    assert sorted(words) == (item.folder / "words.txt").read_text().split()
 
 
 def test_a_further_value_of_an_axis_plans_only_new_runs(example: Copied) -> None:
-    it = example("matrix")
-    assert it.sgpu("apply", "-y", "run.yaml").returncode == 0
-    file = it.folder / "run.yaml"
+    item = example("matrix")
+    assert item.sgpu("apply", "-y", "run.yaml").returncode == 0
+    file = item.folder / "run.yaml"
     file.write_text(file.read_text().replace("[1, 2, 3]", "[1, 2, 3, 4]"))
-    summary = it.data("plan", "run.yaml")["summary"]
+    summary = item.data("plan", "run.yaml")["summary"]
     assert (summary["create"], summary["no_op"]) == (2, 6)
 
 
 def test_ranks_keep_the_environment_that_was_planned(example: Copied) -> None:
-    it = example("environment")
-    assert it.sgpu("apply", "-y", "--detach", "run.yaml").returncode == 0
-    it.install("2.0")
-    states = {run["address"]: run["state"] for run in it.data("status")["runs"]}
+    item = example("environment")
+    assert item.sgpu("apply", "-y", "--detach", "run.yaml").returncode == 0
+    item.install("2.0")
+    states = {run["address"]: run["state"] for run in item.data("status")["runs"]}
     assert states['run.greet["turn=2"]'] == "queued"  # none of its ranks has started
-    (it.folder / "go").touch()
-    assert it.sgpu("wait", "greet*").returncode == 0
+    (item.folder / "go").touch()
+    assert item.sgpu("wait", "greet*").returncode == 0
     for turn in (1, 2):
-        values = it.data("results", f'greet["turn={turn}"]')["results"]
+        values = item.data("results", f'greet["turn={turn}"]')["results"]
         assert [rank["value"]["version"] for rank in values] == ["1.0", "1.0"]
-    it.golden("upgrade.txt", _ages(it.sgpu("plan", "run.yaml").stdout))
+    item.golden("upgrade.txt", _ages(item.sgpu("plan", "run.yaml").stdout))
 
 
 def _ages(plan: str) -> str:

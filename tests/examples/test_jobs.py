@@ -33,11 +33,12 @@ def test_it_plans_as_its_golden_files_say(jobs: Any) -> None:
     jobs.golden("plan.json", _anybody(json.dumps(plan, indent=2, sort_keys=True) + "\n"))
 
 
+@pytest.mark.expensive
 def test_it_applies_is_up_to_date_and_goes(jobs: Any) -> None:
     applied = jobs.sgpu("apply", "-y", "-t", "prod")
     assert applied.returncode == 0, applied.stderr
     assert jobs.sgpu("plan", "--detailed-exitcode", "-t", "prod").returncode == 0
-    told = {it["name"]: it["state"] for it in jobs.data("status", "-t", "prod")["jobs"]}
+    told = {item["name"]: item["state"] for item in jobs.data("status", "-t", "prod")["jobs"]}
     assert told == {"evaluate": "scheduled", "nightly": "scheduled", "report": "scheduled"}
     assert _launched(jobs) == "succeeded"
     shown = jobs.sgpu("show", "job.report", "-t", "prod")
@@ -45,7 +46,7 @@ def test_it_applies_is_up_to_date_and_goes(jobs: Any) -> None:
     adopted = jobs.sgpu("adopt", "job.report", "1", "-t", "prod")
     assert (adopted.returncode, "already" in adopted.stderr) == (1, True)
     assert jobs.sgpu("destroy", "-y", "-t", "prod").returncode == 0
-    assert jobs.data("status", "-t", "prod") == {"runs": []}
+    assert jobs.data("status", "-t", "prod")["runs"] == []
 
 
 def _launched(jobs: Any) -> str:
@@ -54,7 +55,7 @@ def _launched(jobs: Any) -> str:
 
     def nightly() -> Any:
         (found,) = [
-            it for it in jobs.data("status", "-t", "prod")["jobs"] if it["name"] == "nightly"
+            item for item in jobs.data("status", "-t", "prod")["jobs"] if item["name"] == "nightly"
         ]
         return found
 

@@ -50,6 +50,7 @@ def test_the_notebook_is_the_script_in_cells_without_outputs(example: Copied) ->
     example("notebook").golden("fsdp.ipynb", text)
 
 
+@pytest.mark.expensive
 @needs
 @pytest.mark.torch
 @pytest.mark.mlflow
@@ -59,17 +60,17 @@ def test_the_notebook_trains_in_a_kernel(
     import nbformat
     from nbclient import NotebookClient
 
-    it = example("notebook")
-    for name, value in it.environ.items():
+    item = example("notebook")
+    for name, value in item.environ.items():
         monkeypatch.setenv(name, value)
     for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    notebook = nbformat.read(it.folder / "fsdp.ipynb", as_version=4)
+    notebook = nbformat.read(item.folder / "fsdp.ipynb", as_version=4)
     nbformat.validate(notebook)
     NotebookClient(
         notebook,
         kernel_name="python3",
-        resources={"metadata": {"path": str(it.folder)}},
+        resources={"metadata": {"path": str(item.folder)}},
         startup_timeout=900,
         timeout=900,
         iopub_timeout=900,  # by default it goes on after 4 s, without the outputs
@@ -82,13 +83,13 @@ def test_the_notebook_trains_in_a_kernel(
     assert "unseen sequences are told apart" in told
     assert told.count("\n") <= MOST_LINES
 
-    values = [result["value"] for result in it.data("results", "train")["results"]]
+    values = [result["value"] for result in item.data("results", "train")["results"]]
     assert [value["rank"] for value in values] == [0, 1]
     assert all(value["loss"][-1] < value["loss"][0] / 2 for value in values)
 
     from mlflow import MlflowClient
 
-    link = it.data("show", "train")["links"]["mlflow"]
+    link = item.data("show", "train")["links"]["mlflow"]
     run = MlflowClient(link["tracking_uri"]).get_run(link["run_id"])
     assert {"loss", "loss/rank_0", "loss/rank_1"} <= set(run.data.metrics)
     assert run.info.status == "FINISHED"
@@ -97,12 +98,13 @@ def test_the_notebook_trains_in_a_kernel(
 @needs
 @pytest.mark.torch
 @pytest.mark.mlflow
+@pytest.mark.expensive
 def test_the_script_trains_as_the_notebook_does(example: Copied) -> None:
-    it = example("notebook")
+    item = example("notebook")
     done = subprocess.run(
         [sys.executable, "fsdp.py"],
-        cwd=it.folder,
-        env={**os.environ, **it.environ},
+        cwd=item.folder,
+        env={**os.environ, **item.environ},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

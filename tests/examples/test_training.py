@@ -11,6 +11,7 @@ import pytest
 Copied = Callable[[str], Any]  # gives an Example of conftest.py
 
 
+@pytest.mark.expensive
 @pytest.mark.torch
 @pytest.mark.mlflow
 def test_the_training_learns_logs_and_leaves_a_checkpoint(trained: Any) -> None:
@@ -29,23 +30,23 @@ def test_the_training_learns_logs_and_leaves_a_checkpoint(trained: Any) -> None:
 
 @pytest.mark.torch
 @pytest.mark.mlflow
+@pytest.mark.expensive
 def test_two_nodes_of_a_workspace_train_as_this_machine_does(
     trained: Any,
     short: tuple[str, ...],
     workspace: Any,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     where = ("-t", "databricks")
     applied = trained.sgpu("apply", "-y", *where, *short, "run.yaml")
     assert applied.returncode == 0, applied.stderr
 
-    values = [it["value"] for it in trained.data("results", "fsdp", *where)["results"]]
-    assert values == [it["value"] for it in trained.data("results", "fsdp")["results"]]
+    values = [item["value"] for item in trained.data("results", "fsdp", *where)["results"]]
+    assert values == [item["value"] for item in trained.data("results", "fsdp")["results"]]
     assert [value["device"] for value in values] == ["cpu", "cpu"]
 
     (run,) = trained.data("status", *where)["runs"]
     assert (run["state"], run["backend"]) == ("succeeded", "databricks")
-    assert {(it["rank"], it["node_rank"], it["state"]) for it in run["ranks"]} == {
+    assert {(item["rank"], item["node_rank"], item["state"]) for item in run["ranks"]} == {
         (0, 0, "succeeded"),
         (1, 1, "succeeded"),
     }
@@ -61,22 +62,21 @@ def test_two_nodes_of_a_workspace_train_as_this_machine_does(
 
     from mlflow import MlflowClient
 
-    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", workspace.token())
-    tracked = MlflowClient(workspace.url).get_run(run["links"]["mlflow"]["run_id"])
+    tracked = MlflowClient("databricks").get_run(run["links"]["mlflow"]["run_id"])
     assert {"loss", "loss/rank_0", "loss/rank_1"} <= set(tracked.data.metrics)
 
 
 def test_its_plan_for_a_workspace_is_as_the_golden_file_says(
     example: Copied, workspace: Any
 ) -> None:
-    it = example("fsdp")
-    it.golden("plan-databricks.txt", it.sgpu("plan", "-t", "databricks", "run.yaml").stdout)
+    item = example("fsdp")
+    item.golden("plan-databricks.txt", item.sgpu("plan", "-t", "databricks", "run.yaml").stdout)
 
 
-def _load(it: Any, folder: str | Path) -> str:
+def _load(item: Any, folder: str | Path) -> str:
     """What a process says that loads the newest checkpoint below a folder."""
     return subprocess.run(
-        [sys.executable, it.folder / "load_checkpoint.py", folder],
+        [sys.executable, item.folder / "load_checkpoint.py", folder],
         capture_output=True,
         text=True,
         check=True,

@@ -3,16 +3,21 @@
 import asyncio
 import json
 import os
+import signal
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sgpu_decl import distributed, ray_launch, runtime
+from sgpu_decl.agent.processes import tell
 from sgpu_decl.errors import InvalidInput, NotFound
-from sgpu_decl.functions.call import DistributedFunctionCall
-from sgpu_decl.functions.results import Results
+from sgpu_decl.functions.call_results import Results
+from sgpu_decl.functions.running_call import DistributedFunctionCall
+from tests.functions.conftest import SETTINGS
+from tests.support import PATIENCE
 
 ON_LOCAL = "project: {name: p}\nfunctions:\n  backend: local\n  mlflow: {enabled: false}\n"
 
@@ -88,7 +93,7 @@ def test_coroutines_methods_and_callables_are_called() -> None:
     trainer = Trainer()
     trainer.rate = 4
     assert trainer.train.distributed(5) == [20]
-    assert wait.distributed(1) == [2]
+    assert wait.distributed(1) == [2]  # type: ignore[comparison-overlap]  # the loop ran it
     assert distributed(gpus=1, gpu_type="CPU")(trainer).distributed(1) == [3]
 
 
@@ -120,12 +125,34 @@ def test_the_attempt_is_one_as_any_other(project: Path) -> None:
     again = train.plan(0.2, data=np.zeros(4))
     (change,) = again.changes
     assert change.attempt == 2
-    assert [(it.path, it.before, it.after) for it in change.fields] == [
+    assert [(field.path, field.before, field.after) for field in change.fields] == [
         ("args.data", "<numpy.ndarray (3,)>", "<numpy.ndarray (4,)>"),
         ("args.lr", 0.1, 0.2),
     ]
     assert "args.lr" in str(again)
     assert "args.lr" in again._repr_html_()
+
+
+def test_a_call_adds_little_to_what_the_one_before_it_left(project: Path) -> None:
+    @distributed(gpus=1, gpu_type="CPU")
+    def train(x: int) -> int:
+        return x
+
+    train.distributed(1)
+    before = _files(project / ".sgpu" / "default" / "runs")
+    train.distributed(2)
+    added = {
+        file: size
+        for file, size in _files(project / ".sgpu" / "default" / "runs").items()
+        if file not in before
+    }
+    assert sum(added.values()) < 20_000
+
+
+def _files(folder: Path) -> dict[int, int]:
+    """Bytes by inode: what is shared counts once."""
+    seen = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    return {item.st_ino: item.st_size for item in seen}
 
 
 def test_a_plan_starts_nothing(project: Path) -> None:
@@ -152,7 +179,7 @@ def test_a_call_goes_on_while_the_caller_does(project: Path) -> None:
     for number, pipe in enumerate(pipes):
         pipe.write_text(str(number))
     found: DistributedFunctionCall[int] = DistributedFunctionCall.from_run_id("train#2")
-    assert found.result(timeout=60) == [1]
+    assert found.result(timeout=PATIENCE) == [1]
 
     async def both() -> list[list[int]]:
         return list(await asyncio.gather(*calls))
@@ -168,7 +195,7 @@ def test_logs_of_a_call_are_text() -> None:
         print("I am", runtime.get_global_rank())
 
     call = train.distributed()
-    call.result(timeout=60)
+    call.result(timeout=PATIENCE)
     assert call.logs() == "I am 0\n"
     assert sorted(call.logs(None).splitlines()) == ["[0] I am 0", "[1] I am 1"]
 
@@ -180,9 +207,34 @@ def test_a_call_is_cancelled(project: Path) -> None:
 
     call = train.distributed()
     call.cancel()
-    assert call.wait(timeout=60).state == "cancelled"
+    assert call.wait(timeout=PATIENCE).state == "cancelled"
     with pytest.raises(Exception, match="`train#1` was cancelled"):
         call.result()
+
+
+def test_a_cancelled_call_ends_though_its_supervisor_does_not_answer(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "sgpu.yml").write_text(f"{SETTINGS.rstrip()[:-1]}, grace: 100ms}}\n")
+
+    @distributed(gpus=1, gpu_type="CPU", run_async=True)
+    def train() -> None:
+        threading.Event().wait()
+
+    call = train.distributed()
+    folder = project / ".sgpu/default/runs/train/1"
+    while not (folder / "identity.json").exists():
+        os.sched_yield()
+    known = json.loads((folder / "identity.json").read_text())
+    os.kill(known["pid"], signal.SIGSTOP)
+    try:
+        call.cancel()
+        clock = time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: clock() + 3600)  # nobody waits for 30 s
+        assert call.wait().state == "cancelled"
+    finally:
+        tell(known["pid"], known["start_time"], signal.SIGKILL)
+    assert "train#1: its supervisor" in capsys.readouterr().err
 
 
 def test_parallel_calls_of_many_threads_all_launch() -> None:
@@ -199,7 +251,7 @@ def test_parallel_calls_of_many_threads_all_launch() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(call.result(timeout=60)[0] for call in found) == list(range(6))
+    assert sorted(call.result(timeout=PATIENCE)[0] for call in found) == list(range(6))
     assert len({call.run_id for call in found}) == 6
 
 
@@ -248,7 +300,7 @@ def test_remote_calls_beyond_the_limit_wait_and_say_so(
     assert reason == "max_parallel"
     pipe.write_text("go")
     waiting.join()
-    assert (call.result(timeout=60), done) == (["go"], [[2]])
+    assert (call.result(timeout=PATIENCE), done) == (["go"], [[2]])
 
 
 def _waits_for(run_id: str) -> object:
@@ -263,5 +315,5 @@ def test_ray_launch_is_refused_until_it_is_there() -> None:
     @ray_launch(gpus=1, gpu_type="CPU")
     def train() -> None: ...
 
-    with pytest.raises(InvalidInput, match="Ray launches"):
+    with pytest.raises(InvalidInput, match="`ray` is valid, and this version cannot act on it yet"):
         train.distributed()

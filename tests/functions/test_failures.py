@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +13,10 @@ import pytest
 from sgpu_decl import distributed
 from sgpu_decl.agent.processes import carriers
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.failing import RankFailed
+from sgpu_decl.functions.call_errors import RankFailed
+from sgpu_decl.functions.call_results import Results
 from sgpu_decl.functions.function import DistributedFunction
-from sgpu_decl.functions.results import Results
+from tests.support import PATIENCE, until
 
 
 def ranks(function: Callable[..., object], gpus: int = 2) -> DistributedFunction[Results[object]]:
@@ -138,6 +138,33 @@ def test_what_cannot_be_pickled_on_its_way_back_is_named() -> None:
         TypeError, match=r'returned what cannot be pickled: `result\["model"\]\[1\]`'
     ):
         ranks(train, gpus=1).distributed()
+
+
+def test_secrets_are_masked_in_what_is_shown_of_a_call(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cr-tlJ9/x")
+    (project / "sgpu.yml").write_text(
+        "project: {name: p}\nfunctions:\n  mlflow: {enabled: false}\n"
+        "  env: {secrets: {TOKEN: env:MY_TOKEN}}\n"
+    )
+
+    @distributed(gpus=1, gpu_type="CPU")
+    def train(*, fail: bool = False) -> tuple[str]:
+        if fail:
+            raise ValueError("refused: " + os.environ["TOKEN"])
+        return (os.environ["TOKEN"],)
+
+    results = train.distributed()
+    assert results == [("s3cr-tlJ9/x",)]
+    assert "s3cr-tlJ9/x" not in results._repr_html_()
+    with pytest.raises(RankFailed) as caught:
+        train.distributed(fail=True)
+    assert "ValueError: refused: ***" in str(caught.value)
+    assert "s3cr-tlJ9/x" not in str(caught.value)
+    out, err = capfd.readouterr()
+    assert "s3cr-tlJ9/x" not in out + err
+    assert err.count("`train#1` returned holds the value of a secret (`TOKEN`)") == 1
 
 
 def test_an_interrupt_of_a_rank_is_none_here() -> None:
@@ -268,22 +295,18 @@ def test_nothing_outlives_a_script_that_is_interrupted_or_killed(
     with pipe.open() as opened:
         assert opened.read(2) == "up"
     called.send_signal(number)
-    _, said = called.communicate(timeout=60)
+    _, said = called.communicate(timeout=PATIENCE)
     if number == 2:
         assert called.returncode != 0
         assert "KeyboardInterrupt" in said
         assert "sgpu: wait#1 cancelled" in said
-    state = ""
-    deadline = time.monotonic() + 60
-    while state != "cancelled":
-        assert time.monotonic() < deadline, state
-        state = _state("wait")
+    until(lambda: _state("wait") == "cancelled", lambda: _state("wait"))
     token = _token(project)
     assert carriers(token) == []
 
 
 def _state(name: str) -> str:
-    from sgpu_decl.functions.call import DistributedFunctionCall
+    from sgpu_decl.functions.running_call import DistributedFunctionCall
 
     call: DistributedFunctionCall[object] = DistributedFunctionCall.from_run_id(name)
     return str(call.status.state)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import PATIENCE
+
 jupyter_client = pytest.importorskip("jupyter_client")
 pytest.importorskip("ipykernel")
 
@@ -49,7 +51,7 @@ class Kernel:
         asked = self.client.execute(code)
         out, err, shown = "", "", ""
         while True:
-            message = self.client.get_iopub_msg(timeout=60)
+            message = self.client.get_iopub_msg(timeout=PATIENCE)
             if message["parent_header"].get("msg_id") != asked:
                 continue
             kind, content = message["msg_type"], message["content"]
@@ -82,7 +84,7 @@ def kernel(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     client = manager.client()
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=60)
+        client.wait_for_ready(timeout=PATIENCE)
         made = Kernel(client, manager)
         assert made.execute(CELL) == ("", "", "")
         yield made
@@ -129,7 +131,7 @@ def test_the_traceback_of_a_rank_has_the_lines_of_its_cell(kernel: Kernel) -> No
 
 def test_a_notebook_is_not_flooded(kernel: Kernel) -> None:
     out, err, _ = kernel.execute("flood.distributed()")
-    assert 1_000 < out.count("\n") < 2_500
+    assert out.count("\n") == 2_000
     assert "more of them are in its log only" in err
 
 
@@ -155,12 +157,12 @@ def test_a_package_that_is_installed_meanwhile_is_seen(kernel: Kernel, tmp_path:
 
 
 def test_a_kernel_that_is_killed_leaves_nothing_running(kernel: Kernel, project: Path) -> None:
-    from sgpu_decl.functions.call import DistributedFunctionCall
+    from sgpu_decl.functions.running_call import DistributedFunctionCall
 
     asked = kernel.client.execute("wait.distributed('x')")
     while True:
         try:
-            message = kernel.client.get_iopub_msg(timeout=60)
+            message = kernel.client.get_iopub_msg(timeout=PATIENCE)
         except queue.Empty:
             pytest.fail("the call never began")
         if message["parent_header"].get("msg_id") == asked and "waiting" in str(message["content"]):
@@ -169,4 +171,4 @@ def test_a_kernel_that_is_killed_leaves_nothing_running(kernel: Kernel, project:
     call: DistributedFunctionCall[object] = DistributedFunctionCall.from_run_id(
         "wait#1", project=str(project)
     )
-    assert call.wait(timeout=60).state == "cancelled"
+    assert call.wait(timeout=PATIENCE).state == "cancelled"

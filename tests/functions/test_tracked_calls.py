@@ -1,18 +1,26 @@
 """A call's MLflow run: named after the function, nested under the caller's, joined by its ranks."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl import distributed
+from tests.support import PATIENCE
+from tests.tracking.conftest import mlflow_tables
+
+__all__ = ["mlflow_tables"]
 
 pytestmark = pytest.mark.mlflow
 
 
 @pytest.fixture(autouse=True)
-def tracked(project: Path) -> None:
+def tracked(project: Path, mlflow_tables: Path) -> None:
     """Calls are tracked by default: the project has no settings."""
     (project / "sgpu.yml").unlink()
+    (project.parent / "cache" / "sgpu").mkdir(parents=True)
+    (project.parent / "cache" / "sgpu" / "mlflow").symlink_to(mlflow_tables)
 
 
 def test_a_call_is_a_run_below_the_active_one_and_ranks_join_it(
@@ -60,8 +68,35 @@ def test_a_call_is_named_after_its_function(project: Path) -> None:
         return str(mlflow.start_run().info.run_id)
 
     (identity,) = train.distributed()
-    store = f"sqlite:///{project / '.sgpu' / 'mlflow.db'}"
-    run = mlflow.MlflowClient(tracking_uri=store).get_run(identity)
+    run = mlflow.get_run(identity)
     assert run.info.run_name == "train"
     assert run.info.status == "FINISHED"
     assert "mlflow.parentRunId" not in run.data.tags
+
+
+CELLS = """
+import sys
+from sgpu_decl import distributed
+
+@distributed(gpus=1, gpu_type="CPU")
+def train():
+    return 1
+
+if __name__ == "__main__":
+    train.distributed()
+    assert "mlflow" not in sys.modules
+    import mlflow  # the next cell
+    print(*mlflow.search_runs().run_id)
+"""
+
+
+@pytest.mark.expensive
+def test_the_next_cell_finds_the_run_that_was_printed(project: Path) -> None:
+    pytest.importorskip("mlflow")
+    (project / "cells.py").write_text(CELLS)
+    done = subprocess.run(
+        [sys.executable, "cells.py"], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = done.stdout.split()
+    assert f"MLflow: run {found} of the experiment Default in sqlite:///" in done.stderr

@@ -45,6 +45,11 @@ def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Pa
     bases = json.loads(run(sgpu, "env", "bases", "-o", "json", cwd=tmp_path))["data"]["bases"]
     assert [base["packages"] for base in bases][:2] == [259, 388]
 
+    assert "unknown_key" in run(sgpu, "explain", cwd=tmp_path)
+
+    facts = "from sgpu_decl.model.assumptions import assumptions; print(len(assumptions()) > 40)"
+    assert run(str(python), "-c", facts, cwd=tmp_path) == "True\n"
+
     (tmp_path / "fresh").mkdir()
     run(sgpu, "init", cwd=tmp_path / "fresh")
     modeline = (tmp_path / "fresh" / "run.yaml").read_text().partition("\n")[0]

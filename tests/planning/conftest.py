@@ -8,18 +8,24 @@ import pytest
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address, Kind
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.desired import CodeFacts, Desired
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.state import Attempt, Resource, State
-from sgpu_decl.planning.capabilities import TODAY, Capabilities
-from sgpu_decl.planning.fingerprinting import fingerprint
-from sgpu_decl.planning.planner import Request, plan
+from sgpu_decl.planning.capabilities import OPTIONAL_FIELDS, Capabilities
+from sgpu_decl.planning.fingerprint import fingerprint
+from sgpu_decl.planning.planner import PlanRequest, plan
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CODE = "sha256:" + "c" * 64
+CAPABILITIES = {
+    "databricks": Capabilities(fields=OPTIONAL_FIELDS - {"ray"}, queues=False),
+    "local": Capabilities(),
+}
 SPEC: dict[str, Json] = {"gpus": 2, "type": "A10", "entrypoint": "train.py", "args": {"n": 1}}
 
 
@@ -30,7 +36,7 @@ class World:
     desired: dict[Address, Desired] = field(default_factory=dict)
     resources: dict[Address, Resource] = field(default_factory=dict)
     active: list[Attempt] = field(default_factory=list)
-    observed: dict[AttemptRef, AttemptStatus] = field(default_factory=dict)
+    observed: dict[AttemptRef, AttemptView] = field(default_factory=dict)
     package_lists: dict[str, PackageList] = field(default_factory=dict)
 
     def want(
@@ -77,9 +83,7 @@ class World:
             token=f"t{number}",
             backend="local",
             state=state,
-            spec=text,
-            fingerprint=fingerprint(text, code),
-            code_digest=code,
+            inputs=LaunchInputs(spec=text, fingerprint=fingerprint(text, code), code_digest=code),
             created_at=NOW - timedelta(days=4),
             started_at=NOW - timedelta(hours=2),
             ended_at=None if state.active else NOW - timedelta(days=3),
@@ -105,12 +109,12 @@ class World:
         self,
         *,
         owner: str | None = "sgpu.yml",
-        request: Request | None = None,
+        request: PlanRequest | None = None,
         findings: Sequence[Diagnostic] = (),
-        capabilities: Mapping[str, Capabilities] = TODAY,
+        capabilities: Mapping[str, Capabilities] = CAPABILITIES,
         **asked: object,
     ) -> Plan:
-        request = request or Request(project="/p", **asked)  # type: ignore[arg-type]
+        request = request or PlanRequest(project="/p", **asked)  # type: ignore[arg-type]
         return plan(
             desired=tuple(self.desired.values()),
             state=self.state(),
@@ -130,7 +134,7 @@ class World:
 
     def record(self, plan: Plan, ended: AttemptState = AttemptState.SUCCEEDED) -> "World":
         """Record what applying `plan` would: launches end as `ended`."""
-        self.package_lists |= {it.digest: it for it in plan.package_lists}
+        self.package_lists |= {item.digest: item for item in plan.package_lists}
         for change in plan.changes:
             launch = change.launch
             known = self.resources.get(change.address)
@@ -140,7 +144,7 @@ class World:
                     address=change.address,
                     backend=change.backend,
                     owner=launch.owner,
-                    spec=launch.spec,
+                    spec=launch.inputs.spec,
                     last=None,
                 )
             elif change.action in (Action.FORGET, Action.DESTROY):
@@ -151,7 +155,7 @@ class World:
                 assert known is not None
                 assert launch is not None
                 self.resources[change.address] = replace(
-                    known, spec=launch.spec, owner=launch.owner
+                    known, spec=launch.inputs.spec, owner=launch.owner
                 )
             elif change.action in (Action.CREATE, Action.REPLACE):
                 self._stop(change.address, launch.stop if launch else ())
@@ -168,12 +172,7 @@ class World:
             token=launch.token,
             backend=change.backend,
             state=ended,
-            spec=launch.spec,
-            fingerprint=launch.fingerprint,
-            code_digest=launch.code_digest,
-            environment_digest=launch.environment_digest,
-            packages_digest=launch.packages_digest,
-            pool=launch.pool,
+            inputs=launch.inputs,
             created_at=NOW,
         )
         if ended.active:
@@ -182,7 +181,7 @@ class World:
             address=change.address,
             backend=change.backend,
             owner=launch.owner,
-            spec=launch.spec,
+            spec=launch.inputs.spec,
             last=attempt,
         )
 

@@ -8,10 +8,11 @@ from typing import Any, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from sgpu_decl.config.reading import read
+from sgpu_decl.config.backend import BackendOptions, known_options
+from sgpu_decl.config.file_reader import read
 from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.plan import Action, Effect
+from sgpu_decl.model.plan import Action, FieldEffect
 from sgpu_decl.planning.policy import FieldClass, class_of
 
 RUN = {"name": "train", "gpus": 1, "type": "A10", "entrypoint": "train.py:main"}
@@ -24,6 +25,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "entrypoint": ("a.py", "b.py"),
     "command": (["a"], "b"),
     "args": ({"n": 1}, {"n": 1.0}),
+    "parameters": ({"n": 1}, {"n": 2}),
     "launch.per": ("node", None),
     "launch.warm": ("off", ["torch"]),
     "launch.master_port": (29500, 29501),
@@ -39,7 +41,6 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "code.include": (["a"], ["b"]),
     "code.exclude": (["a"], ["b"]),
     "code.link": (["a"], ["b"]),
-    "ray.enabled": (False, None),
     "ray.cpus_per_node": (1, 2),
     "ray.gpus_per_worker": (2, 4),
     "ray.object_store_memory": ("1GiB", "2GiB"),
@@ -52,10 +53,12 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "retry.max": (1, 2),
     "retry.on": (["error"], ["infra", "error"]),
     "retry.backoff": ("1s", "2s"),
+    "logs.redact": (True, None),
     "mlflow.enabled": (False, None),
     "mlflow.experiment": ("a", "b"),
     "mlflow.run_name": ("a", "b"),
     "mlflow.tracking_uri": ("http://a", "http://b"),
+    "mlflow.artifact_location": ("a", "s3://b/c"),
     "mlflow.system_metrics": (False, None),
     "max_parallel": (1, 2),
     "until": ("always", None),
@@ -67,8 +70,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "permissions": ([{"level": "view", "user": "a"}], [{"level": "run", "user": "a"}]),
     "budget": ("a", "b"),
     "image": ("a", "b"),
-    "on_finish.success": (["a"], ["b"]),
-    "on_finish.failure": (["a"], ["b"]),
+    "on_finish.success": (["a@x.org"], ["b@x.org"]),
+    "on_finish.failure": (["a@x.org"], ["b@x.org"]),
     "backend.environment_limit": ("1GiB", "2GiB"),
     "backend.kind": ("ray", "databricks"),
     "backend.address": ("auto", "ray://a:1"),
@@ -76,10 +79,14 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "backend.host": ("https://a.example", "https://b.example"),
     "backend.staging": ("/Workspace/Users/a/x", "/Volumes/a/b/c"),
 }
+# What must stand beside a field.
+BESIDE = {"backend.address": {"kind": "ray"}} | {
+    f"backend.{name}": {"kind": "databricks"} for name in ("profile", "host", "staging")
+}
 EFFECTS = {
-    FieldClass.DATA: (Action.CREATE, Effect.NEW_ATTEMPT),
-    FieldClass.LAUNCH: (Action.UPDATE, Effect.NEXT_ATTEMPT),
-    FieldClass.META: (Action.UPDATE, Effect.STATE_ONLY),
+    FieldClass.DATA: (Action.CREATE, FieldEffect.NEW_ATTEMPT),
+    FieldClass.LAUNCH: (Action.UPDATE, FieldEffect.NEXT_ATTEMPT),
+    FieldClass.META: (Action.UPDATE, FieldEffect.STATE_ONLY),
 }
 
 
@@ -90,11 +97,14 @@ def fields_of(model: type[BaseModel], parent: str = "") -> Iterator[str]:
         listed = get_origin(annotation) is tuple  # compared as one value
         members = () if listed else get_args(annotation)
         blocks = [
-            it
-            for it in (annotation, *members)
-            if isinstance(it, type) and issubclass(it, BaseModel)
+            item
+            for item in (annotation, *members)
+            if isinstance(item, type) and issubclass(item, BaseModel)
         ]
-        if blocks:
+        if BackendOptions in blocks:
+            for options in known_options().values():
+                yield from fields_of(options, f"{path}.")
+        elif blocks:
             yield from fields_of(blocks[0], f"{path}.")
         elif path not in NOT_IN_SPEC:
             yield path
@@ -108,7 +118,7 @@ def spec_with(path: str, value: Any) -> dict[str, Any]:
         run["command"] = ["true"]
     outer, _, inner = path.partition(".")
     if inner:
-        run[outer] = {} if value is None else {inner: value}
+        run[outer] = {} if value is None else {**BESIDE.get(path, {}), inner: value}
     elif value is not None:
         run[outer] = value
     loaded, found = read(
@@ -122,7 +132,53 @@ def spec_with(path: str, value: Any) -> dict[str, Any]:
 
 def test_the_table_has_every_field() -> None:
     lent = {"env.use"}  # only a project has what it names, see `test_equipping`
-    assert sorted(VALUES) == sorted({*fields_of(RunConfig)} - lent)
+    switch = {"ray.enabled"}  # it decides whether there is a block
+    assert sorted(VALUES) == sorted({*fields_of(RunConfig)} - lent - switch)
+
+
+def defaults_of(model: type[BaseModel], parent: str = "") -> Iterator[tuple[str, Any]]:
+    """Every default written out, and what is empty in the place of nothing."""
+    for name, info in model.model_fields.items():
+        path, default = f"{parent}{name}", info.default
+        if isinstance(default, BaseModel):
+            yield path, {}
+            yield from defaults_of(type(default), f"{path}.")
+        elif not info.is_required() and path not in {*NOT_IN_SPEC, "entrypoint"}:
+            yield path, default if default is None or isinstance(default, bool | int) else (
+                list(default) if isinstance(default, tuple) else
+                dict(default) if isinstance(default, dict) else str(default)
+            )  # fmt: skip
+
+
+EMPTY: list[tuple[str, Any]] = [
+    ("args", {}), ("args", []), ("env.dependencies", []), ("on_finish", {}), ("ray", False),
+    ("ray", {"enabled": False}), ("on_finish", {"success": []}), ("code.root", "."),
+    ("backend", "local"), ("env.variables", {}), ("env.secrets", {}), ("code", {"link": []}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value"), [*defaults_of(RunConfig), *EMPTY], ids=str)
+def test_a_default_that_is_written_out_is_the_spec_without_it(path: str, value: Any) -> None:
+    outer, _, inner = path.partition(".")
+    written = {**RUN, outer: {inner: value} if inner else value}
+    loaded, found = read(
+        json.dumps(written), "run.yaml", target=None, variables=(), sets=(), environ={}, git=dict
+    )
+    assert found == ()
+    assert loaded is not None
+    assert json.loads(loaded.runs[0].spec) == {k: v for k, v in RUN.items() if k != "name"}
+
+
+@pytest.mark.parametrize(
+    ("path", "empty"),
+    [("args", {}), ("args", []), ("env", {"dependencies": []}), ("on_finish", {})],
+)
+def test_a_spec_of_older_versions_with_something_empty_launches_nothing(
+    world: Any, path: str, empty: Any
+) -> None:
+    spec = {k: v for k, v in RUN.items() if k != "name"}
+    change = world.had(AttemptState.SUCCEEDED, spec={**spec, path: empty}).want(spec=spec).change()
+    assert (change.action, change.fields) == (Action.NO_OP, ())
 
 
 @pytest.mark.parametrize("path", VALUES)

@@ -1,5 +1,6 @@
 """Laws that hold for every world: hypothesis looks for one that breaks them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.plan import Action, Plan, Reason
-from sgpu_decl.planning import changing, differing
-from sgpu_decl.planning.writing import saved_from_json, saved_text
+from sgpu_decl.planning import field_changes, run_changes
+from sgpu_decl.planning.plan_json import saved_from_json, saved_text
 from tests.planning.conftest import SPEC
 
 LAUNCHES = (Action.CREATE, Action.REPLACE)
@@ -140,7 +141,9 @@ def test_what_is_stopped_is_all_that_is_active_and_named(
         if change.launch is None:
             continue
         stop = change.launch.stop
-        active = tuple(it.ref.number for it in world.active if it.ref.address == change.address)
+        active = tuple(
+            item.ref.number for item in world.active if item.ref.address == change.address
+        )
         assert change.destructive == bool(stop)
         if stop:
             assert stop == active
@@ -161,15 +164,15 @@ def test_nothing_of_another_file_is_removed(new_world: Any, wanted: Any, had: An
 def test_an_unchanged_run_costs_no_parsing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work is counted, not timed: a plan without changes reads no config at all."""
     parsed = 0
-    real = differing.parse
+    real = field_changes.parse
 
     def counted(spec: str) -> Any:
         nonlocal parsed
         parsed += 1
         return real(spec)
 
-    monkeypatch.setattr(differing, "parse", counted)
-    monkeypatch.setattr(changing, "parse", counted)
+    monkeypatch.setattr(field_changes, "parse", counted)
+    monkeypatch.setattr(run_changes, "parse", counted)
     for n in range(50):
         world.want(key=f"n={n}").had(AttemptState.SUCCEEDED, key=f"n={n}")
     assert launches(world.plan()) == []
@@ -179,10 +182,10 @@ def test_an_unchanged_run_costs_no_parsing(world: Any, monkeypatch: pytest.Monke
 def test_a_first_plan_parses_each_run_a_fixed_number_of_times(
     new_world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = differing.json.loads
+    real = json.loads
     counts = []
     for amount in (10, 20):
-        world, calls = new_world(), []
+        world, calls = new_world(), list[str]()
         for n in range(amount):  # of values that no other test has: what was parsed is remembered
             world.want(key=f"n={n}", spec={**SPEC, "args": {"n": n, "parsed_of": amount}})
 
@@ -190,7 +193,7 @@ def test_a_first_plan_parses_each_run_a_fixed_number_of_times(
             calls.append(text)
             return real(text)
 
-        monkeypatch.setattr(differing.json, "loads", counted)
+        monkeypatch.setattr(json, "loads", counted)
         world.plan()
         monkeypatch.undo()
         counts.append(len(calls))
@@ -199,4 +202,4 @@ def test_a_first_plan_parses_each_run_a_fixed_number_of_times(
 
 def test_specs_are_canonical_in_these_tests(world: Any) -> None:
     spec = next(iter(world.want().desired.values())).spec
-    assert spec == canonical(differing.parse(spec))
+    assert spec == canonical(field_changes.parse(spec))

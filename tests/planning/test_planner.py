@@ -9,10 +9,11 @@ import pytest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
-from sgpu_decl.model.plan import Action, Effect, Plan, Reason
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.plan import Action, FieldEffect, Plan, Reason
 from sgpu_decl.planning.capabilities import Capabilities
-from sgpu_decl.planning.planner import Request, plan
+from sgpu_decl.planning.planner import PlanRequest, plan
 
 SPEC = {"gpus": 2, "type": "A10", "entrypoint": "train.py", "args": {"n": 1}}
 OTHER = {**SPEC, "args": {"n": 2}}
@@ -69,8 +70,18 @@ def test_a_changed_active_run_is_replaced(world: Any) -> None:
     assert change.destructive
     assert (change.attempt, change.launch.stop, change.launch.wait_for) == (8, (7,), ())
     assert [check.id for check in made.checks] == ["work_lost"]
-    assert "4.0 GPU hours" in made.checks[0].summary
+    assert "for 2 h on 2 GPUs: 4.0 GPU hours so far" in made.checks[0].summary
     assert made.applyable
+
+
+def test_what_has_run_for_seconds_is_not_told_in_hours(world: Any) -> None:
+    world = world.want(spec=OTHER, on_active="replace").had(S.RUNNING)
+    (active,) = world.active
+    later = active.started_at + timedelta(hours=2) - timedelta(seconds=20)
+    world.active[:] = [replace(active, started_at=later)]
+    world.resources[TRAIN] = replace(world.resources[TRAIN], last=world.active[0])
+    (check,) = world.plan().checks
+    assert check.summary == ("`train#7` has been running for 20 s on 2 GPUs: 40 GPU seconds so far")
 
 
 def test_a_changed_active_run_is_queued_behind(world: Any) -> None:
@@ -216,14 +227,14 @@ def test_until_always_creates_each_time(world: Any) -> None:
 def test_a_changed_limit_is_an_update_and_no_launch(world: Any) -> None:
     change = world.want(spec={**SPEC, "timeout": "6h"}).had(S.SUCCEEDED).change()
     assert (change.action, change.reason) == (Action.UPDATE, Reason.CONFIG_CHANGED)
-    assert (change.fields[0].effect, change.launch.token) == (Effect.NEXT_ATTEMPT, None)
+    assert (change.fields[0].effect, change.launch.token) == (FieldEffect.NEXT_ATTEMPT, None)
     assert change.unchanged == 4
 
 
 def test_a_changed_tag_is_recorded_only(world: Any) -> None:
     change = world.want(spec={**SPEC, "tags": {"team": "a"}}).had(S.SUCCEEDED).change()
     assert change.action is Action.UPDATE
-    assert [(f.path, f.effect) for f in change.fields] == [("tags.team", Effect.STATE_ONLY)]
+    assert [(f.path, f.effect) for f in change.fields] == [("tags.team", FieldEffect.STATE_ONLY)]
 
 
 def test_a_changed_limit_of_an_active_run_is_an_update_that_names_the_run(world: Any) -> None:
@@ -238,14 +249,14 @@ def test_a_backend_that_can_changes_a_limit_in_place(world: Any) -> None:
         desired=tuple(world.desired.values()),
         state=world.state(),
         observed={},
-        request=Request(),
+        request=PlanRequest(),
         owner=None,
         now=world.active[0].created_at,
         tool_version="0",
         config_digest="",
         capabilities={"local": Capabilities(in_place=frozenset({"timeout"}))},
     )
-    assert made.changes[0].fields[0].effect is Effect.IN_PLACE
+    assert made.changes[0].fields[0].effect is FieldEffect.IN_PLACE
 
 
 def test_ignored_paths_never_launch(world: Any) -> None:
@@ -301,7 +312,7 @@ def test_a_run_that_moved_to_another_file_changes_its_owner(world: Any) -> None:
 def test_what_the_backend_says_wins_over_what_was_recorded(world: Any) -> None:
     world.want().had(S.RUNNING)
     ref = AttemptRef(TRAIN, 7)
-    world.observed[ref] = AttemptStatus(ref=ref, state=S.FAILED, failure=F.NODE_LOST)
+    world.observed[ref] = AttemptView(ref=ref, backend="local", state=S.FAILED, failure=F.NODE_LOST)
     change = world.change()
     assert (change.action, change.reason) == (Action.CREATE, Reason.PREVIOUS_FAILED)
     assert change.prior.state is S.FAILED
@@ -327,7 +338,7 @@ def test_destroy_ends_all_that_stands_and_nothing_that_is_gone(world: Any) -> No
 
 def test_destroy_of_a_run_file_needs_no_list_of_its_runs(world: Any) -> None:
     world.had(S.RUNNING, owner="run.yaml").had(S.RUNNING, "b", owner="other.yaml")
-    made = world.plan(owner="run.yaml", request=Request(destroy=True, whole_project=False))
+    made = world.plan(owner="run.yaml", request=PlanRequest(destroy=True, whole_project=False))
     assert [change.address.name for change in made.changes] == ["train"]
 
 

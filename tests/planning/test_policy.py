@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from sgpu_decl.model.plan import Effect
+from sgpu_decl.model.plan import FieldEffect
 from sgpu_decl.planning.policy import POLICY, FieldClass, class_of, effect_of
 
 DATA, LAUNCH, META = FieldClass.DATA, FieldClass.LAUNCH, FieldClass.META
@@ -38,11 +38,11 @@ def test_every_entry_says_why() -> None:
 
 def test_in_place_needs_a_backend_that_can_and_an_active_attempt() -> None:
     can = frozenset({"retry"})
-    assert effect_of("retry.max", can, active=True) is Effect.IN_PLACE
-    assert effect_of("retry.max", can, active=False) is Effect.NEXT_ATTEMPT
-    assert effect_of("retry.max", frozenset(), active=True) is Effect.NEXT_ATTEMPT
-    assert effect_of("tags.a", can, active=True) is Effect.STATE_ONLY
-    assert effect_of("gpus", frozenset({"gpus"}), active=True) is Effect.NEW_ATTEMPT
+    assert effect_of("retry.max", can, active=True) is FieldEffect.IN_PLACE
+    assert effect_of("retry.max", can, active=False) is FieldEffect.NEXT_ATTEMPT
+    assert effect_of("retry.max", frozenset(), active=True) is FieldEffect.NEXT_ATTEMPT
+    assert effect_of("tags.a", can, active=True) is FieldEffect.STATE_ONLY
+    assert effect_of("gpus", frozenset({"gpus"}), active=True) is FieldEffect.NEW_ATTEMPT
 
 
 def _field_paths(model: type, parent: str = "") -> Iterator[str]:

@@ -29,11 +29,15 @@ class Project:
 
     def launch(self, *lines: str) -> list[Any]:
         """Apply a run of two ranks that has these lines too; return what its ranks returned."""
-        (self.folder / "run.yaml").write_text(RUN + "\n".join(lines) + "\n")
-        done = self._sgpu("apply", "-y", "run.yaml")
+        done = self.apply(*lines)
         assert done.returncode == 0, done.stdout + done.stderr
         answer = json.loads(self._sgpu("results", "program", "-o", "json").stdout)
         return [result["value"] for result in answer["data"]["results"]]
+
+    def apply(self, *lines: str, tracked: bool = False) -> "subprocess.CompletedProcess[str]":
+        run = RUN.replace("mlflow: {enabled: false}\n", "") if tracked else RUN
+        (self.folder / "run.yaml").write_text(run + "\n".join(lines) + "\n")
+        return self._sgpu("apply", "-y", "run.yaml")
 
     def printed(self, rank: int) -> str:
         return self._sgpu("logs", "program", "--rank", str(rank)).stdout
@@ -63,7 +67,10 @@ def project(tmp_path: Path) -> Callable[..., Project]:
         folder = tmp_path / "project"
         folder.mkdir()
         for name in names:
-            shutil.copy(LAUNCHED / name, folder)
+            if (LAUNCHED / name).is_dir():
+                shutil.copytree(LAUNCHED / name, folder / name)
+            else:
+                shutil.copy(LAUNCHED / name, folder)
         return Project(folder)
 
     return made

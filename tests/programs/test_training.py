@@ -20,24 +20,28 @@ def test_ddp_averages_gradients_and_keeps_weights_equal(project: Callable[..., A
 
     mean = [
         sum(pair) / 2
-        for pair in zip(*(it["gradients"]["own"] for it in (first, second)), strict=True)
+        for pair in zip(*(item["gradients"]["own"] for item in (first, second)), strict=True)
     ]
     assert first["gradients"]["own"] != second["gradients"]["own"]
-    for it in (first, second):
-        assert it["gradients"]["shared"] == pytest.approx(mean, abs=1e-6)
+    for item in (first, second):
+        assert item["gradients"]["shared"] == pytest.approx(mean, abs=1e-6)
 
     weights = first["weights"]
     assert weights["drawn"] != second["weights"]["drawn"]
     assert weights["started"] == second["weights"]["started"] == weights["drawn"]
     assert weights["ended"] == second["weights"]["ended"] != weights["started"]
-    assert all(it["losses"][-1] < it["losses"][0] for it in (first, second))
+    assert all(item["losses"][-1] < item["losses"][0] for item in (first, second))
 
 
 @pytest.mark.skipif(NO_LIGHTNING, reason="PyTorch Lightning is missing")
+@pytest.mark.expensive
 def test_lightning_takes_ranks_for_those_of_torchrun(project: Callable[..., Any]) -> None:
     values = project("lit.py").launch("entrypoint: lit.py:main")
-    assert [it["environment"] for it in values] == ["TorchElasticEnvironment"] * 2
-    assert [it["place"] for it in values] == [[0, 0, 0, 2], [1, 1, 0, 2]]
-    assert [it["rows"] for it in values] == [64, 64]  # 64 rows, two epochs, half of them for each
+    assert [value["environment"] for value in values] == ["TorchElasticEnvironment"] * 2
+    assert [value["place"] for value in values] == [[0, 0, 0, 2], [1, 1, 0, 2]]
+    assert [value["rows"] for value in values] == [
+        64,
+        64,
+    ]  # 64 rows, two epochs, half of them for each
     assert values[0]["weights"] == values[1]["weights"]
     assert values[0]["loss"] == values[1]["loss"] < 4.0

@@ -73,6 +73,22 @@ def test_what_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, text: str) 
         runtime.get_global_rank()
 
 
+def test_the_address_of_a_node_is_that_of_its_way_to_rank_0(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    assert runtime.get_node_ip() == "127.0.0.1", "no rank: nobody else is to reach it"
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(RankUnknown, match="`MASTER_ADDR` is not set, though"):
+        runtime.get_node_ip()
+    monkeypatch.setenv("MASTER_ADDR", "no such host")
+    with pytest.raises(RankUnknown, match="no way from this node to `no such host`") as caught:
+        runtime.get_node_ip()
+    assert "MASTER_ADDR" in str(caught.value.hint)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    assert runtime.get_node_ip() == "127.0.0.1"
+
+
 @pytest.mark.torch
 def test_a_group_is_believed_where_the_environment_says_nothing() -> None:
     pytest.importorskip("torch")

@@ -1,66 +1,84 @@
-"""The entrypoints of ranks: deterministic, Python of old versions, free of the user's text."""
+"""The entrypoint of a rank: deterministic, Python of old versions, free of the user's text."""
 
 import ast
-import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.errorfile import COLLATERAL
-from sgpu_decl.rendering.entrypoint import render_air, render_call, render_warm
-from sgpu_decl.rendering.pools import HARMLESS
+import sgpu_decl.rank
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.rank.fork_safety import HARMLESS
+from sgpu_decl.rendering.entrypoint import air_diff, render_air
+from sgpu_decl.rendering.spec import CallSpec, Entry
+from tests.support import check_golden
 
-GOLDEN = Path(__file__).parent / "golden"
-TEXTS = {
-    "_air.py": lambda: render_air("0" * 64),
-    "_call.py": render_call,
-    "_warm.py": render_warm,
-}
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_the_rendered_entrypoint_is_the_golden_one(name: str) -> None:
-    text, golden = TEXTS[name](), GOLDEN / f"{name}.txt"
-    if os.environ.get("SGPU_GOLDEN") == "write":
-        golden.write_text(text)
-    assert text == golden.read_text()
-    assert text == TEXTS[name]()
+GOLDEN = Path(__file__).parent / "golden/_air.py.txt"
+SCRIPT = Entry(kind="script", path="train.py")
 
 
-def test_every_pool_that_a_fork_may_meet_is_rendered_and_has_a_source() -> None:
-    namespace: dict[str, object] = {"__name__": "_warm"}
-    exec(compile(render_warm(), "_warm.py", "exec"), namespace)
+def test_the_rendered_entrypoint_is_the_golden_one() -> None:
+    text = render_air("0" * 64, SCRIPT)
+    check_golden(GOLDEN, text)
+    assert text == render_air("0" * 64, SCRIPT)
+    assert len(text.splitlines()) < 60
+
+
+def test_every_pool_that_a_fork_may_meet_has_a_name_and_a_source() -> None:
     for pool in HARMLESS:
-        known, name = (
-            (namespace["LIBRARIES"], pool.library)
-            if pool.library is not None
-            else (namespace["THREADS"], pool.thread)
-        )
-        assert name in known  # type: ignore[operator]
+        assert (pool.thread is None) != (pool.library is None)
         assert pool.source.startswith("https://")
 
 
 def test_it_is_python_from_3_10_on_and_does_nothing_when_imported() -> None:
-    ast.parse(render_call(), feature_version=(3, 10))
-    ast.parse(render_warm(), feature_version=(3, 10))
-    tree = ast.parse(render_air("a" * 64), feature_version=(3, 10))
-    quiet = (ast.Expr, ast.Import, ast.Assign, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    assert all(isinstance(node, quiet) for node in tree.body[:-1])
+    for module in Path(sgpu_decl.rank.__file__).parent.glob("*.py"):
+        ast.parse(module.read_text(), feature_version=(3, 10))
+    tree = ast.parse(render_air("a" * 64, SCRIPT), feature_version=(3, 10))
+    assert all(isinstance(node, ast.Expr | ast.Import | ast.Assign) for node in tree.body[:-1])
     assert isinstance(tree.body[-1], ast.If)
 
 
-def test_it_has_the_same_list_of_collateral_exceptions_as_the_agent() -> None:
-    namespace: dict[str, object] = {"__name__": "air"}
-    exec(compile(render_air("a" * 64), "_air.py", "exec"), namespace)
-    assert namespace["COLLATERAL"] == COLLATERAL
+@pytest.mark.parametrize(
+    ("entry", "shown"),
+    [
+        (Entry(kind="file_function", path="a/b.py", function="main"), "file_function a/b.py:main"),
+        (Entry(kind="module_function", module="a.b", function="c"), "module_function a.b:c"),
+        (Entry(kind="shell", shell='echo "'), "shell"),
+        (replace(SCRIPT, path='"; import os; "'), "script"),
+        (replace(SCRIPT, path="a\\"), "script"),
+        (replace(SCRIPT, path="a\nb"), "script"),
+        (replace(SCRIPT, path="é.py"), "script"),
+        (
+            Entry(
+                kind="pickle",
+                call=CallSpec(
+                    name="f.<locals>.<lambda>", python="3.11", function_crc=0, inputs_crc=0
+                ),
+            ),
+            "call f.<locals>.<lambda>",
+        ),
+    ],
+)
+def test_air_names_the_entry_if_its_name_is_plain(entry: Entry, shown: str) -> None:
+    scope: dict[str, object] = {"__name__": "air"}
+    exec(compile(render_air("a" * 64, entry), "_air.py", "exec"), scope)
+    assert scope["ENTRY"] == shown
 
 
 @pytest.mark.parametrize("checksum", ["", "a" * 63, "A" * 64, 'x"; import os #'.ljust(64)])
 def test_what_is_no_checksum_never_reaches_the_source(checksum: str) -> None:
     with pytest.raises(ValueError, match="SHA-256"):
-        render_air(checksum)
+        render_air(checksum, SCRIPT)
 
 
-def test_an_unknown_style_is_refused() -> None:
-    with pytest.raises(ValueError, match="windows"):
-        render_air("a" * 64, "windows")
+def test_the_diff_of_two_configs_shows_what_the_ranks_run() -> None:
+    script: dict[str, Json] = {"entrypoint": "train.py", "gpus": 2}
+    assert air_diff(script, {**script, "gpus": 4}) == []
+    assert air_diff(script, {"entrypoint": "train.py:main"}) == [
+        '- ENTRY = "script train.py"',
+        '+ ENTRY = "file_function train.py:main"',
+    ]
+    assert air_diff({"command": ["a"]}, {"command": "a | b"}) == [
+        '- ENTRY = "command"',
+        '+ ENTRY = "shell"',
+    ]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sgpu_decl.rendering.spec import Call, Entry, Gpus, LaunchSpec, Tether, render_spec
+from sgpu_decl.rendering.spec import CallSpec, Entry, Gpus, LaunchSpec, Tether, render_spec
 
 
 def spec(**fields: object) -> LaunchSpec:
@@ -35,7 +35,7 @@ def test_blocks_and_lists_are_plain_json() -> None:
 
 
 def test_a_call_says_where_its_buffers_lie_and_what_it_is_tied_to() -> None:
-    call = Call(
+    call = CallSpec(
         name="train", python="3.11", function_crc=1, inputs_crc=2, cloudpickle="3.1.2",
         path=("/a",), fill=("rank",), group=True, inputs_buffers=((0, 8), (64, 3)),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.staging.store import Store
+from sgpu_decl.staging.code_store import Store
 
 Plant = Callable[[Mapping[str, str]], Path]
 

@@ -81,7 +81,7 @@ def test_modules_of_the_code_are_followed(tmp_path: Path) -> None:
         "einops": "model/deep.py:1:1",
         "timm": "model/heads.py:1:1",
     }
-    followed = [it.shown for it in sources(tmp_path, "train.py")]
+    followed = [source.shown for source in sources(tmp_path, "train.py")]
     assert followed[0] == "train.py"
     assert {*followed} == files.keys() - {"unused.py"}
 

@@ -16,8 +16,8 @@ AT = Place("run.yaml", 4, 10)
 def in_command(command: str | list[str], root: Path = Path("/nowhere")) -> list[str]:
     """What each finding quotes."""
     found = installs_in_command(command, root, {"command": AT}.get)
-    assert all(it.code == "install_in_run" for it in found)
-    return [it.summary.split("`")[1] for it in found]
+    assert all(item.code == "install_in_run" for item in found)
+    return [item.summary.split("`")[1] for item in found]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_calls_of_the_code_and_of_what_it_imports(tmp_path: Path) -> None:
     (tmp_path / "helpers.py").write_text("from os import system\n\nsystem('pip install x')\n")
     (tmp_path / "unused.py").write_text("import os\nos.system('pip install x')\n")
     found = installs_in_code(sources(tmp_path, "train.py:main"))
-    assert [str(it.place) for it in found] == ["train.py:2:1", "helpers.py:3:1"]
+    assert [str(item.place) for item in found] == ["train.py:2:1", "helpers.py:3:1"]
     assert found[0].summary.startswith("`… -m pip install` in `train.py`")
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.model.state import Attempt, Intent, Resource
-from sgpu_decl.storing.sqlite import SqliteStore
+from sgpu_decl.storing.sqlite.store import SqliteStore
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 
@@ -22,18 +23,27 @@ class Launched:
     attempt: Attempt
 
 
-def _launch(
+def make_launch(
     name: str = "train", number: int = 1, *, state: AttemptState = AttemptState.RUNNING
 ) -> Launched:
     address = Address.run(name)
-    attempt = Attempt(
+    record = LaunchRecord(
         ref=AttemptRef(address, number),
-        token=f"token-{name}-{number}",
         backend="local",
+        token=f"token-{name}-{number}",
+        lineage="lin",
+        owner="run.yaml",
+        inputs=LaunchInputs(
+            spec='{"gpus":2}', fingerprint="sha256:aa", code_digest="sha256:bb", pool="p-1"
+        ),
+        wait_for=tuple(range(1, number)),
+    )
+    attempt = Attempt(
+        ref=record.ref,
+        token=record.token,
+        backend=record.backend,
+        inputs=record.inputs,
         state=state,
-        spec='{"gpus":2}',
-        fingerprint="sha256:aa",
-        code_digest="sha256:bb",
         created_at=NOON,
         plan_id="plan-1",
     )
@@ -44,18 +54,18 @@ def _launch(
         action="create",
         attempt=number,
         plan_id="plan-1",
-        attempt_record=attempt,
         created_at=NOON,
+        launch=record,
     )
     resource = Resource(
-        address=address, backend="local", owner="run.yaml", spec=attempt.spec, last=attempt
+        address=address, backend="local", owner="run.yaml", spec=attempt.inputs.spec, last=attempt
     )
     return Launched(intent=intent, resource=resource, attempt=attempt)
 
 
 @pytest.fixture
 def launch() -> Callable[..., Launched]:
-    return _launch
+    return make_launch
 
 
 @pytest.fixture
@@ -66,7 +76,7 @@ def store(tmp_path: Path) -> SqliteStore:
 @pytest.fixture
 def filled(store: SqliteStore) -> SqliteStore:
     """One run that is running, and a backup from a second session."""
-    done = _launch()
+    done = make_launch()
     with store.lock("apply", lineage="lin") as writer:
         writer.begin(done.intent)
         writer.launched(done.intent, done.resource, done.attempt)

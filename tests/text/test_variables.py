@@ -1,5 +1,5 @@
-from sgpu_decl.text.loading import load
 from sgpu_decl.text.variables import read_variables
+from sgpu_decl.text.yaml_reader import load
 
 
 def read(text: str, *options: tuple[str, str]) -> tuple[dict[str, str], list[tuple[str, str]]]:

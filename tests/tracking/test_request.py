@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,13 +11,15 @@ from sgpu_decl.tracking.request import from_json, parameters, request, to_json
 SPEC = '{"args":{"betas":[0.9,0.95],"lr":0.001,"note":"x"},"gpus":2,"timeout":null}'
 
 
-def asked(**changes: object):
-    given = {
+def asked(**changes: Any) -> Any:
+    given: dict[str, Any] = {
         "ref": AttemptRef(Address.run("train"), 8),
         "spec": SPEC,
         "home": Path("/p/.sgpu"),
         "base": Path("/p"),
+        "token": "T",
         "experiment": None,
+        "names_experiment": False,
         "run_name": None,
         "tracking_uri": None,
         "system_metrics": True,
@@ -36,6 +39,12 @@ def test_experiment_and_run_are_named_after_the_attempt() -> None:
     assert (named.experiment, named.run_name) == ("fsdp", "first")
 
 
+def test_artifacts_lie_where_the_user_says_and_else_beside_the_own_store() -> None:
+    assert asked().artifacts == "/p/.sgpu/mlartifacts"
+    assert asked(artifact_location="kept").artifacts == "/p/kept"
+    assert asked(artifact_location="s3://bucket/kept").artifacts == "s3://bucket/kept"
+
+
 def test_every_leaf_of_the_config_is_a_parameter_of_ours() -> None:
     assert asked().params == {
         "sgpu.args.betas": "[0.9,0.95]",
@@ -51,6 +60,7 @@ def test_tags_are_the_users_and_ours_and_ours_win() -> None:
         "team": "vision",
         "sgpu.address": "run.train",
         "sgpu.attempt": "8",
+        "sgpu.token": "T",
         "sgpu.lineage": "L",
         "sgpu.code_digest": "sha256:1",
     }
@@ -72,7 +82,7 @@ trees = st.dictionaries(
 
 
 @given(trees)
-def test_every_parameter_fits_mlflow(spec: dict[str, object]) -> None:
+def test_every_parameter_fits_mlflow(spec: dict[str, Any]) -> None:
     for name, value in parameters(spec).items():
         assert name.startswith("sgpu.")
         assert len(name) <= 250

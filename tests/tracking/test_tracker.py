@@ -6,14 +6,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.tracking.launching import tracker_spec
-from sgpu_decl.tracking.locating import default_uri
 from sgpu_decl.tracking.request import FILE, request, to_json
+from sgpu_decl.tracking.store_location import default_uri
+from sgpu_decl.tracking.tracker_launch import tracker_spec
+from tests.support import PATIENCE, until
 
 pytest.importorskip("mlflow")
 pytestmark = pytest.mark.mlflow
@@ -28,16 +30,18 @@ mlflow.end_run("FINISHED")
 """
 
 
-def start(home: Path, number: int, **changes: object) -> "tuple[Path, subprocess.Popen[bytes]]":
+def start(home: Path, number: int, **changes: Any) -> "tuple[Path, subprocess.Popen[bytes]]":
     """Start a tracker as the supervisor does; return the attempt folder and the process."""
     folder = home.parent / "runs" / str(number)
     folder.mkdir(parents=True)
-    given = {
+    given: dict[str, Any] = {
         "ref": AttemptRef(Address.run("train"), number),
         "spec": SPEC,
         "home": home,
         "base": home.parent,
+        "token": f"t{number}",
         "experiment": None,
+        "names_experiment": False,
         "run_name": None,
         "tracking_uri": None,
         "system_metrics": False,
@@ -58,9 +62,9 @@ def start(home: Path, number: int, **changes: object) -> "tuple[Path, subprocess
     return folder, process
 
 
-def told(folder: Path, process: "subprocess.Popen[bytes]") -> dict[str, object]:
+def told(folder: Path, process: "subprocess.Popen[bytes]") -> dict[str, Any]:
     """Return what `mlflow.json` tells the ranks, as soon as it is there."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not (folder / "mlflow.json").exists():
         assert time.monotonic() < deadline, (folder / "tracker.log").read_text()
         try:
@@ -78,10 +82,10 @@ def finish(folder: Path, process: "subprocess.Popen[bytes]", state: str | None) 
             json.dumps({"state": state, "ended_at": "2026-01-01T00:00:00Z", "ranks": []})
         )
     process.stdin.close()
-    assert process.wait(60) == 0, (folder / "tracker.log").read_text()
+    assert process.wait(PATIENCE) == 0, (folder / "tracker.log").read_text()
 
 
-def recorded(home: Path, run_id: str):
+def recorded(home: Path, run_id: str) -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(default_uri(home)).get_run(run_id)
@@ -134,16 +138,28 @@ def test_the_use_of_the_machine_is_recorded_while_the_attempt_lasts(
     folder, process = start(home, 1, system_metrics=True)
     run_id = told(folder, process)["run_id"]
     client = MlflowClient(default_uri(home))
-    deadline = time.monotonic() + 60
-    while not client.get_metric_history(run_id, "system/cpu_utilization_percentage"):
-        assert time.monotonic() < deadline, (folder / "tracker.log").read_text()
-        time.sleep(0.05)
+    until(
+        lambda: client.get_metric_history(run_id, "system/cpu_utilization_percentage"),
+        (folder / "tracker.log").read_text,
+    )
     finish(folder, process, "succeeded")
     assert recorded(home, run_id).info.status == "FINISHED"
 
 
-def test_a_store_that_cannot_be_opened_is_told_to_the_ranks(tmp_path: Path) -> None:
-    folder, process = start(tmp_path / ".sgpu", 1, tracking_uri="nonsense://x")
-    assert "nonsense" in told(folder, process)["error"]
-    assert process.wait(60) == 1
+def test_a_store_that_refuses_the_run_is_replaced_by_the_local_one(tmp_path: Path) -> None:
+    home = tmp_path / ".sgpu"
+    folder, process = start(home, 1, tracking_uri="nonsense://x")
+    tells = told(folder, process)
+    assert tells["instead_of"]["tracking_uri"] == "nonsense://x"
+    assert tells["tracking_uri"] == default_uri(home)
+    finish(folder, process, "succeeded")
+    assert recorded(home, tells["run_id"]).info.status == "FINISHED"
+
+
+def test_a_folder_that_takes_no_store_is_told_to_the_ranks(tmp_path: Path) -> None:
+    home = tmp_path / ".sgpu"
+    (home / "mlflow.db").mkdir(parents=True)
+    folder, process = start(home, 1)
+    assert "mlflow.db" in str(told(folder, process)["error"])
+    assert process.wait(PATIENCE) == 1
     process.stdin.close()

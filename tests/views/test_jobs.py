@@ -7,6 +7,7 @@ from typing import Any
 
 import jsonschema
 
+from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
 from sgpu_decl.config.schemas import documents
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
@@ -15,8 +16,8 @@ from sgpu_decl.model.job import DesiredJob, JobHandle, ObservedJob
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import Resource, State
-from sgpu_decl.planning.planner import Request, plan
-from sgpu_decl.planning.writing import plan_to_json, saved_from_json, saved_text
+from sgpu_decl.planning.plan_json import plan_to_json, saved_from_json, saved_text
+from sgpu_decl.planning.planner import PlanRequest, plan
 from sgpu_decl.views import plan_html, plan_markdown, plan_text
 from sgpu_decl.views.apply_text import event_line
 from sgpu_decl.views.jobs_text import job_details, job_table
@@ -61,6 +62,7 @@ def wanted(name: str, line: int, **settings: Any) -> DesiredJob:
         owner="sgpu.yml",
         spec=canonical(spec),
         title=name,
+        rules=RULES,
         places=AllAtLine(line),
     )
 
@@ -101,13 +103,14 @@ def a_plan() -> Plan:
         desired=(),
         state=State(lineage="l", serial=4, resources=resources),
         observed={},
-        request=Request(project="/p"),
+        request=PlanRequest(project="/p"),
         owner="sgpu.yml",
         now=NOW,
         tool_version="0.1.0",
         config_digest="sha256:0",
+        capabilities={},
         jobs=tuple(job for job, _ in jobs.values()),
-        seen_jobs={job.address: it for job, it in jobs.values()},
+        seen_jobs={job.address: item for job, item in jobs.values()},
     )
 
 

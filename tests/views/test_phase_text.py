@@ -15,6 +15,8 @@ from sgpu_decl.views.phase_text import phase_line
         ("compiling", 1_200, 25_000, 3.0, "compiling the environment: 1,200 of 25,000 files"),
         ("uploading", 5_000_000, 9_000_000, 2.0,
          "uploading the code: 5.0 MB of 9.0 MB, 2.5 MB/s"),
+        ("connecting", 4, 60, 4.0,
+         "waiting for the workspace to log in and answer: 4 s of 60 s"),
         ("building", 3, 0, 3.0, "building the environment: 3 packages"),
     ],
 )  # fmt: skip

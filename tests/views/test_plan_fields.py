@@ -3,7 +3,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sgpu_decl.model.plan import Effect, FieldChange
+from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.views.plan_fields import changed_lines, sides
 from sgpu_decl.views.terminal import columns
 
@@ -12,7 +12,7 @@ ROOMS = st.integers(30, 60)
 
 
 def field(before: str, after: str) -> FieldChange:
-    return FieldChange(path="command", before=before, after=after, effect=Effect.NEW_ATTEMPT)
+    return FieldChange(path="command", before=before, after=after, effect=FieldEffect.NEW_ATTEMPT)
 
 
 @given(TEXT, TEXT, TEXT, ROOMS)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -12,17 +13,18 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
     Action,
     Change,
     Check,
     CodeChange,
-    Effect,
     EnvironmentChange,
     Estimate,
     FieldChange,
-    Launch,
+    FieldEffect,
     Plan,
+    PlannedLaunch,
     Prior,
     Reason,
     Summary,
@@ -34,6 +36,9 @@ from sgpu_decl.views.plan_words import environment_words
 RUNNING = AttemptState.RUNNING
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 Golden = Callable[[str, str], None]
+
+
+INPUTS = LaunchInputs(spec="{}", fingerprint="f")
 
 
 def run(name: str, action: Action, reason: Reason, **other: object) -> Change:
@@ -71,7 +76,9 @@ def prior(state: AttemptState = AttemptState.SUCCEEDED, number: int = 7) -> Prio
     return Prior(attempt=number, state=state, ended_at=ended)
 
 
-def changed(path: str, before: object, after: object, line: int, effect: Effect) -> FieldChange:
+def changed(
+    path: str, before: object, after: object, line: int, effect: FieldEffect
+) -> FieldChange:
     return FieldChange(
         path=path,
         before=before,  # type: ignore[arg-type]
@@ -82,8 +89,8 @@ def changed(path: str, before: object, after: object, line: int, effect: Effect)
     )
 
 
-def launch(**other: object) -> Launch:
-    return Launch(spec="{}", owner="run.yaml", fingerprint="f", token="t", **other)  # type: ignore[arg-type]
+def launch(**other: object) -> PlannedLaunch:
+    return PlannedLaunch(owner="run.yaml", inputs=INPUTS, token="t", **other)  # type: ignore[arg-type]
 
 
 FIRST = run(
@@ -92,11 +99,13 @@ FIRST = run(
     Reason.FIRST_RUN,
     attempt=1,
     fields=(
-        changed("args.epochs", None, 5, 4, Effect.NEW_ATTEMPT),
-        changed("entrypoint", None, "train.py:main", 3, Effect.NEW_ATTEMPT),
-        changed("env.secrets.HF_TOKEN", None, {"secret": "env:HF_TOKEN"}, 5, Effect.NEW_ATTEMPT),
-        changed("gpus", None, 4, 1, Effect.NEW_ATTEMPT),
-        changed("type", None, "A10", 2, Effect.NEW_ATTEMPT),
+        changed("args.epochs", None, 5, 4, FieldEffect.NEW_ATTEMPT),
+        changed("entrypoint", None, "train.py:main", 3, FieldEffect.NEW_ATTEMPT),
+        changed(
+            "env.secrets.HF_TOKEN", None, {"secret": "env:HF_TOKEN"}, 5, FieldEffect.NEW_ATTEMPT
+        ),
+        changed("gpus", None, 4, 1, FieldEffect.NEW_ATTEMPT),
+        changed("type", None, "A10", 2, FieldEffect.NEW_ATTEMPT),
     ),
     code=CodeChange(digest="sha256:c", files=12, bytes=34_512),
     launch=launch(),
@@ -109,9 +118,9 @@ AGAIN = run(
     prior=prior(),
     unchanged=3,
     fields=(
-        changed("args.n", 1, 2, 12, Effect.NEW_ATTEMPT),
-        changed("env.variables.LR", None, "1e-4", 13, Effect.NEW_ATTEMPT),
-        changed("timeout", "6h", "8h", 14, Effect.NEXT_ATTEMPT),
+        changed("args.n", 1, 2, 12, FieldEffect.NEW_ATTEMPT),
+        changed("env.variables.LR", None, "1e-4", 13, FieldEffect.NEW_ATTEMPT),
+        changed("timeout", "6h", "8h", 14, FieldEffect.NEXT_ATTEMPT),
     ),
     code=CodeChange(
         digest="sha256:d", files=1, bytes=120, changed=tuple(f"part{n}.py" for n in range(7))
@@ -125,14 +134,14 @@ REPLACED = run(
     attempt=3,
     destructive=True,
     prior=prior(AttemptState.RUNNING, 2),
-    fields=(changed("gpus", 8, 16, 2, Effect.NEW_ATTEMPT),),
+    fields=(changed("gpus", 8, 16, 2, FieldEffect.NEW_ATTEMPT),),
     launch=launch(stop=(2,)),
 )
 LOST = Check(
     id="work_lost",
     severity=Severity.WARNING,
     address=Address.run("big"),
-    summary="`big#2` has been running for 2.0 h on 8 GPUs: 16.0 GPU hours so far",
+    summary="`big#2` has been running for 2 h on 8 GPUs: 16.0 GPU hours so far",
 )
 OUTSIDE = Check(
     id="outside_root",
@@ -160,8 +169,8 @@ EVERYTHING = a_plan(
         Reason.CONFIG_CHANGED,
         prior=prior(),
         unchanged=4,
-        fields=(changed("retry.max", None, 2, 20, Effect.NEXT_ATTEMPT),),
-        launch=Launch(spec="{}", owner="run.yaml", fingerprint="f"),
+        fields=(changed("retry.max", None, 2, 20, FieldEffect.NEXT_ATTEMPT),),
+        launch=PlannedLaunch(owner="run.yaml", inputs=INPUTS),
     ),
     run("old", Action.FORGET, Reason.REMOVED_FROM_CONFIG, prior=prior()),
     run(
@@ -209,7 +218,7 @@ ENDING = a_plan(
         Action.DESTROY,
         Reason.REMOVED_FROM_CONFIG,
         prior=prior(),
-        launch=Launch(spec="{}", owner="run.yaml", fingerprint="f"),
+        launch=PlannedLaunch(owner="run.yaml", inputs=INPUTS),
     ),
     run(
         "train",
@@ -217,7 +226,7 @@ ENDING = a_plan(
         Reason.REMOVED_FROM_CONFIG,
         destructive=True,
         prior=prior(RUNNING),
-        launch=Launch(spec="{}", owner="run.yaml", fingerprint="f", stop=(5, 7)),
+        launch=PlannedLaunch(owner="run.yaml", inputs=INPUTS, stop=(5, 7)),
     ),
     destroy=True,
 )
@@ -275,7 +284,7 @@ def test_a_run_that_another_file_declares_now_says_which() -> None:
         Action.UPDATE,
         Reason.CONFIG_CHANGED,
         prior=prior(),
-        launch=Launch(spec="{}", owner="new.yaml", fingerprint="f"),
+        launch=PlannedLaunch(owner="new.yaml", inputs=INPUTS),
     )
     assert "because: `new.yaml` declares it now (train#7 succ" in plan_text.render(
         a_plan(moved), now=NOW
@@ -299,12 +308,12 @@ def hostile() -> Plan:
         attempt=2,
         prior=prior(),
         fields=(
-            changed(f'args."{EVIL}"', EVIL, [EVIL], 1, Effect.NEW_ATTEMPT),
+            changed(f'args."{EVIL}"', EVIL, [EVIL], 1, FieldEffect.NEW_ATTEMPT),
             FieldChange(
                 path="env.secrets.A",
                 before={"secret": EVIL},
                 after=None,
-                effect=Effect.NEW_ATTEMPT,
+                effect=FieldEffect.NEW_ATTEMPT,
                 origin=Place(EVIL, 1, 1),
                 removed=True,
             ),
@@ -339,15 +348,15 @@ def test_long_values_are_cut_to_the_width() -> None:
         Reason.CONFIG_CHANGED,
         attempt=2,
         prior=prior(),
-        fields=(changed("command", "a" * 5000, "b" * 5000, 1, Effect.NEW_ATTEMPT),),
+        fields=(changed("command", "a" * 5000, "b" * 5000, 1, FieldEffect.NEW_ATTEMPT),),
         launch=launch(),
     )
     assert max(map(len, plan_text.render(a_plan(change), now=NOW, width=80).splitlines())) <= 100
 
 
-def lines_of(before: object, after: object, width: int = 100, **sides: bool) -> list[str]:
+def lines_of(before: object, after: object, width: int = 100, **sides: Any) -> list[str]:
     """The lines of a plan that tell of one changed field."""
-    field = replace(changed("command", before, after, 1, Effect.NEW_ATTEMPT), **sides)
+    field = replace(changed("command", before, after, 1, FieldEffect.NEW_ATTEMPT), **sides)
     change = replace(AGAIN, fields=(field,), code=None, unchanged=0)
     text = plan_text.render(a_plan(change), now=NOW, width=width)
     return text.split("because: ")[1].split("\n\n")[0].splitlines()[1:]
@@ -377,7 +386,7 @@ def test_of_a_text_of_several_lines_those_that_differ_are_shown() -> None:
         "        - make data",
     ]
     markdown = plan_markdown.render(
-        a_plan(replace(AGAIN, fields=(changed("command", old, new, 1, Effect.NEW_ATTEMPT),))),
+        a_plan(replace(AGAIN, fields=(changed("command", old, new, 1, FieldEffect.NEW_ATTEMPT),))),
         now=NOW,
     )
     assert (

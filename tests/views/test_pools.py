@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
-from sgpu_decl.config.pools import choose_pool
+from sgpu_decl.backends.databricks.planning.pools import choose_pool
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired
@@ -12,8 +13,8 @@ from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
 from sgpu_decl.planning.capabilities import Capabilities
-from sgpu_decl.planning.planner import Request, plan
-from sgpu_decl.planning.writing import plan_to_json
+from sgpu_decl.planning.plan_json import plan_to_json
+from sgpu_decl.planning.planner import PlanRequest, plan
 from sgpu_decl.views import plan_markdown, plan_text
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -23,7 +24,12 @@ SHELL = {"DATABRICKS_USE_RESERVED_GPU_POOL": "false", "DATABRICKS_REMOTE_GPU_POO
 def wanted(name: str, pool: str | None, environ: dict[str, str], line: int) -> Desired:
     choice, found = choose_pool(pool, environ)
     assert found == ()
-    spec = {"gpus": 8, "type": "H100", "command": "x", **({"pool": pool} if pool else {})}
+    spec: dict[str, Any] = {
+        "gpus": 8,
+        "type": "H100",
+        "command": "x",
+        **({"pool": pool} if pool else {}),
+    }
     return Desired(
         address=Address.run(name),
         backend="databricks",
@@ -46,7 +52,7 @@ def a_plan() -> Plan:
         ),
         state=State(lineage="l", serial=1, resources={}, active=()),
         observed={},
-        request=Request(project="/p"),
+        request=PlanRequest(project="/p"),
         owner="sgpu.yml",
         now=NOW,
         tool_version="0.1.0",

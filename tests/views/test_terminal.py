@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.views.terminal import (
     Colour,
     age,
     columns,
     count,
-    duration,
     escape,
     hours,
     paint,

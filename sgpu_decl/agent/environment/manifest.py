@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["BadManifest", "File", "Kind", "Manifest", "Python", "check_path"]
+__all__ = ["BadManifest", "File", "FileKind", "Manifest", "Python", "check_path"]
 
 FORMAT = 1
 MOST = 2_000_000  # files; beyond it somebody means harm
@@ -25,7 +25,7 @@ class BadManifest(ValueError):
     """The text is no manifest, is damaged, or names what must not be written."""
 
 
-class Kind:
+class FileKind:
     """What a path is. A script is a file whose first line, `#!python` and what follows it, becomes
     the path of the tree's interpreter, as in wheels; a link's content is its target, relative and
     inside the tree."""
@@ -48,7 +48,7 @@ class File(NamedTuple):
     @property
     def key(self) -> str:
         """The name of its object: files that share bytes and mode share one."""
-        return self.content + ".x" if self.kind == Kind.EXECUTABLE else self.content
+        return self.content + ".x" if self.kind == FileKind.EXECUTABLE else self.content
 
 
 class Python(NamedTuple):
@@ -152,9 +152,9 @@ def _file(path: Any, kind: Any, size: Any, content: Any) -> File:
     if not isinstance(path, str) or not isinstance(content, str) or type(size) is not int:
         raise BadManifest(f"not an entry of a manifest: {path!r}")
     check_path(path)
-    if kind == Kind.LINK:
+    if kind == FileKind.LINK:
         _check_link(path, content)
-    elif kind not in (Kind.FILE, Kind.EXECUTABLE, Kind.SCRIPT):
+    elif kind not in (FileKind.FILE, FileKind.EXECUTABLE, FileKind.SCRIPT):
         raise BadManifest(f"{path!r} is neither a file nor a link: {kind!r}")
     elif not _HEX.fullmatch(content) or size < 0:
         raise BadManifest(f"{path!r} has no digest or no size")

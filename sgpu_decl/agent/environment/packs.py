@@ -12,7 +12,7 @@ import json
 import re
 from typing import NamedTuple
 
-from sgpu_decl.agent.environment.manifest import Kind
+from sgpu_decl.agent.environment.manifest import FileKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def index_name(manifest_digest: str) -> str:
 def needed(manifest: Manifest) -> dict[str, int]:
     """Names and sizes of the objects of a manifest, bytecode included, in the order of paths."""
     entries = sorted((*manifest.files, *manifest.bytecode))
-    return {file.key: file.size for file in entries if file.kind != Kind.LINK}
+    return {file.key: file.size for file in entries if file.kind != FileKind.LINK}
 
 
 def _check(packs: Iterable[Pack], wanted: dict[str, int]) -> None:

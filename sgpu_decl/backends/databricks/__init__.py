@@ -1,1 +1,38 @@
-"""Runs on Databricks serverless GPU compute, through the official SDK."""
+"""Runs on Databricks serverless GPU compute, through the official SDK.
+
+    planning/ ─▶ launching/ ─▶ the platform starts `command.sh` ─▶ agent/node ─▶ watching/
+        └──────────┴── api/ (login, connection, files, errors) ────────────────────┘
+
+**One connection.** `api/account` says from YAML, environment and profiles which workspace is meant,
+without asking anybody. `api/connection` imports the SDK and builds its client in a thread, begun
+before planning looks at the code of such a run. Requests that the SDK has no words for go through
+its client too, so its authentication and its retries hold for all. `api/sdk_errors` is the one
+place that knows the SDK's errors.
+
+**Planning** reads the config, the source, and what the workspace offers. Answers are cached for ten
+minutes: a plan that has them all does not connect, and does not import the SDK. A workspace that
+cannot be asked is a warning.
+
+**A launch** is: the handle here (`databricks.json`), shared objects, the launch folder with
+`spec.json` last, the handle with the request's body, `runs/submit` with the intent's token, the
+marker, the handle with the run's id. Doing it again after a crash gives the same run, since the
+platform knows the token. If the answer to the submit is lost for good, the intent stays open and
+the next apply does it again. A request that is refused leaves nothing staged.
+
+**The handle is a cache**; the marker in the launch folder is the truth, and the state's lineage and
+token lead to it. An attempt that has ended is not asked about again. The platform's ending and the
+agent's outcome are put together in `watching/run_status`: the agent knows why a run failed, unless
+the platform took it away.
+
+**MLflow.** The platform makes one run for each of its attempts. Nodes may lack credentials, so the
+client writes name, tags and parameters as soon as it sees the run. The experiment of a run with
+`permissions` is made and shared before anything is submitted.
+
+**Waiting in line** is the platform's. So `max_parallel` and `on_active: queue` are refused, and
+`replace` stops the old attempt and waits for its end before it submits.
+
+**Two clocks** are never compared. The first answer of the workspace tells how far its clock is
+ahead: what it dates is judged by its clock, and times of runs are shown by this machine's.
+
+Sources for what is assumed of the platform: `model/assumptions.yaml`; `conformance/` measures it.
+"""

@@ -1,16 +1,31 @@
 """One workspace as runs use it: its connection, its files, and the staging folder in it."""
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.databricks.account import Account
-from sgpu_decl.backends.databricks.connecting import Connection
-from sgpu_decl.backends.databricks.files import RemoteFiles, files_at
-from sgpu_decl.backends.databricks.following import Watched
-from sgpu_decl.backends.databricks.places import Staging, home_of
-from sgpu_decl.config.backend import Backend as BackendBlock
+from sgpu_decl.backends.databricks.api.account import Account
+from sgpu_decl.backends.databricks.api.answer_cache import AnswerCache
+from sgpu_decl.backends.databricks.api.connection import Connection
+from sgpu_decl.backends.databricks.api.workspace_files import (
+    VOLUMES,
+    VolumeFiles,
+    WorkspaceFiles,
+    home_of,
+)
+from sgpu_decl.backends.databricks.launching.experiment import experiment_of, experiments_home
+from sgpu_decl.backends.databricks.options import DatabricksOptions
+from sgpu_decl.backends.databricks.planning.catalog import FOLDER, known_kind, remember_folder
+from sgpu_decl.backends.databricks.watching.run_cache import RunCache
+from sgpu_decl.backends.remote.files import RemoteFiles
+from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.config.backend import BackendOptions
+from sgpu_decl.model.jsonable import Json
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
 
 __all__ = ["Workspace", "Workspaces"]
 
@@ -22,47 +37,69 @@ class Workspace:
         self.account = account
         self.connection = connection
         self.staging = staging
-        self._done: dict[str, Future[None]] = {}
-        self._lock = threading.Lock()
+
+    @property
+    def key(self) -> dict[str, Json]:
+        """What names this workspace and its staging folder; see `Workspaces.with_key`."""
+        return {
+            "profile": self.account.profile,
+            "host": self.account.host,
+            "staging": self.staging,
+        }
 
     @cached_property
-    def places(self) -> Staging:
+    def area(self) -> StagingArea:
+        """Its staging folder. Where that is one of a volume, commands lie below `/Workspace` all
+        the same: the platform documents `command_path` as a path there, and looks for secrets
+        beside it (evidence: A3)."""
+        root = self.staging or home_of(self.user)
+        if root.startswith(VOLUMES):
+            layout = RemoteLayout(root, f"{home_of(self.user)}/commands")
+            files = VolumeFiles(self.connection)
+            return StagingArea(layout, files, WorkspaceFiles(self.connection), key=self.key)
+        return StagingArea(RemoteLayout(root), WorkspaceFiles(self.connection), key=self.key)
+
+    @property
+    def layout(self) -> RemoteLayout:
         """Where things lie."""
-        return Staging(self.staging or home_of(self.connection.user))
+        return self.area.layout
 
-    @cached_property
+    @property
     def files(self) -> RemoteFiles:
-        """Its files, of the kind that the staging folder is."""
-        return files_at(self.connection, self.places.root)
+        """The files of the staging folder."""
+        return self.area.files
 
     @cached_property
-    def watched(self) -> Watched:
+    def experiments(self) -> str:
+        """The folder of experiments that name none."""
+        return experiments_home(self.user, self.layout.root)
+
+    @cached_property
+    def user(self) -> str:
+        """The name of its user, as it said a short while ago, or says now."""
+        cache = AnswerCache(self.connection)
+        known = cache.answer("user")
+        if isinstance(known, str):
+            return known
+        cache.remember("user", self.connection.user)
+        return self.connection.user
+
+    def make_experiment_folder(self, config: "RunConfig") -> None:
+        """Have the folder in which the platform makes a run's experiment. Users have their own.
+        Raises BackendError."""
+        folder = experiment_of(config, self.experiments).folder
+        if folder != f"/Workspace/Users/{self.user}":
+            self.area.once(f"experiments {folder}", lambda: self._make_experiment_folder(folder))
+
+    def _make_experiment_folder(self, folder: str) -> None:
+        if known_kind(self.connection, folder) != FOLDER:
+            WorkspaceFiles(self.connection).make_folder(folder)
+            remember_folder(self.connection, folder)
+
+    @cached_property
+    def run_cache(self) -> RunCache:
         """Its runs, for whoever watches some."""
-        return Watched(self.connection)
-
-    def forget(self) -> None:
-        """What was found there may be gone: look again before it is counted on."""
-        with self._lock:
-            self._done.clear()
-
-    def once(self, what: str, do: Callable[[], None]) -> None:
-        """Do something that all launches of this process share, the first time it is asked for;
-        others wait for it. What fails is done again."""
-        with self._lock:
-            known = self._done.get(what)
-            mine = known is None
-            future = self._done.setdefault(what, Future())
-        if not mine:
-            future.result()
-            return
-        try:
-            do()
-        except BaseException as error:
-            with self._lock:
-                self._done.pop(what, None)
-            future.set_exception(error)
-            raise
-        future.set_result(None)
+        return RunCache(self.connection)
 
 
 class Workspaces:
@@ -73,9 +110,14 @@ class Workspaces:
         self._known: dict[tuple[Account, str | None], Workspace] = {}
         self._lock = threading.Lock()
 
-    def of(self, block: BackendBlock) -> Workspace:
+    def of(self, block: BackendOptions) -> Workspace:
         """The workspace that the `backend` of a run means."""
+        assert isinstance(block, DatabricksOptions)  # noqa: S101  what this backend's kind has
         return self.at(Account(block.profile, block.host), block.staging)
+
+    def with_key(self, key: Mapping[str, Any]) -> Workspace:
+        """The workspace with that key."""
+        return self.at(Account(key["profile"], key["host"]), key["staging"])
 
     def at(self, account: Account, staging: str | None) -> Workspace:
         """The workspace of an account, with a staging folder in it."""

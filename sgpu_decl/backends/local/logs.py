@@ -1,24 +1,29 @@
-"""The log files of ranks, read as lines in the order of time: whole, or as they grow.
+"""The log files of ranks, read in the order of time: whole, or as they grow.
+
+Lines that a rank wrote within one entry of its time index stay together as one text: what is done
+for each text is then done for thousands of lines at once.
 
 Python ranks note beside each log when its bytes were written, so their lines are merged. Other
 logs have no times: they come rank by rank, and while following in the order in which they arrive.
 """
 
 import heapq
-import os
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from sgpu_decl.backends.base import LogLine
+from sgpu_decl.agent.growing_log import GrowingLog
+from sgpu_decl.agent.regular import regular
+from sgpu_decl.backends.base import LogReader
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["read_lines"]
+__all__ = ["LocalLog"]
 
 STREAMS = ("stdout", "stderr")
-CHUNK = 1 << 16
-LONGEST_LINE = 1 << 20
+CHUNK = 1 << 18
+_DROPPED = b"sgpu: %d bytes of older output were dropped: the log had grown too long"
 _ENTRY = struct.Struct("<QQ")
 
 
@@ -32,17 +37,25 @@ class _Index:
         self._moment = 0
         self.fresh = True  # there may be entries that were not read yet
 
-    def moment(self, offset: int) -> int:
-        """When the byte at `offset` was written; offsets are asked for in order. 0 is unknown."""
+    def moment(self, offset: int) -> tuple[int, int | None]:
+        """When the byte at `offset` was written, and the offset from which on bytes were written
+        later, None for none yet. Offsets are asked for in order. The moment 0 is unknown."""
         while True:
             if not self._entries and self.fresh:
                 self._read()
-            if not self._entries or self._entries[0][1] > offset:
-                return self._moment
+            if not self._entries:
+                return self._moment, None
+            if self._entries[0][1] > offset:
+                return self._moment, self._entries[0][1]
             self._moment = max(self._moment, self._entries.popleft()[0])
 
     def _read(self) -> None:
-        data = _read(self._path, self._offset, CHUNK)
+        try:
+            with open(self._path, "rb", buffering=0, opener=regular) as file:
+                file.seek(self._offset)
+                data = file.read(CHUNK)
+        except FileNotFoundError:
+            data = b""
         data = data[: len(data) // _ENTRY.size * _ENTRY.size]
         self._offset += len(data)
         self._entries.extend(entry for entry in _ENTRY.iter_unpack(data) if entry[0])
@@ -50,14 +63,13 @@ class _Index:
 
 
 class _Tail:
-    """One growing file. `rest` is a line that has not ended yet, up to `offset`."""
+    """The log of a rank, and when its lines were written."""
 
     def __init__(self, path: Path, rank: int, stream: str) -> None:
         self.path = path
         self.rank = rank
         self.stream = stream
-        self._offset = 0
-        self._rest = b""
+        self._log = GrowingLog(path)
         self._index = _Index(path.with_suffix(".idx"))
 
     def size(self) -> int:
@@ -65,105 +77,102 @@ class _Tail:
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
-            return self._offset
+            return self._log.offset
 
-    def lines(self, end: int) -> Iterator[tuple[int, "_Tail", bytes]]:
-        """Yield (moment, self, line) up to the offset `end`."""
-        while self._offset < end:
-            start = _data_from(self.path, self._offset)
-            if start > self._offset:
-                yield self._skip(start)
-            chunk = _read(self.path, self._offset, min(CHUNK, end - self._offset))
-            if not chunk:
+    def texts(self, end: int) -> Iterator[tuple[int, "_Tail", bytes]]:
+        """Yield (moment, self, whole lines) up to the offset `end`."""
+        while self._log.offset < end:
+            part = self._log.read(end)
+            if part.dropped:
+                yield self._index.moment(part.begin)[0], self, _DROPPED % part.dropped
+            if not part.size:
                 return
-            begin = self._offset - len(self._rest)
-            self._offset += len(chunk)
-            *whole, self._rest = (self._rest + chunk).split(b"\n")
-            if len(self._rest) > LONGEST_LINE:
-                whole, self._rest = [*whole, self._rest], b""
-            for line in whole:
-                yield self._index.moment(begin), self, line
-                begin += len(line) + 1
+            if part.lines is not None:
+                yield from self._by_moment(part.lines, part.begin)
+
+    def _by_moment(self, whole: bytes, begin: int) -> Iterator[tuple[int, "_Tail", bytes]]:
+        """Cut lines, the first of which begins at the offset `begin`, where a later entry begins:
+        a line belongs to the moment of its first byte."""
+        at = 0
+        while at <= len(whole):
+            moment, later = self._index.moment(begin + at)
+            cut = len(whole) if later is None else whole.find(b"\n", later - begin - 1)
+            if cut < 0:
+                cut = len(whole)
+            yield moment, self, whole[at:cut]
+            at = cut + 1
 
     def last(self) -> Iterator[tuple[int, "_Tail", bytes]]:
         """Yield the line that never ended, if there is one."""
-        rest, self._rest = self._rest, b""
-        if rest:
-            yield self._index.moment(self._offset - len(rest)), self, rest
+        part = self._log.last()
+        if part.lines is not None:
+            yield self._index.moment(part.begin)[0], self, part.lines
 
-    def _skip(self, start: int) -> tuple[int, "_Tail", bytes]:
-        """Go on after a part that the size bound of the log took, at the next whole line."""
-        partial = _read(self.path, start, CHUNK).partition(b"\n")
-        skipped = start - self._offset + len(self._rest) + len(partial[0]) + len(partial[1])
-        self._offset, self._rest = start + len(partial[0]) + len(partial[1]), b""
-        note = b"sgpu: %d bytes of older output were dropped: the log had grown too long" % skipped
-        return self._index.moment(self._offset), self, note
+    def dropped(self) -> bytes:
+        """The line that says what the log lacks, since the disk was full, if it lacks something."""
+        try:
+            count = self.path.with_suffix(".dropped").stat().st_size
+        except OSError:
+            return b""
+        return b"sgpu: %d bytes of output were dropped: the disk was full" % count if count else b""
 
 
-def read_lines(
-    ref: AttemptRef,
-    folder: Path,
-    *,
-    ranks: Sequence[int] | None,
-    restart: int | None,
-    follow: bool,
-    hide: Callable[[str], str],
-    ended: Callable[[], bool],
-) -> Iterator[LogLine | None]:
-    """Yield the lines of an attempt's ranks.
+class LocalLog(LogReader):
+    """The log of the attempt in a folder.
 
     Args:
-        folder: the attempt's folder.
         ranks: which ranks, or `None` for all.
         restart: which restart, or `None` for all.
-        follow: go on until `ended()` and everything was read; a quiet moment yields `None`,
-            at which the caller sleeps.
-        hide: takes secret values out of a line.
+        hide: takes secret values out of a text.
+        ended: whether the attempt writes nothing more.
     """
-    tails: dict[Path, _Tail] = {}
-    while True:
-        over = ended() if follow else True
-        quiet = True
-        _discover(folder, ranks, restart, tails)
+
+    def __init__(
+        self,
+        ref: AttemptRef,
+        folder: Path,
+        *,
+        ranks: Sequence[int] | None,
+        restart: int | None,
+        hide: Callable[[str], str],
+        ended: Callable[[], bool],
+    ) -> None:
+        self._ref = ref
+        self._folder = folder
+        self._ranks = ranks
+        self._restart = restart
+        self._hide = hide
+        self._ended = ended
+        self._tails: dict[Path, _Tail] = {}
+
+    def read(self) -> tuple[Iterable[LogLines], bool]:
+        over = self._ended()  # before the logs are looked at: all that was written is there then
+        _discover(self._folder, self._ranks, self._restart, self._tails)
         # All sizes first: what was written before this moment is merged now, the rest later.
-        known = [(tail, tail.size()) for tail in tails.values()]
-        streams = [tail.lines(size) for tail, size in known]
-        for _, tail, line in heapq.merge(*streams, key=_moment):
-            quiet = False
-            yield _line(ref, tail, line, hide)
-        if quiet:
-            if over:
-                break
-            yield None
-    for _, tail, line in heapq.merge(*(tail.last() for tail in tails.values()), key=_moment):
-        yield _line(ref, tail, line, hide)
+        known = [(tail, tail.size()) for tail in self._tails.values()]
+        return self._lines(known, over=over), over
+
+    def _lines(self, known: Sequence[tuple[_Tail, int]], *, over: bool) -> Iterator[LogLines]:
+        for _, tail, text in heapq.merge(*(item.texts(size) for item, size in known), key=_moment):
+            yield _lines(self._ref, tail, text, self._hide)
+        if not over:
+            return
+        for _, tail, text in heapq.merge(*(item.last() for item, _ in known), key=_moment):
+            yield _lines(self._ref, tail, text, self._hide)
+        for tail, _ in known:
+            if note := tail.dropped():
+                yield _lines(self._ref, tail, note, self._hide)
 
 
 def _moment(entry: tuple[int, _Tail, bytes]) -> int:
     return entry[0]
 
 
-def _line(ref: AttemptRef, tail: _Tail, raw: bytes, hide: Callable[[str], str]) -> LogLine:
-    text = hide(raw.removesuffix(b"\r").decode("utf-8", "replace"))
-    return LogLine(ref=ref, rank=tail.rank, stream=tail.stream, text=text)
-
-
-def _read(path: Path, offset: int, size: int) -> bytes:
-    try:
-        with path.open("rb", buffering=0) as file:
-            file.seek(offset)
-            return file.read(size)
-    except FileNotFoundError:
-        return b""
-
-
-def _data_from(path: Path, offset: int) -> int:
-    """Return where the next bytes lie that the log's bound left; `offset` where none was taken."""
-    try:
-        with path.open("rb", buffering=0) as file:
-            return os.lseek(file.fileno(), offset, os.SEEK_DATA)
-    except OSError:  # gone, or its end
-        return offset
+def _lines(ref: AttemptRef, tail: _Tail, raw: bytes, hide: Callable[[str], str]) -> LogLines:
+    if b"\r" in raw:
+        raw = raw.removesuffix(b"\r").replace(b"\r\n", b"\n")
+    text = hide(raw.decode("utf-8", "replace"))
+    return LogLines(ref=ref, rank=tail.rank, stream=tail.stream, text=text)
 
 
 def _discover(

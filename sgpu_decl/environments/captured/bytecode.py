@@ -3,10 +3,10 @@
 import os
 from typing import NamedTuple
 
-from sgpu_decl.environments.captured.interpreter import Interpreter
-from sgpu_decl.environments.captured.remembering import Memory
-from sgpu_decl.environments.captured.walking import Look, Seen
-from sgpu_decl.environments.captured.worker import Facts
+from sgpu_decl.environments.captured.file_walk import Look, Seen
+from sgpu_decl.environments.captured.file_worker import Facts
+from sgpu_decl.environments.captured.interpreter_facts import InterpreterFacts
+from sgpu_decl.environments.captured.stat_cache import StatCache
 
 __all__ = ["Compiled", "compiled"]
 
@@ -23,28 +23,25 @@ class Compiled(NamedTuple):
     source: Look
 
 
-def compiled(interpreter: Interpreter, seen: Seen, memory: Memory) -> list[Compiled]:
+def compiled(interpreter: InterpreterFacts, seen: Seen, memory: StatCache) -> list[Compiled]:
     """List the pyc files of an interpreter's own version beside the sources that are taken."""
     ending = f".{interpreter.cache_tag}.pyc"
     sources = {look.tree: look for look in seen.looks if look.tree.endswith(".py")}
     found = []
-    for tree, path in seen.caches:
-        folder = f"{path}__pycache__"
-        try:
-            said = os.stat(folder)
-            facts = (said.st_size, said.st_mtime_ns, said.st_ctime_ns, said.st_ino)
-            known = memory.recall(_FOLDER, folder, facts)
-            if known is None:
+    for tree, folder, _, _, facts in seen.caches:
+        known = memory.recall(_FOLDER, folder, facts)
+        if known is None:
+            try:
                 names = sorted(name for name in os.listdir(folder) if name.endswith(ending))
-                memory.remember(_FOLDER, folder, facts, "\0".join(names), len(names))
-            else:
-                names = known[0].split("\0") if known[1] else []
-        except OSError:
-            continue  # what cannot be read is compiled again
+            except OSError:  # what cannot be read is compiled again
+                memory.doubt()
+                continue
+            memory.remember(_FOLDER, folder, facts, "\0".join(names), len(names))
+        else:
+            names = known[0].split("\0") if known[1] else []
+        beside = tree.removesuffix("__pycache__/")
         for name in names:
-            source = sources.get(f"{tree}{name[: -len(ending)]}.py")
+            source = sources.get(f"{beside}{name[: -len(ending)]}.py")
             if source is not None:
-                found.append(
-                    Compiled(f"{tree}__pycache__/{name}", f"{folder}/{name}", facts, source)
-                )
+                found.append(Compiled(tree + name, folder + name, facts, source))
     return found

@@ -7,7 +7,7 @@ from importlib.metadata import Distribution
 
 from sgpu_decl.agent.environment.manifest import File
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.environments.captured.remembering import Memory
+from sgpu_decl.environments.captured.stat_cache import StatCache
 
 __all__ = ["normalised", "packages"]
 
@@ -21,7 +21,7 @@ def normalised(name: str) -> str:
 
 
 def packages(
-    sites: Iterable[str], files: Mapping[str, File], sources: Mapping[str, str], memory: Memory
+    sites: Iterable[str], files: Mapping[str, File], sources: Mapping[str, str], memory: StatCache
 ) -> tuple[tuple[tuple[str, str], ...], tuple[Diagnostic, ...]]:
     """Read which packages are installed; of equal names the first on the path counts.
 
@@ -53,7 +53,7 @@ def packages(
 
 
 def _told(
-    path: str | None, files: Mapping[str, File], sources: Mapping[str, str], memory: Memory
+    path: str | None, files: Mapping[str, File], sources: Mapping[str, str], memory: StatCache
 ) -> tuple[str, str] | None:
     if path is None or path not in sources:
         return None

@@ -1,38 +1,157 @@
 """Where packages lie that are installed in editable mode through a finder of their own.
 
-The finders of setuptools (`__editable___NAME_finder.py`) and of the library `editables` (used by
-hatchling and others) are read, never run.
+The finders of setuptools (`__editable___NAME_finder.py`), of the library `editables` (used by
+hatchling and others), of scikit-build-core and of meson-python are read, never run.
 """
 
 import ast
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
 
-__all__ = ["mapped_packages"]
+__all__ = ["Editable", "editable_folders", "editable_of", "named_places"]
 
-_IMPORTS = re.compile(r"import[ \t]+(__editable___\w+_finder|_editable_impl_\w+|__editables_\w+)\b")
+_IMPORTS = re.compile(r"import[ \t]+(\w+)")
+_MAPPED = re.compile(r"__editable___\w+_finder|_editable_impl_\w+|__editables_\w+")
+_SCIKIT_BUILD = re.compile(r"_editable_skbc_\w+|_\w+_editable")
+_MESON = re.compile(r"_\w+_editable_loader")
+_IMPORTED = re.compile(r"\{py_(?:pure|plat)lib\}/(.+)")
 
 
-def mapped_packages(site: str, line: str) -> tuple[str, Mapping[str, str]] | None:
-    """Read the finder that a line of a `.pth` file starts.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Editable:
+    """The content of the finder in the file `finder`. `packages` maps dotted names to the absolute
+    paths of their folders or files. `files` maps paths in the folder of packages to the absolute
+    paths of the files or folders that belong there."""
 
-    Returns:
-        The finder's file, and dotted names with the absolute paths of what they stand for, a
-        folder or a file; `None` where the line starts no finder that is known.
-    """
+    finder: str
+    packages: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def editable_of(site: str, line: str) -> Editable | None:
+    """Read the finder that a line of a `.pth` file starts; `None` where it starts none that is
+    known."""
     found = _IMPORTS.match(line)
     if found is None:
         return None
-    finder = os.path.join(site, found.group(1) + ".py")
-    try:
-        with open(finder, "rb") as file:
-            tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    name, finder = found[1], os.path.join(site, found[1] + ".py")
+    tree = _tree(finder)
+    if tree is None:
         return None
-    mapping = dict(_literal_mapping(tree)) or dict(_mapped_modules(tree))
-    places = {name: place for name, path in mapping.items() if (place := _place(path))}
-    return finder, places
+    if _MAPPED.fullmatch(name):
+        mapping = dict(_literal_mapping(tree)) or dict(_mapped_modules(tree))
+        places = {name: place for name, path in mapping.items() if (place := _place(path))}
+        return Editable(finder=finder, packages=places)
+    if _MESON.fullmatch(name) and (build := _meson_build(tree)) is not None:
+        return Editable(finder=finder, files=dict(_meson_files(build)))
+    if _SCIKIT_BUILD.fullmatch(name) and (sources := _scikit_build_sources(tree)) is not None:
+        return Editable(finder=finder, files=dict(_whole_packages(sources)))
+    return None
+
+
+def editable_folders(site: str) -> Iterator[tuple[str, str]]:
+    """The packages whose metadata say that they are editable (PEP 610), each with the folder that
+    it was installed from."""
+    for name in sorted(os.listdir(site)):
+        if not name.endswith(".dist-info"):
+            continue
+        try:
+            with open(os.path.join(site, name, "direct_url.json"), "rb") as file:
+                origin = json.load(file)
+            if origin.get("dir_info", {}).get("editable") is True:
+                yield name.partition("-")[0], unquote(urlsplit(origin["url"]).path)
+        except (OSError, ValueError, KeyError, AttributeError):
+            continue
+
+
+def named_places(site: str, line: str) -> Iterator[str]:
+    """The folders and Python files that a line of a `.pth` file, or a module that it imports, names
+    by absolute paths."""
+    modules = [os.path.join(site, f"{name}.py") for name in _IMPORTS.findall(line)]
+    for tree in (_parsed(line), *map(_tree, modules)):
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                path = node.value
+                if os.path.isabs(path) and (path.endswith(".py") or os.path.isdir(path)):
+                    yield path
+
+
+def _tree(path: str) -> ast.Module | None:
+    try:
+        with open(path, "rb") as file:
+            return _parsed(file.read())
+    except OSError:
+        return None
+
+
+def _parsed(text: str | bytes) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _scikit_build_sources(tree: ast.Module) -> Mapping[str, str] | None:
+    """`install({'name.part': '/path/name/part.py'}, …)`. What was built lies in the site."""
+    for node in tree.body:
+        match node:
+            case ast.Expr(
+                value=ast.Call(func=ast.Name(id="install"), args=[ast.Dict() as first, *_])
+            ):
+                try:
+                    return {str(name): str(path) for name, path in ast.literal_eval(first).items()}
+                except ValueError:
+                    return None
+    return None
+
+
+def _whole_packages(sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Packages with all that lies in their folder, data too; and the modules in none of them."""
+    taken: dict[str, str] = {}
+    for name, path in sorted(sources.items()):
+        above = name.rpartition(".")[0]
+        inner, package = name.replace(".", "/"), os.path.basename(path) == "__init__.py"
+        place = os.path.dirname(path) if package else path
+        if above in taken and os.path.dirname(place) == taken[above]:
+            if package:
+                taken[name] = place  # with the package above it
+            continue
+        if os.path.exists(place):
+            yield inner if package else inner + os.path.splitext(path)[1], place
+            if package:
+                taken[name] = place
+
+
+def _meson_build(tree: ast.Module) -> str | None:
+    """`MesonpyMetaFinder('name', {…}, '/path/of/the/build', …)`, and `install(…)` of old."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Name(id="MesonpyMetaFinder" | "install"),
+                args=[_, _, ast.Constant(value=str(build)), *_],
+            ):
+                return build
+    return None
+
+
+def _meson_files(build: str) -> Iterator[tuple[str, str]]:
+    """What meson would install among packages, and where it lies now."""
+    try:
+        with open(os.path.join(build, "meson-info", "intro-install_plan.json"), "rb") as file:
+            plan = json.load(file)
+        planned = [
+            (path, entry["destination"]) for kind in plan.values() for path, entry in kind.items()
+        ]
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return
+    for path, destination in planned:
+        inside = _IMPORTED.fullmatch(destination)
+        if inside is not None and os.path.exists(path):
+            yield inside[1], path
 
 
 def _literal_mapping(tree: ast.Module) -> Mapping[str, str]:
@@ -66,9 +185,12 @@ def _mapped_modules(tree: ast.Module) -> Mapping[str, str]:
             and isinstance(node.func, ast.Attribute)
             and node.func.attr == "map_module"
             and len(node.args) == 2
-            and all(isinstance(it, ast.Constant) and isinstance(it.value, str) for it in node.args)
+            and all(
+                isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+                for argument in node.args
+            )
         ):
-            name, path = (ast.literal_eval(it) for it in node.args)
+            name, path = (ast.literal_eval(argument) for argument in node.args)
             found[name] = path.removesuffix(os.sep + "__init__.py")
     return found
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sgpu_decl.agent.environment.manifest import Python
-from sgpu_decl.environments.declared.calling_uv import without_credentials
+from sgpu_decl.environments.declared.uv import without_credentials
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["Artifact", "Entry", "Lock", "Repository"]
+__all__ = ["Artifact", "Lock", "LockEntry", "Repository"]
 
 FORMAT = 1
 KINDS = ("wheel", "sdist", "archive")
@@ -44,7 +44,7 @@ class Repository(NamedTuple):
     subdirectory: str | None
 
 
-class Entry(NamedTuple):
+class LockEntry(NamedTuple):
     """One package: its files, or its repository."""
 
     name: str
@@ -59,7 +59,7 @@ class Lock:
     asked, and make no difference to the digest."""
 
     python: Python
-    entries: tuple[Entry, ...]
+    entries: tuple[LockEntry, ...]
     indexes: tuple[str, ...] = ()
 
     @property
@@ -111,10 +111,10 @@ class Lock:
             if raw["v"] != FORMAT:
                 raise ValueError(f"a lock of another format: {raw['v']!r}")
             entries = tuple(
-                Entry(
+                LockEntry(
                     str(name),
                     str(version),
-                    tuple(_artifact(*it) for it in files),
+                    tuple(_artifact(*file) for file in files),
                     Repository(*repository) if repository else None,
                 )
                 for name, version, files, repository in raw["packages"]
@@ -137,7 +137,9 @@ class Lock:
                 lines.append(f"vcs = {_table(fields)}")
             wheels = [_file(file, folder) for file in entry.files if file.kind == "wheel"]
             lines += [
-                f"{it.kind} = {_file(it, folder)}" for it in entry.files if it.kind != "wheel"
+                f"{item.kind} = {_file(item, folder)}"
+                for item in entry.files
+                if item.kind != "wheel"
             ]
             if wheels:
                 lines.append(f"wheels = [{', '.join(wheels)}]")
@@ -146,25 +148,25 @@ class Lock:
 
 
 def _artifact(kind: str, location: str, size: int | None, hashes: list[str]) -> Artifact:
-    if kind not in KINDS or not all(":" in it for it in hashes):
+    if kind not in KINDS or not all(":" in item for item in hashes):
         raise ValueError(f"not a file of a package: {kind}, {location}")
     return Artifact(kind, str(location), size, tuple(hashes))
 
 
-def _identity(entry: Entry) -> Json:
+def _identity(entry: LockEntry) -> Json:
     kind, *where = entry.repository or ("",)
     return [
         entry.name,
         entry.version,
         sorted({digest for file in entry.files for digest in file.hashes}),
-        [kind, *[without_credentials(it) if it else None for it in where]],
+        [kind, *[without_credentials(item) if item else None for item in where]],
     ]
 
 
 def _file(file: Artifact, folder: Path) -> str:
     remote = "://" in file.location
     where = file.location if remote else os.path.join(folder, file.location)
-    hashes = dict(it.split(":", 1) for it in file.hashes)
+    hashes = dict(item.split(":", 1) for item in file.hashes)
     fields = {"url" if remote else "path": where, "size": file.size, "hashes": hashes}
     return _table(fields)
 

@@ -6,9 +6,9 @@ import platform
 import sys
 from collections.abc import Iterable
 
-from sgpu_decl.environments.known.environment import Environment, EnvironmentKind
 from sgpu_decl.environments.known.packages import cuda_of, normalise
 from sgpu_decl.model.environment import Package
+from sgpu_decl.model.known_environment import Environment, EnvironmentKind
 
 __all__ = ["installed", "this_interpreter"]
 
@@ -34,7 +34,9 @@ def installed(folders: Iterable[str]) -> tuple[Package, ...]:
 
 def this_interpreter() -> Environment:
     """The environment that runs sgpu itself."""
-    folders = [it for it in sys.path if os.path.basename(it) in ("site-packages", "dist-packages")]
+    folders = [
+        item for item in sys.path if os.path.basename(item) in ("site-packages", "dist-packages")
+    ]
     packages = installed(folders)
     return Environment(
         name="this",

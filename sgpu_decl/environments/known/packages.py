@@ -19,16 +19,18 @@ def normalise(name: str) -> str:
 
 def version_of(packages: Iterable[Package], name: str) -> str | None:
     """The version of the package of that normalised name."""
-    return next((it.version for it in packages if it.name == name), None)
+    return next((package.version for package in packages if package.name == name), None)
 
 
 def cuda_of(packages: Iterable[Package]) -> str | None:
     """The CUDA version that packages bring along, `12.6`, or `None` where they bring none: that of
     NVIDIA's runtime, or else what torch's local version says."""
     found = None
-    for it in packages:
-        if _RUNTIME.fullmatch(it.name):
-            return ".".join(it.version.split(".")[:2])
-        if it.name == "torch" and (match := _CUDA_LOCAL.search(it.version.partition("+")[2])):
+    for package in packages:
+        if _RUNTIME.fullmatch(package.name):
+            return ".".join(package.version.split(".")[:2])
+        if package.name == "torch" and (
+            match := _CUDA_LOCAL.search(package.version.partition("+")[2])
+        ):
             found = f"{match[1]}.{match[2]}"
     return found

@@ -3,12 +3,14 @@
 https://packaging.python.org/en/latest/specifications/pylock-toml/
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.locked import Locked, Pin, invalid, settle
+from sgpu_decl.environments.known.lock_file import LockedPackages, Pin, invalid, settle
 from sgpu_decl.environments.known.markers import applies
 from sgpu_decl.environments.known.packages import normalise
 from sgpu_decl.environments.known.toml import Toml, table, text_of
@@ -21,7 +23,7 @@ _FILES = ("archive", "sdist")
 
 def read_pylock(
     toml: Toml, values: Mapping[str, str]
-) -> tuple[Locked | None, tuple[Diagnostic, ...]]:
+) -> tuple[LockedPackages | None, tuple[Diagnostic, ...]]:
     """Read the packages whose markers hold for `values`, in the groups that are on by default."""
     version = text_of(toml.data.get("lock-version"))
     if version is None or version.partition(".")[0] != "1":
@@ -31,17 +33,38 @@ def read_pylock(
     if not isinstance(listed, list) or not text_of(toml.data.get("created-by")):
         lacking = "created-by" if isinstance(listed, list) else "packages"
         return None, (invalid(f"the lock file has no `{lacking}`: it was cut off", toml.top),)
-    groups = [it for it in toml.data.get("default-groups", ()) if isinstance(it, str)]
+    groups = [item for item in toml.data.get("default-groups", ()) if isinstance(item, str)]
+    misfits = list(_other_environments(toml, values))
     pins: list[Pin] = []
     found: list[Diagnostic] = []
     for index, raw in enumerate(listed):
         read = _entry(table(raw), toml.place("packages", index), values, groups)
         if isinstance(read, Pin):
             pins.append(read)
+            requires = text_of(table(raw).get("requires-python"))
+            misfits += _other_python(read.package, requires, values["python_full_version"])
         elif read is not None:
             found.append(read)
     locked, more = settle("pylock", pins, python=text_of(toml.data.get("requires-python")))
-    return locked, (*found, *more)
+    return replace(locked, misfit=next(iter(misfits), None)), (*found, *more)
+
+
+def _other_environments(toml: Toml, values: Mapping[str, str]) -> Iterator[str]:
+    """Why the whole file is not for an interpreter."""
+    listed = [item for item in toml.data.get("environments", ()) if isinstance(item, str)]
+    with suppress(ValueError):
+        if listed and not any(applies(item, values) for item in listed):
+            yield f"is for other environments: `{'`, `'.join(listed)}`"
+
+
+def _other_python(package: Package, requires: str | None, version: str) -> Iterator[str]:
+    """Why a package that applies is not for a Python."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    with suppress(InvalidSpecifier):
+        if requires and not SpecifierSet(requires).contains(version, prereleases=True):
+            what = f"{package.name} {package.version}"
+            yield f"has {what}, which is for Python {requires}, and the run uses {version}"
 
 
 def _entry(
@@ -57,14 +80,14 @@ def _entry(
     except ValueError:
         return invalid(f"the marker of `{name}` cannot be read: `{marker}`", place)
     wheels = entry.get("wheels")
-    files = [table(it) for it in wheels] if isinstance(wheels, list) else []
-    files += [table(entry[it]) for it in _FILES if it in entry]
+    files = [table(wheel) for wheel in wheels] if isinstance(wheels, list) else []
+    files += [table(entry[item]) for item in _FILES if item in entry]
     commit = text_of(table(entry.get("vcs")).get("commit-id"))
     if not files and commit is None and "directory" not in entry:
         return invalid(f"`{name}` names neither files nor a source: it was cut off", place)
     # a package from a folder or a repository may have no version of its own
     version = text_of(entry.get("version")) or commit or "unversioned"
-    hashed = bool(files) and all(table(it.get("hashes")) for it in files)
+    hashed = bool(files) and all(table(file.get("hashes")) for file in files)
     return Pin(
         package=Package(normalise(name), version), hashed=hashed or commit is not None, place=place
     )

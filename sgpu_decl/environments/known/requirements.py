@@ -1,189 +1,154 @@
-"""Requirements files in which everything is pinned, as pip reads them: continued lines, comments,
-`-r` includes, markers, hashes.
+"""Requirements files line by line, as pip reads them: continued lines, comments, and the files that
+they include.
 
 https://pip.pypa.io/en/stable/reference/requirements-file-format/
 """
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.locked import Locked, Pin, invalid, settle
-from sgpu_decl.environments.known.markers import applies
 from sgpu_decl.environments.known.packages import normalise
-from sgpu_decl.model.environment import Package
+from sgpu_decl.regular_files import read_regular
 
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
+__all__ = ["Line", "RequirementsReader", "read_text"]
 
-__all__ = [
-    "LARGEST",
-    "Line",
-    "logical_lines",
-    "read_requirements",
-    "read_text",
-    "requirement_lines",
-]
-
-LARGEST = 64 << 20  # bytes: a lock of thousands of packages has a few MB
+_LARGEST = 64 << 20  # bytes: a lock of thousands of packages has a few MB
 _DEEPEST = 20  # files that include each other
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 _OPTIONS = re.compile(r"\s+(?=--[a-z])")
-_INCLUDE = re.compile(r"(?:-r\s*|--requirement(?:\s+|=))(.+)")
-_HASH = re.compile(r"--hash(?:=|\s+)(?:sha256|sha384|sha512):[0-9a-f]{64,}")
-# What changes how or from where pip installs, and not what.
-_IGNORED = re.compile(
-    r"-c\b|--constraint\b|-i\b|--index-url\b|--extra-index-url\b|--no-index\b|-f\b|--find-links\b"
-    r"|--no-binary\b|--only-binary\b|--prefer-binary\b|--require-hashes\b|--pre\b"
-    r"|--trusted-host\b|--use-feature\b"
-)
+_INCLUDE = re.compile(r"(-r|--requirement\b|-c|--constraint\b)\s*=?\s*(.+)")
+_NAME = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:$|[\[<>=!~;@\s(])")
+_LOGIN = re.compile(r"//[^/@]*@")
+_HASH = re.compile(r"--hash[=\s]+([a-z0-9]+:[0-9a-f]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One requirement, `torch>=2.6`, where it was written; `hashed` says that it has hashes."""
+    """A requirement, `torch>=2.6 --hash=...`, or an option, `--index-url URL`. `folder` is what its
+    paths start from; a `constraint` binds versions and asks for nothing."""
 
     text: str
     place: Place | None
-    hashed: bool = False
+    folder: Path = Path()
+    constraint: bool = False
+
+    @property
+    def option(self) -> str | None:
+        """The first word of an option; `None` for a requirement."""
+        return re.split(r"[\s=]", self.text, maxsplit=1)[0] if self.text.startswith("-") else None
+
+    @property
+    def requirement(self) -> str:
+        """The line without `--hash` and other options behind it."""
+        return _OPTIONS.split(self.text, maxsplit=1)[0]
+
+    @property
+    def name(self) -> str | None:
+        """The name of the package, where the line tells it."""
+        named = _NAME.match(self.text)
+        return normalise(named[1]) if named else None
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        return tuple(_HASH.findall(self.text))
 
 
-def read_requirements(
-    path: Path, shown: str, values: Mapping[str, str]
-) -> tuple[Locked | None, tuple[Diagnostic, ...]]:
-    """Read a file in which everything is pinned, and what it includes.
+class RequirementsReader:
+    """Reads lines, and follows includes. `texts` holds what was read, by absolute path.
 
     Args:
-        shown: how the user named it, for places.
-        values: what markers are evaluated with.
-
-    Returns:
-        The packages, or `None` where a line is wrong, and what is wrong: every line that pins
-        nothing has a finding of its own.
+        constraints: whether constraints files are followed too; without them `-c` is an option.
     """
-    lines, wrong = requirement_lines(path, shown)
-    pins: list[Pin] = []
-    found = list(wrong)
-    for line in lines:
-        pin = _pin(line, line.place or Place(shown, 1, 1), values)
-        if isinstance(pin, Diagnostic):
-            found.append(pin)
-        elif pin is not None:
-            pins.append(pin)
-    locked, more = settle("requirements", pins)
-    found += more
-    return (None if found else locked), in_order(found)
 
+    def __init__(self, *, constraints: bool) -> None:
+        self.texts: dict[str, str] = {}
+        self._constraints = constraints
 
-def requirement_lines(path: Path, shown: str) -> tuple[tuple[Line, ...], tuple[Diagnostic, ...]]:
-    """The requirements of a file and of those that it includes, pinned or not, and what is wrong
-    with other lines."""
-    reader = _Reader()
-    reader.read(path, shown, None, ())
-    return tuple(reader.lines), tuple(reader.found)
+    def file(
+        self,
+        path: Path,
+        shown: str,
+        place: Place | None = None,
+        *,
+        constraint: bool = False,
+        above: tuple[str, ...] = (),
+    ) -> Iterator[Line | Diagnostic]:
+        """Yield the lines of a file and of those that it includes, and what is wrong with includes.
+
+        Args:
+            shown: how the user named it, for places.
+            place: where it was named.
+            above: the files that include it.
+        """
+        at, whole = place or Place(shown, 1, 1), os.path.realpath(path)
+        if whole in above or len(above) >= _DEEPEST:
+            yield _bad(f"`{shown}` includes itself", at, "remove one of the includes")
+            return
+        if path.is_dir() or not path.exists():
+            yield Diagnostic(
+                code="requirements_missing",
+                summary=f"there is no file `{shown}`",
+                place=at,
+                hint=f"relative paths start from `{path.parent}`",
+            )
+            return
+        text = read_text(path, shown, place)
+        if isinstance(text, Diagnostic):
+            yield text
+            return
+        self.texts[os.fspath(path)] = text
+        for number, logical in _logical_lines(text):
+            here = Place(shown, number, 1)
+            line = Line(text=logical, place=here, folder=path.parent, constraint=constraint)
+            yield from self.line(line, os.path.dirname(shown), (*above, whole))
+
+    def line(
+        self, line: Line, shown_folder: str = "", above: tuple[str, ...] = ()
+    ) -> Iterator[Line | Diagnostic]:
+        """Yield the line, or those of the file that it includes."""
+        if "\n" in line.text:
+            yield _bad("a dependency goes over several lines", line.place, "one each")
+            return
+        included = _INCLUDE.fullmatch(line.text)
+        binds = included is not None and included[1] in ("-c", "--constraint")
+        if included is None or (binds and not self._constraints):
+            yield line
+            return
+        name = included[2].strip(" '\"")
+        if "://" in name:
+            url = _LOGIN.sub("//", name)
+            summary = f"`{url}` is not on this machine, so that nobody could tell when it changes"
+            yield _bad(summary, line.place, "copy the file here and include it")
+            return
+        yield from self.file(
+            line.folder / name,
+            os.path.normpath(os.path.join(shown_folder, name)),
+            line.place,
+            constraint=line.constraint or binds,
+            above=above,
+        )
 
 
 def read_text(path: Path, shown: str, place: Place | None = None) -> str | Diagnostic:
     """The text of a lock file, or why there is none. `place` is where it was named."""
     at = place or Place(shown, 1, 1)
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > _LARGEST:
             return _unreadable(shown, "it is larger than 64 MiB", at)
-        return path.read_text(encoding="utf-8-sig")
+        return read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         return _unreadable(shown, "it is not UTF-8 text", at)
     except OSError as error:
         return _unreadable(shown, (error.strerror or str(error)).lower(), at)
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.lines: list[Line] = []
-        self.found: list[Diagnostic] = []
-
-    def read(self, path: Path, shown: str, place: Place | None, above: tuple[Path, ...]) -> None:
-        whole = path.resolve()
-        if whole in above or len(above) >= _DEEPEST:
-            self.found.append(invalid(f"`{shown}` includes itself", place or Place(shown, 1, 1)))
-            return
-        text = read_text(path, shown, place)
-        if isinstance(text, Diagnostic):
-            self.found.append(text)
-            return
-        for number, line in logical_lines(text):
-            at = Place(shown, number, 1)
-            included = _INCLUDE.fullmatch(line)
-            if included is None:
-                self._line(line, at)
-                continue
-            name = included[1].strip().strip("'\"")
-            if "://" in name:
-                summary = f"`{name}` is not on this machine"
-                self.found.append(invalid(summary, at, "include a file, or copy its lines"))
-                continue
-            beside = Path(shown).parent / name
-            self.read(path.parent / name, str(beside), at, (*above, whole))
-
-    def _line(self, line: str, at: Place) -> None:
-        if _IGNORED.match(line):
-            return
-        if line.startswith("-"):
-            word = line.split(maxsplit=1)[0]
-            what = "an editable install" if word in ("-e", "--editable") else f"`{word}`"
-            hint = "name the package with its version"
-            self.found.append(invalid(f"{what} pins nothing", at, hint))
-            return
-        text, *options = _OPTIONS.split(line)
-        hashed = any(_HASH.match(it) for it in options)
-        self.lines.append(Line(text=text, place=at, hashed=hashed))
-
-
-def _pin(line: Line, at: Place, values: Mapping[str, str]) -> Pin | Diagnostic | None:
-    """What a line pins, `None` where it does not apply, or what is wrong with it."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    try:
-        requirement = Requirement(line.text)
-        marker = requirement.marker
-        if marker is not None and not applies(str(marker), values):
-            return None
-    except (InvalidRequirement, ValueError):
-        return invalid(f"`{line.text}` is no requirement", at, "write it as `name==1.2.3`")
-    version = _pinned(requirement)
-    if version is None:
-        return Diagnostic(
-            code="lock_unpinned",
-            summary=f"`{requirement.name}` is not pinned to one version",
-            place=at,
-            hint=f"write `{requirement.name}==…`; `uv pip compile` pins a whole file",
-        )
-    package = Package(normalise(requirement.name), version)
-    return Pin(package=package, hashed=line.hashed, place=at)
-
-
-def _pinned(requirement: "Requirement") -> str | None:
-    """The one version that a requirement allows; that of a wheel's name for a direct reference."""
-    if requirement.url is not None:
-        from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
-        name = requirement.url.partition("#")[0].rpartition("/")[2].replace("%2B", "+")
-        try:
-            return str(parse_wheel_filename(name)[1])
-        except (InvalidWheelFilename, ValueError):
-            return None
-    if len(requirement.specifier) != 1:
-        return None
-    (one,) = requirement.specifier
-    exact = one.operator in ("==", "===") and not one.version.endswith(".*")
-    return one.version if exact else None
-
-
-def logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines put together where they go on, without comments, with the number of their first."""
     start, held = 0, ""
     for number, raw in enumerate(text.splitlines(), 1):
@@ -199,6 +164,10 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         start, held = 0, ""
     if line := _COMMENT.sub("", held).strip():
         yield start, line
+
+
+def _bad(summary: str, place: Place | None, hint: str) -> Diagnostic:
+    return Diagnostic(code="bad_requirement", summary=summary, place=place, hint=hint)
 
 
 def _unreadable(shown: str, cause: str, place: Place) -> Diagnostic:

@@ -42,7 +42,7 @@ def read_toml(text: str, file: str) -> Toml | Diagnostic:
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("[["):
             entries.setdefault(line.strip().strip("[]"), []).append(number)
-    return Toml(file=file, data=data, entries={it: tuple(at) for it, at in entries.items()})
+    return Toml(file=file, data=data, entries={entry: tuple(at) for entry, at in entries.items()})
 
 
 def table(value: object) -> dict[str, Any]:

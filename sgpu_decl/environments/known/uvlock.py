@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.environments.known.locked import Locked, Pin, invalid, settle
+from sgpu_decl.environments.known.lock_file import LockedPackages, Pin, invalid, settle
 from sgpu_decl.environments.known.markers import applies
 from sgpu_decl.environments.known.packages import normalise
 from sgpu_decl.environments.known.toml import Toml, table, text_of
@@ -20,7 +20,7 @@ _LOCAL = ("virtual", "editable", "directory")
 
 def read_uv_lock(
     toml: Toml, values: Mapping[str, str]
-) -> tuple[Locked | None, tuple[Diagnostic, ...]]:
+) -> tuple[LockedPackages | None, tuple[Diagnostic, ...]]:
     """Read the packages that the project of the lock needs where markers have these values."""
     if toml.data.get("version") != 1:
         summary = f"the lock file is of version {toml.data.get('version')!r}, not of 1"
@@ -38,7 +38,7 @@ class _Walk:
         self._toml = toml
         self._values = values
         listed = toml.data.get("package", [])
-        self._entries = [table(it) for it in listed] if isinstance(listed, list) else []
+        self._entries = [table(item) for item in listed] if isinstance(listed, list) else []
         self._by_name: dict[str, list[int]] = {}
         for index, entry in enumerate(self._entries):
             name = text_of(entry.get("name"))
@@ -50,9 +50,13 @@ class _Walk:
     def roots(self) -> list[dict[str, Any]]:
         """The dependencies of the project here, or of the script that was locked; of a file with
         neither, every package."""
-        projects = [it for it in self._entries if _is_project(it)]
+        projects = [entry for entry in self._entries if _is_project(entry)]
         if projects:
-            return [dependency for it in projects for dependency in _tables(it, "dependencies")]
+            return [
+                dependency
+                for project in projects
+                for dependency in _tables(project, "dependencies")
+            ]
         required = _tables(table(self._toml.data.get("manifest")), "requirements")
         return required or [{"name": name} for name in self._by_name]
 
@@ -65,7 +69,7 @@ class _Walk:
             if index is None:
                 continue
             entry = self._entries[index]
-            extras = [it for it in dependency.get("extra") or () if isinstance(it, str)]
+            extras = [item for item in dependency.get("extra") or () if isinstance(item, str)]
             for part in ("", *extras):
                 if (index, part) in seen:
                     continue
@@ -89,11 +93,11 @@ class _Walk:
             return None
         version = dependency.get("version")
         fitting = [
-            it
-            for it in candidates
-            if version is None or self._entries[it].get("version") == version
+            candidate
+            for candidate in candidates
+            if version is None or self._entries[candidate].get("version") == version
         ]
-        fitting = [it for it in fitting if self._resolved_here(it)] or fitting
+        fitting = [item for item in fitting if self._resolved_here(item)] or fitting
         if not fitting:
             self.found.append(
                 invalid(f"the lock file depends on `{name}` and has no entry for it", place)
@@ -107,7 +111,7 @@ class _Walk:
         if not isinstance(markers, list):
             return True
         try:
-            return any(applies(str(it), self._values) for it in markers)
+            return any(applies(str(marker), self._values) for marker in markers)
         except ValueError:
             return True  # the dependency that leads here says the same, and is reported
 
@@ -123,10 +127,10 @@ class _Walk:
             return
         # the commit of a repository stands behind the `#` and says what is taken, as a hash does
         pinned = "#" in str(source.get("git", ""))
-        hashed = not any(it in source for it in _LOCAL) and bool(files)
+        hashed = not any(item in source for item in _LOCAL) and bool(files)
         self.pins[index] = Pin(
             package=Package(normalise(name), version or "unversioned"),
-            hashed=pinned or (hashed and all(text_of(it.get("hash")) for it in files)),
+            hashed=pinned or (hashed and all(text_of(file.get("hash")) for file in files)),
             place=place,
         )
 
@@ -138,4 +142,4 @@ def _is_project(entry: Mapping[str, Any]) -> bool:
 
 def _tables(parent: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     listed = parent.get(name)
-    return [it for it in listed if isinstance(it, dict)] if isinstance(listed, list) else []
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []

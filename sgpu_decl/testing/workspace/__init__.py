@@ -1,4 +1,15 @@
-"""A Databricks workspace that runs here: its REST API over HTTP, durable, isolated by token."""
+"""A Databricks workspace that runs here: its REST API over HTTP, durable, isolated by token.
+
+It is for tests and for users' CI; nothing of the engine imports it. One module per API declares its
+`ROUTES`, and `apis` lists them; what runs beside requests is a `Service` there. A request goes
+through `wire` (HTTP) and `dispatch` (who asks, which faults befall it, which handler).
+
+A *tenant* is what one bearer token sees: a folder with the trees `Workspace`, `Volumes` and `dbfs`
+as real files, so that nodes can use them, and a SQLite file with small tables of JSON. Everything
+is durable: a server that is started again on the same root goes on. What was active when a server
+ended is ended by the next one as an internal error. Faults are rules over `METHOD /path`; eventual
+consistency is a snapshot that some reads are answered from. A test can set the clock wrong.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -20,6 +20,11 @@ class Body:
         self._file = file
         self.size = len(data) if file is None else file.stat().st_size
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether it lies in memory, not on disk."""
+        return self._file is None
+
     def read(self) -> bytes:
         """All bytes."""
         return self._data if self._file is None else self._file.read_bytes()

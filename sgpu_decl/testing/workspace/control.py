@@ -1,8 +1,8 @@
-"""`/__testserver`: what tests tell the server, and ask it. With a bearer token it is about that
-tenant, without one about all."""
+"""`/__testserver`: what tests tell the server, and ask it, each about its own tenant. What is about
+all tenants is told to the server in Python."""
 
 from sgpu_decl.testing.workspace.faults import Fault
-from sgpu_decl.testing.workspace.routing import Request, Response, Route
+from sgpu_decl.testing.workspace.routes import Request, Response, Route
 
 __all__ = ["PREFIX", "ROUTES"]
 
@@ -11,28 +11,24 @@ PREFIX = "/__testserver/"
 
 def fault(request: Request) -> Response:
     """Put a rule in force."""
-    request.server.faults.add(Fault.of_json(request.json), tenant=_key(request))
+    request.server.faults.add(Fault.of_json(request.json), tenant=request.tenant.key)
     return Response(json={})
 
 
 def requests(request: Request) -> Response:
     """What was asked so far."""
-    return Response(json={"requests": request.server.recording.as_json(_key(request))})
+    return Response(json={"requests": request.server.recording.as_json(request.tenant.key)})
 
 
 def reset(request: Request) -> Response:
     """Forget rules and recorded requests; what tenants have stays."""
-    request.server.faults.clear(_key(request))
-    request.server.recording.clear(_key(request))
+    request.server.faults.clear(request.tenant.key)
+    request.server.recording.clear(request.tenant.key)
     return Response(json={})
 
 
-def _key(request: Request) -> str | None:
-    return request.caller.key if request.caller else None
-
-
 ROUTES = (
-    Route("POST", f"{PREFIX}fault", fault, public=True),
-    Route("GET", f"{PREFIX}requests", requests, public=True),
-    Route("POST", f"{PREFIX}reset", reset, public=True),
+    Route("POST", f"{PREFIX}fault", fault),
+    Route("GET", f"{PREFIX}requests", requests),
+    Route("POST", f"{PREFIX}reset", reset),
 )

@@ -7,8 +7,8 @@ from pathlib import Path
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace import clock
 from sgpu_decl.testing.workspace.body import Body
-from sgpu_decl.testing.workspace.multipart import form
-from sgpu_decl.testing.workspace.routing import (
+from sgpu_decl.testing.workspace.multipart import form, is_form, texts
+from sgpu_decl.testing.workspace.routes import (
     ApiError,
     JsonObject,
     Request,
@@ -61,11 +61,12 @@ def close(request: Request) -> Response:
 
 def put(request: Request) -> Response:
     """A small file at once: base64 in JSON, or a form of any size."""
-    if (request.headers.get("Content-Type") or "").startswith("multipart/form-data"):
-        fields = form(request)
-        path = _path(fields.get("path", b"").decode())
-        data = fields.get("contents", b"")
-        overwrite = fields.get("overwrite", b"") == b"true"
+    if is_form(request):
+        given = texts(request)
+        path = _path(given.get("path", ""))
+        with form(request) as fields:
+            data = fields["contents"].read() if "contents" in fields else b""
+        overwrite = given.get("overwrite") == "true"
     else:
         path = _path(request.text("path"))
         data = _decoded(request.json.get("contents", ""))

@@ -5,17 +5,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.testing.workspace import training
+from sgpu_decl.testing.workspace import run_exports, training_api
+from sgpu_decl.testing.workspace.artifacts import ArtifactsApi
+from sgpu_decl.testing.workspace.executing.doom import Doom, Misnomer
+from sgpu_decl.testing.workspace.executing.endings import AttemptEnding
 from sgpu_decl.testing.workspace.executing.gang import NodeDeath
-from sgpu_decl.testing.workspace.executing.runner import Doom, Runner
+from sgpu_decl.testing.workspace.executing.runner import Runner
 from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.experiments import ExperimentsApi
 from sgpu_decl.testing.workspace.jobs import JobsApi
+from sgpu_decl.testing.workspace.mlflow_names import Tracking
 from sgpu_decl.testing.workspace.mlflow_server import MlflowServer
-from sgpu_decl.testing.workspace.routing import Request, Response, Route, invalid
+from sgpu_decl.testing.workspace.repairs import RepairsApi
+from sgpu_decl.testing.workspace.routes import Request, Response, Route, invalid
 from sgpu_decl.testing.workspace.runs import RunsApi
-from sgpu_decl.testing.workspace.signing import Signer
-from sgpu_decl.testing.workspace.tracking import Tracking
+from sgpu_decl.testing.workspace.signed_links import Signer
 
 if TYPE_CHECKING:
     from sgpu_decl.testing.workspace.server import WorkspaceServer
@@ -31,13 +35,20 @@ class ExecutionRoom:
         self.mlflow = MlflowServer(server.root / "mlflow")
         tracking = Tracking(self.mlflow)
         self.runner = Runner(
-            settings, tracking, scratch=server.root / "scratch", url=lambda: server.url
+            settings,
+            tracking,
+            scratch=server.root / "scratch",
+            url=lambda: server.url,
+            profile=lambda: server.profile,
         )
         self._routes = (
             *JobsApi(self.runner).routes,
             *RunsApi(self.runner).routes,
-            *ExperimentsApi(tracking, Signer()).routes,
-            *training.ROUTES,
+            *RepairsApi(self.runner).routes,
+            *run_exports.ROUTES,
+            *ArtifactsApi(tracking, Signer()).routes,
+            *ExperimentsApi(tracking).routes,
+            *training_api.ROUTES,
             Route("POST", "/__testserver/lose-node", self._lose_node),
         )
 
@@ -49,6 +60,7 @@ class ExecutionRoom:
     def start(self, server: "WorkspaceServer") -> None:
         """Take up what a former server left."""
         server.faults.register("lose_node", self._doom)
+        server.faults.register("misname", self._misname)
         for tenant in server.tenants.all():
             self.runner.recover(tenant)
 
@@ -73,3 +85,16 @@ class ExecutionRoom:
         )
         attempt = int(str(arguments.get("attempt", 0)))
         self.runner.doom(request.tenant, Doom(attempt=attempt, death=death))
+
+    def _misname(self, request: Request, arguments: Mapping[str, Json]) -> None:
+        """The hook `misname` of a fault on `runs/submit`: what fails in the run's `attempt`, or in
+        all of them, gets the name of another `ending` and a `message`; with `at_once`, before it
+        gets any nodes."""
+        attempt = arguments.get("attempt")
+        misnomer = Misnomer(
+            ending=AttemptEnding(str(arguments["ending"])),
+            message=str(arguments.get("message", "")),
+            at_once=bool(arguments.get("at_once")),
+        )
+        number = None if attempt is None else int(str(attempt))
+        self.runner.doom(request.tenant, Doom(attempt=number, misnomer=misnomer))

@@ -12,12 +12,11 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from sgpu_decl.testing.workspace.mlflow_names import Tracking, kept_name, name_prefix
 from sgpu_decl.testing.workspace.mlflow_server import Forwarded
-from sgpu_decl.testing.workspace.routing import ApiError, Request, Response, Route
-from sgpu_decl.testing.workspace.signing import Signer
+from sgpu_decl.testing.workspace.routes import ApiError, Request, Response, Route
 from sgpu_decl.testing.workspace.tenant import Tenant
-from sgpu_decl.testing.workspace.tracking import Tracking, kept_name, name_prefix
-from sgpu_decl.testing.workspace.trees import file_answer, located, normal
+from sgpu_decl.testing.workspace.workspace_objects import WorkspaceObjects
 
 __all__ = ["ExperimentsApi"]
 
@@ -29,27 +28,20 @@ _PASSED_ON = ("Content-Type", "Content-Length", "Range")
 
 @dataclass(frozen=True, slots=True)
 class ExperimentsApi:
-    """The handlers, and the key of the links that they give out."""
+    """The handlers."""
 
     tracking: Tracking
-    signer: Signer
 
     @property
     def routes(self) -> tuple[Route, ...]:
         """Its part of the API."""
         methods = ("GET", "POST", "PUT", "PATCH", "DELETE")
         served = ("/api/2.0", "/api/3.0", "/ajax-api/2.0", "/ajax-api/3.0")
-        read = "/api/2.0/mlflow/artifacts/credentials-for-read"
-        signed = "/artifacts/signed/{tenant}/{signature}/{run_id}/{path...}"
         return (
-            Route("GET", read, self.credentials_for_read),
-            Route("POST", read, self.credentials_for_read),
-            Route("GET", signed, self.signed, public=True),
             *(
-                Route(method, f"{api}/{part}/{{rest...}}", self.passed_on)
+                Route(method, f"{api}/mlflow/{{rest...}}", self.passed_on)
                 for method in methods
                 for api in served
-                for part in ("mlflow", "mlflow-artifacts")
             ),
             Route("GET", "/version", self.passed_on),
             Route("GET", "/health", self.passed_on),
@@ -82,33 +74,6 @@ class ExperimentsApi:
         own = _own_alone(request.tenant, answer.read())
         return Response(status=answer.status, body=own, headers=kind)
 
-    def credentials_for_read(self, request: Request) -> Response:
-        """A link to an artifact; whether there is such an artifact shows when it is followed."""
-        tenant = request.tenant
-        run_id = request.query.get("run_id") or request.text("run_id")
-        path = normal("/" + (request.query.get("path") or request.text("path")))[1:]
-        self.tracking.artifacts_of(tenant, run_id)
-        signature = self.signer.sign(tenant.key, run_id, path)
-        link = f"/artifacts/signed/{tenant.key}/{signature}/{run_id}/{quote(path)}"
-        info = {
-            "run_id": run_id, "path": path, "signed_uri": request.server.url + link, "headers": [],
-            "type": "AWS_PRESIGNED_URL",
-        }  # fmt: skip
-        return Response(json={"credential_infos": [info]})
-
-    def signed(self, request: Request) -> Response:
-        """The artifact behind a link."""
-        key, run_id, path = (request.parameters[name] for name in ("tenant", "run_id", "path"))
-        tenant = request.server.tenants.by_key(key)
-        if tenant is None or not self.signer.holds(
-            request.parameters["signature"], key, run_id, path
-        ):
-            raise ApiError(403, "PERMISSION_DENIED", "The signature of this link does not match.")
-        file = located(self.tracking.artifacts_of(tenant, run_id), normal("/" + path))
-        if not file.is_file():
-            raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"No such artifact: {path}")
-        return file_answer(request, file)
-
     def _forward(
         self, request: Request, target: str, headers: Mapping[str, str], body: Any
     ) -> Forwarded:
@@ -125,6 +90,8 @@ def _named_body(tenant: Tenant, endpoint: str, request: Request) -> bytes | None
     if not endpoint.startswith("experiments/") or request.method == "GET":
         return None
     given: dict[str, Any] = dict(request.json)
+    if endpoint == "experiments/create":
+        _check_place(tenant, str(given.get("name") or ""))
     for field in ("name", "new_name", "experiment_name"):
         if isinstance(given.get(field), str):
             given[field] = kept_name(tenant, given[field])
@@ -135,6 +102,21 @@ def _named_body(tenant: Tenant, endpoint: str, request: Request) -> bytes | None
         named = _NAME.sub(lambda found: found[0] + name_prefix(tenant), asked) if asked else ""
         given["filter"] = f"{named} AND {own}" if named else own
     return json.dumps(given).encode()
+
+
+def _check_place(tenant: Tenant, name: str) -> None:
+    """Refuse an experiment that is nowhere in the workspace's tree (evidence: A7, A12)."""
+    if not name.startswith("/"):
+        message = (
+            f"Got an invalid experiment name '{name}'. An experiment name must be an absolute path "
+            "within the Databricks workspace, e.g. '/Users/<some-username>/my-experiment'."
+        )
+        raise ApiError(400, "INVALID_PARAMETER_VALUE", message)
+    objects = WorkspaceObjects(tenant)
+    parent = objects.path_of(name).rpartition("/")[0] or "/"
+    if not objects.file(parent).is_dir():
+        message = f"Parent directory does not exist: {parent}"
+        raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", message)
 
 
 def _own_alone(tenant: Tenant, answer: bytes) -> bytes:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.testing.workspace.routing import JsonObject, Request, invalid
+from sgpu_decl.testing.workspace.routes import JsonObject, Request, invalid
 
 __all__ = ["Effect", "Fault", "Faults", "Hook"]
 

@@ -1,14 +1,14 @@
 """Settings of jobs and runs as the Jobs API keeps them: checked, and with the server's defaults."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from sgpu_decl.testing.workspace.executing.workload import EXECUTED, workload_of
-from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
+from sgpu_decl.testing.workspace.executing.workload import EXECUTED
+from sgpu_decl.testing.workspace.routes import ApiError, JsonObject, invalid
 from sgpu_decl.testing.workspace.schedule_rules import schedule_problems
-from sgpu_decl.testing.workspace.task_rules import TOKEN_LIMIT, problems
+from sgpu_decl.testing.workspace.task_rules import TOKEN_LIMIT, Terms, problems
 
 __all__ = ["checked_token", "executable", "kept_settings", "run_settings"]
 
@@ -29,33 +29,29 @@ _TIMED = ("schedule", "trigger", "continuous")
 _RUN_ALONE = ("idempotency_token", "run_name", "access_control_list")
 
 
-def kept_settings(given: Mapping[str, Any]) -> JsonObject:
+def kept_settings(given: Mapping[str, Any], terms: Terms) -> JsonObject:
     """A job's settings as they are kept. Raises ApiError, 400."""
-    _check(given)
+    _check(given, terms)
     settings = {name: value for name, value in given.items() if name != "access_control_list"}
     return _with_tasks({**_JOB_DEFAULTS, **settings})
 
 
-def run_settings(given: Mapping[str, Any], offered: Collection[str]) -> JsonObject:
-    """What a submitted run runs, on accelerators that the workspace offers. Raises ApiError,
-    400."""
+def run_settings(given: Mapping[str, Any], terms: Terms) -> JsonObject:
+    """What a submitted run runs. Raises ApiError: 400, or 501 as `executable` does."""
     if not given.get("tasks"):
         raise invalid("One of 'tasks' must be specified: a run has at least one task.")
-    _check(given)
-    executable(given, offered)
+    executable(given, terms)
     return _with_tasks({key: value for key, value in given.items() if key not in _RUN_ALONE})
 
 
-def executable(settings: Mapping[str, Any], offered: Collection[str]) -> None:
-    """Refuse what cannot be executed: by nobody here (ApiError, 501), or not in this workspace
-    (400)."""
+def executable(settings: Mapping[str, Any], terms: Terms) -> None:
+    """Refuse what cannot be executed: in this workspace, as it is now (ApiError, 400), or by
+    nobody here (501)."""
+    _check(settings, terms)
     for task in settings.get("tasks") or ():
         if not any(kind in task for kind in EXECUTED):
             message = f"this emulator executes {', '.join(EXECUTED)}; not task '{task['task_key']}'"
             raise ApiError(501, "NOT_IMPLEMENTED", message)
-        accelerator = workload_of(task).accelerator
-        if accelerator and accelerator not in offered:
-            raise invalid(f"Accelerator type {accelerator} is not available in this workspace.")
 
 
 def checked_token(given: Mapping[str, Any]) -> str:
@@ -66,9 +62,9 @@ def checked_token(given: Mapping[str, Any]) -> str:
     return token
 
 
-def _check(given: Mapping[str, Any]) -> None:
+def _check(given: Mapping[str, Any], terms: Terms) -> None:
     try:
-        first = next(chain(problems(given), schedule_problems(given)), None)
+        first = next(chain(problems(given, terms), schedule_problems(given)), None)
     except (AttributeError, TypeError, ValueError) as error:
         raise ApiError(
             400, "MALFORMED_REQUEST", f"Could not parse request object: {error}"

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sgpu_decl.testing.workspace.clock import now_ms
-from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
-from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, Runs
+from sgpu_decl.testing.workspace.executing.endings import TABLE, AttemptEnding
+from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, RunRecords
 from sgpu_decl.testing.workspace.executing.runner import Runner
 from sgpu_decl.testing.workspace.job_settings import checked_token, executable, kept_settings
-from sgpu_decl.testing.workspace.paging import Paging
+from sgpu_decl.testing.workspace.pages import Paging
 from sgpu_decl.testing.workspace.permissions import asked_at_birth, given_at_birth
-from sgpu_decl.testing.workspace.routing import (
+from sgpu_decl.testing.workspace.routes import (
     ApiError,
     JsonObject,
     Request,
@@ -59,7 +59,7 @@ class JobsApi:
 
     def create(self, request: Request) -> Response:
         """Make a job."""
-        settings = kept_settings(request.json)
+        settings = kept_settings(request.json, request.server.terms)
         tenant = request.tenant
         entries = asked_at_birth(request, "jobs")
         with tenant.transaction():
@@ -101,7 +101,7 @@ class JobsApi:
             old = _settings(_job(request.tenant, request.integer("job_id")))
             if "run_as" in old:
                 new.setdefault("run_as", old["run_as"])
-            self._put(request, kept_settings(new))
+            self._put(request, kept_settings(new, request.server.terms))
         return Response(json={})
 
     def update(self, request: Request) -> Response:
@@ -115,7 +115,7 @@ class JobsApi:
             for name, value in new.items():
                 key = _MERGED.get(name)
                 merged[name] = value if key is None else _merged(merged.get(name), value, key)
-            self._put(request, kept_settings(merged))
+            self._put(request, kept_settings(merged, request.server.terms))
         return Response(json={})
 
     def delete(self, request: Request) -> Response:
@@ -134,12 +134,12 @@ class JobsApi:
         with tenant.transaction():
             job = _job(tenant, job_id)
             settings = _settings(job)
-            executable(settings, request.server.offers.accelerators)
+            executable(settings, request.server.terms)
             if isinstance(only, list):
                 settings = _only(settings, only)
             if not settings.get("tasks"):
                 raise invalid(f"Job {job_id} has no tasks.")
-            active = sum(one.active and one.job_id == job_id for one in Runs(tenant).all())
+            active = sum(one.active and one.job_id == job_id for one in RunRecords(tenant).all())
             full = active >= int(str(settings["max_concurrent_runs"]))
             queues = bool((given.get("queue") or settings.get("queue") or {}).get("enabled"))  # type: ignore[union-attr]  # JSON
 
@@ -152,14 +152,14 @@ class JobsApi:
                     life_cycle="QUEUED" if full else "PENDING",
                 )  # fmt: skip
 
-            run, new = Runs(tenant).add(token, make)
+            run, new = RunRecords(tenant).add(token, make)
             if new:
                 _jobs(tenant).put(job_id, {**job, "runs": run.number_in_job})
             if new and full and not queues:
-                said = TABLE[Ending.SKIPPED].life_cycle
+                said = TABLE[AttemptEnding.SKIPPED].life_cycle
                 why = "The job has as many active runs as it may have."
-                Runs(tenant).update(
-                    run.run_id, lambda one: one.broken_off(Ending.SKIPPED, said, why)
+                RunRecords(tenant).update(
+                    run.run_id, lambda one: one.broken_off(AttemptEnding.SKIPPED, said, why)
                 )
         if new and (queues or not full):
             self.runner.launch(tenant, run, credential(request))

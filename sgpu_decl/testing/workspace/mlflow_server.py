@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -10,8 +11,9 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sgpu_decl.testing.workspace.mlflow_program import KEY_HEADER
 from sgpu_decl.testing.workspace.programs import package_home
-from sgpu_decl.testing.workspace.routing import ApiError
+from sgpu_decl.testing.workspace.routes import ApiError
 
 __all__ = ["Forwarded", "MlflowServer"]
 
@@ -53,6 +55,7 @@ class MlflowServer:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
+        self._key = secrets.token_hex(16)
         self._closed = False
 
     def forward(
@@ -65,7 +68,9 @@ class MlflowServer:
     ) -> Forwarded:
         """Put a request to it. Raises ApiError, 503, where it cannot be started."""
         connection = HTTPConnection("127.0.0.1", self._started(), timeout=60)
-        connection.request(method, target, body=body, headers=dict(headers or {}))
+        connection.request(
+            method, target, body=body, headers={**(headers or {}), KEY_HEADER: self._key}
+        )
         return Forwarded(connection, connection.getresponse())
 
     def ask(self, method: str, endpoint: str, given: Mapping[str, object]) -> dict[str, Any]:
@@ -108,6 +113,9 @@ class MlflowServer:
                 start_new_session=True, env=_environment(),
             )  # fmt: skip
         assert self._process.stdout is not None  # noqa: S101  it was asked for as a pipe
+        assert self._process.stdin is not None  # noqa: S101  as well
+        self._process.stdin.write(f"{self._key}\n".encode())
+        self._process.stdin.flush()
         said = self._process.stdout.readline()
         if not said:
             last = log.read_text(errors="replace").strip().rpartition("\n")[2]

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace import clock
-from sgpu_decl.testing.workspace.routing import (
+from sgpu_decl.testing.workspace.routes import (
     ApiError,
     JsonObject,
     Request,

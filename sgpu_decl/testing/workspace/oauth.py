@@ -2,10 +2,10 @@
 
 import base64
 import binascii
-import hashlib
+import hmac
 from urllib.parse import parse_qs
 
-from sgpu_decl.testing.workspace.routing import ApiError, Request, Response, Route
+from sgpu_decl.testing.workspace.routes import ApiError, Request, Response, Route
 
 __all__ = ["ROUTES"]
 
@@ -34,13 +34,18 @@ def endpoints(request: Request) -> Response:
 def token(request: Request) -> Response:
     """A token for a service principal. A client gets the same one again: it stays one tenant."""
     form = {name: values[-1] for name, values in parse_qs(request.body.decode()).items()}
-    client = form.get("client_id") or _basic_user(request.headers.get("Authorization"))
+    client, secret = _basic(request.headers.get("Authorization"))
+    client, secret = form.get("client_id", client), form.get("client_secret", secret)
     if form.get("grant_type") != "client_credentials" or not client:
         raise ApiError(400, "invalid_request", "this host gives tokens for client credentials")
-    digest = hashlib.sha256(f"client {client}".encode()).hexdigest()
+    server = request.server
+    known = server.clients.get(client, "")
+    if not known or not hmac.compare_digest(known.encode(), secret.encode()):
+        raise ApiError(401, "invalid_client", "Client authentication failed")
+    made = hmac.new(server.token().encode(), f"client {client}".encode(), "sha256").hexdigest()
     return Response(
         json={
-            "access_token": f"eyJ{digest}",
+            "access_token": server.admit(f"eyJ{made}"),
             "token_type": "Bearer",
             "expires_in": 3600,
             "scope": form.get("scope", "all-apis"),
@@ -48,14 +53,16 @@ def token(request: Request) -> Response:
     )
 
 
-def _basic_user(header: str | None) -> str | None:
+def _basic(header: str | None) -> tuple[str, str]:
+    """The name and the password of a header of basic authentication; empty without one."""
     scheme, _, text = (header or "").partition(" ")
     if scheme.lower() != "basic":
-        return None
+        return "", ""
     try:
-        return base64.b64decode(text).decode().partition(":")[0] or None
+        name, _, password = base64.b64decode(text).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
-        return None
+        return "", ""
+    return name, password
 
 
 def root(_: Request) -> Response:

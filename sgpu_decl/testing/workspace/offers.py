@@ -1,9 +1,10 @@
 """What a workspace offers those who run something: GPUs, reservations, policies, environments."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, Request, Response, Route
+from sgpu_decl.testing.workspace.routes import ApiError, JsonObject, Request, Response, Route
 
 __all__ = ["ROUTES", "Capacity", "Offers"]
 
@@ -23,10 +24,15 @@ class Offers:
     """What a server has. `policies` are serverless usage policies: names by id; `groups` those
     that permissions may be given to."""
 
-    accelerators: tuple[str, ...] = ("GPU_1xA10", "GPU_1xH100", "GPU_8xH100")
+    accelerators: tuple[str, ...] = field(default_factory=lambda: Profile().texts("accelerators"))
     capacities: tuple[Capacity, ...] = ()
     policies: tuple[tuple[str, str], ...] = ()
-    base_environments: tuple[str, ...] = ("databricks_ai_v4", "databricks_ai_v5")
+    base_environments: tuple[str, ...] = (
+        "databricks_ai_v4",
+        "databricks_ai_v5",
+        "databricks_ai_v6",
+    )
+    environment_versions: tuple[str, ...] = ("1", "2", "3", "4", "5", "6")
     groups: tuple[str, ...] = ("admins", "users")
 
 
@@ -110,10 +116,15 @@ def _page(request: Request, name: str, found: list[Json]) -> Response:
 
 
 ROUTES = (
-    Route("GET", "/api/2.0/ai-compute-manager/compute-options", compute_options),
-    Route("GET", "/api/2.0/ai-training/provisioned-capacities", capacities),
-    Route("GET", "/api/2.0/ai-training/provisioned-capacities/{id}", capacity),
-    Route("GET", "/api/2.0/serverless-policies", policies),
+    Route(
+        "GET",
+        "/api/2.0/ai-compute-manager/compute-options",
+        compute_options,
+        needs="compute-options",
+    ),
+    Route("GET", "/api/2.0/ai-training/provisioned-capacities", capacities, needs="capacities"),
+    Route("GET", "/api/2.0/ai-training/provisioned-capacities/{id}", capacity, needs="capacities"),
+    Route("GET", "/api/2.0/serverless-policies", policies, needs="policies"),
     Route("GET", "/api/environments/v1/workspace-base-environments", base_environments),
     Route("GET", "/api/environments/v1/workspace-base-environments/{id}", base_environment),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.testing.workspace.routing import (
+from sgpu_decl.testing.workspace.routes import (
     ApiError,
     JsonObject,
     Request,
@@ -13,12 +13,17 @@ from sgpu_decl.testing.workspace.routing import (
 )
 from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["ROUTES", "asked_at_birth", "given_at_birth"]
+__all__ = ["ROUTES", "asked_at_birth", "given_at_birth", "may_write"]
 
 # by type: what the platform calls the object, the level of its owner, and all levels
 _TYPES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "jobs": ("job", "IS_OWNER", ("CAN_VIEW", "CAN_MANAGE_RUN", "CAN_MANAGE", "IS_OWNER")),
     "experiments": ("mlflowExperiment", "CAN_MANAGE", ("CAN_READ", "CAN_EDIT", "CAN_MANAGE")),
+    "directories": (
+        "directory",
+        "CAN_MANAGE",
+        ("CAN_READ", "CAN_RUN", "CAN_EDIT", "CAN_MANAGE"),
+    ),
 }
 _PRINCIPALS = ("user_name", "group_name", "service_principal_name")
 
@@ -50,6 +55,16 @@ def asked_at_birth(request: Request, kind: str) -> dict[str, str] | None:
 def given_at_birth(tenant: Tenant, kind: str, number: int, entries: Mapping[str, str]) -> None:
     """Keep the list of a new object."""
     tenant.table("permissions").put(f"{kind}/{number}", {**entries})
+
+
+def may_write(tenant: Tenant, folder: int) -> bool | None:
+    """Whether the user may write to a folder, by its own list; `None` where it has none and that of
+    the folder above counts."""
+    kept = tenant.table("permissions").get(f"directories/{folder}")
+    if kept is None:
+        return None
+    own = (f"user_name:{tenant.user_name}", "group_name:users")
+    return any(kept.get(who) in ("CAN_EDIT", "CAN_MANAGE") for who in own)
 
 
 def _kept(request: Request, before: Mapping[str, str]) -> dict[str, str]:

@@ -2,9 +2,9 @@
 (`status`)."""
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
-from sgpu_decl.testing.workspace.executing.records import Attempt, Run
-from sgpu_decl.testing.workspace.routing import JsonObject
+from sgpu_decl.testing.workspace.executing.endings import TABLE, AttemptEnding
+from sgpu_decl.testing.workspace.executing.records import Round, Run, TaskAttempt
+from sgpu_decl.testing.workspace.routes import JsonObject
 
 __all__ = ["attempt_as_run", "output_of", "run_shape"]
 
@@ -35,16 +35,16 @@ def run_shape(
         if start + _PAGE < len(run.attempts):
             shape |= {"has_more": True, "next_page_token": str(start + _PAGE)}
     if history:
-        original: JsonObject = {
-            "type": "ORIGINAL", "start_time": run.started, "end_time": run.ended or 0,
+        current: JsonObject = {
+            "start_time": run.repaired or run.started, "end_time": run.ended or 0,
             "state": shape["state"], "status": shape["status"],
-            "task_run_ids": [one.run_id for one in run.attempts],
+            "task_run_ids": list(run.current_attempts), **_kind(run.repair_id),
         }  # fmt: skip
-        shape["repair_history"] = [original]
+        shape["repair_history"] = [*(_round(run, one, page_url) for one in run.rounds), current]
     return shape
 
 
-def attempt_as_run(run: Run, attempt: Attempt, page_url: str) -> JsonObject:
+def attempt_as_run(run: Run, attempt: TaskAttempt, page_url: str) -> JsonObject:
     """An attempt of a task, which has a run id too."""
     shape = _common(run, page_url, attempt.life_cycle, attempt.ending, attempt.message)
     shape |= _times(attempt.started, attempt.running, attempt.ended)
@@ -57,7 +57,7 @@ def attempt_as_run(run: Run, attempt: Attempt, page_url: str) -> JsonObject:
     }
 
 
-def output_of(run: Run, attempt: Attempt, page_url: str) -> JsonObject:
+def output_of(run: Run, attempt: TaskAttempt, page_url: str) -> JsonObject:
     """What `runs/get-output` says of an attempt."""
     output: JsonObject = {"metadata": attempt_as_run(run, attempt, page_url)}
     told = {
@@ -67,18 +67,18 @@ def output_of(run: Run, attempt: Attempt, page_url: str) -> JsonObject:
     }
     if "ai_runtime_task" in _settings(run, attempt):
         output["ai_runtime_task_output"] = {name: text for name, text in told.items() if text}
-    if attempt.ending and attempt.ending is not Ending.SUCCEEDED and attempt.message:
+    if attempt.ending and attempt.ending is not AttemptEnding.SUCCEEDED and attempt.message:
         output["error"] = attempt.message
     return output
 
 
 def _common(
-    run: Run, page_url: str, life_cycle: str, ending: Ending | None, message: str
+    run: Run, page_url: str, life_cycle: str, ending: AttemptEnding | None, message: str
 ) -> JsonObject:
     state: JsonObject = {
         "life_cycle_state": life_cycle,
         "state_message": message,
-        "user_cancelled_or_timedout": ending in (Ending.CANCELLED, Ending.TIMED_OUT),
+        "user_cancelled_or_timedout": ending in (AttemptEnding.CANCELLED, AttemptEnding.TIMED_OUT),
     }
     status: JsonObject = {"state": _NEW_STATES.get(life_cycle, "TERMINATED")}
     if life_cycle == "QUEUED":
@@ -102,7 +102,23 @@ def _common(
     }
 
 
-def _task(run: Run, attempt: Attempt, page_url: str) -> JsonObject:
+def _round(run: Run, one: Round, page_url: str) -> JsonObject:
+    shape = _common(run, page_url, one.life_cycle, one.ending, one.message)
+    return {
+        "start_time": one.started,
+        "end_time": one.ended,
+        "state": shape["state"],
+        "status": shape["status"],
+        "task_run_ids": list(one.attempts),
+        **_kind(one.repair_id),
+    }
+
+
+def _kind(repair_id: int | None) -> JsonObject:
+    return {"type": "ORIGINAL"} if repair_id is None else {"type": "REPAIR", "id": repair_id}
+
+
+def _task(run: Run, attempt: TaskAttempt, page_url: str) -> JsonObject:
     shape = _common(run, page_url, attempt.life_cycle, attempt.ending, attempt.message)
     kept = {name: shape[name] for name in ("state", "status", "run_page_url")}
     return {
@@ -114,7 +130,7 @@ def _task(run: Run, attempt: Attempt, page_url: str) -> JsonObject:
     }
 
 
-def _settings(run: Run, attempt: Attempt) -> JsonObject:
+def _settings(run: Run, attempt: TaskAttempt) -> JsonObject:
     return next(task for task in run.tasks if task["task_key"] == attempt.task_key)
 
 

@@ -7,16 +7,16 @@ from sgpu_decl.testing.workspace import run_shapes
 from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.records import (
     SUBMIT_RUN,
-    Attempt,
     Run,
-    Runs,
+    RunRecords,
+    TaskAttempt,
     attempt_folder,
 )
 from sgpu_decl.testing.workspace.executing.runner import Runner
 from sgpu_decl.testing.workspace.job_settings import checked_token, run_settings
-from sgpu_decl.testing.workspace.paging import Paging
+from sgpu_decl.testing.workspace.pages import Paging
 from sgpu_decl.testing.workspace.permissions import asked_at_birth, given_at_birth
-from sgpu_decl.testing.workspace.routing import (
+from sgpu_decl.testing.workspace.routes import (
     ApiError,
     Request,
     Response,
@@ -57,7 +57,7 @@ class RunsApi:
         """Run something once. The same token finds the same run, whatever else is asked."""
         given = request.json
         token = checked_token(given)
-        settings = run_settings(given, request.server.offers.accelerators)
+        settings = run_settings(given, request.server.terms)
         tenant = request.tenant
 
         def make(run_id: int) -> Run:
@@ -68,7 +68,7 @@ class RunsApi:
                 parameters={}, number_in_job=run_id, started=now_ms(),
             )  # fmt: skip
 
-        run, new = Runs(tenant).add(token, make)
+        run, new = RunRecords(tenant).add(token, make)
         if new:
             entries = asked_at_birth(request, "jobs")
             if entries:
@@ -104,7 +104,7 @@ class RunsApi:
             raise invalid("active_only and completed_only cannot both be true.")
         found = [
             run
-            for run in Runs(request.tenant).all()
+            for run in RunRecords(request.tenant).all()
             if (not active or run.active)
             and (not ended or not run.active)
             and query.get("job_id") in (None, str(run.job_id))
@@ -132,7 +132,7 @@ class RunsApi:
         queued = request.flag("all_queued_runs")
         if job is None and not queued:
             raise invalid("Missing required field: job_id")
-        for run in Runs(request.tenant).all():
+        for run in RunRecords(request.tenant).all():
             waiting = not queued or run.life_cycle == "QUEUED"
             if run.active and job in (None, run.job_id) and waiting:
                 self.runner.cancel(request.tenant, run.run_id)
@@ -144,15 +144,15 @@ class RunsApi:
         if run.active:
             message = f"Cannot delete run {run.run_id}: it is active. Cancel it first."
             raise ApiError(400, "INVALID_STATE", message)
-        Runs(request.tenant).delete(run.run_id)
+        RunRecords(request.tenant).delete(run.run_id)
         for one in run.attempts:
             folder = attempt_folder(request.tenant, one.run_id)
             shutil.rmtree(folder, ignore_errors=True)  # one that never ran has none
         return Response(json={})
 
-    def _found(self, request: Request) -> tuple[Run, Attempt | None]:
+    def _found(self, request: Request) -> tuple[Run, TaskAttempt | None]:
         run_id = request.integer("run_id")
-        runs = Runs(request.tenant)
+        runs = RunRecords(request.tenant)
         owner = runs.owner(run_id)
         if owner is not None:
             return owner, owner.attempt(run_id)

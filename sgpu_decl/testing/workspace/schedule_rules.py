@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 from zoneinfo import available_timezones
 
-from sgpu_decl.testing.workspace.task_rules import Problem
+from sgpu_decl.testing.workspace.task_rules import TaskProblem
 
 __all__ = ["schedule_problems"]
 
@@ -21,22 +21,22 @@ _SPECIAL = re.compile(r"\?|L(-\d+)?|(L|\d+)?W|[1-7]L|[1-7]#[1-5]|[A-Z]{3}#[1-5]"
 _PAUSED = ("PAUSED", "UNPAUSED")
 
 
-def schedule_problems(settings: Mapping[str, Any]) -> Iterator[Problem]:
+def schedule_problems(settings: Mapping[str, Any]) -> Iterator[TaskProblem]:
     """All problems of what starts a job."""
     starting = [name for name in ("schedule", "trigger", "continuous") if settings.get(name)]
     if len(starting) > 1:
-        yield Problem(starting[1], f"Only one of {' and '.join(starting)} can be specified.")
+        yield TaskProblem(starting[1], f"Only one of {' and '.join(starting)} can be specified.")
     for name in starting:
         if settings[name].get("pause_status", "PAUSED") not in _PAUSED:
-            yield Problem(f"{name}.pause_status", f"pause_status must be one of {_PAUSED}.")
+            yield TaskProblem(f"{name}.pause_status", f"pause_status must be one of {_PAUSED}.")
     schedule = settings.get("schedule")
     if not schedule:
         return
     cron, zone = schedule.get("quartz_cron_expression"), schedule.get("timezone_id")
     if not isinstance(cron, str) or not _is_quartz(cron):
-        yield Problem("schedule.quartz_cron_expression", f"Invalid cron expression: '{cron}'.")
+        yield TaskProblem("schedule.quartz_cron_expression", f"Invalid cron expression: '{cron}'.")
     if zone not in _zones():
-        yield Problem("schedule.timezone_id", f"Invalid timezone: '{zone}'.")
+        yield TaskProblem("schedule.timezone_id", f"Invalid timezone: '{zone}'.")
 
 
 @cache

@@ -6,7 +6,7 @@ import re
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace.clock import now_ms
-from sgpu_decl.testing.workspace.routing import (
+from sgpu_decl.testing.workspace.routes import (
     ApiError,
     JsonObject,
     Request,
@@ -14,6 +14,7 @@ from sgpu_decl.testing.workspace.routing import (
     Route,
     invalid,
 )
+from sgpu_decl.testing.workspace.secret_acls import check_scope, drop_acls, first_acl, scope_table
 from sgpu_decl.testing.workspace.tables import Table
 from sgpu_decl.testing.workspace.tenant import Tenant
 
@@ -25,7 +26,7 @@ _LIMIT = 128 * 1024
 
 def secret_value(tenant: Tenant, scope: str, key: str) -> bytes:
     """A secret, as what runs on a node gets it. Raises ApiError, 404."""
-    _check_scope(tenant, scope)
+    check_scope(tenant, scope)
     found = _secrets(tenant).get(f"{scope}:{key}")
     if found is None:
         message = f"Secret does not exist with scope: {scope} and key: {key}"
@@ -37,15 +38,21 @@ def create_scope(request: Request) -> Response:
     """Make a scope."""
     scope = _named(request, "scope")
     with request.tenant.transaction():
-        if _scopes(request.tenant).get(scope) is not None:
+        if scope_table(request.tenant).get(scope) is not None:
             raise ApiError(400, "RESOURCE_ALREADY_EXISTS", f"Scope {scope} already exists!")
-        _scopes(request.tenant).put(scope, {"backend_type": "DATABRICKS"})
+        scope_table(request.tenant).put(scope, {"backend_type": "DATABRICKS"})
+        asked = request.json.get("initial_manage_principal")
+        if asked not in (None, "users"):
+            raise invalid("initial_manage_principal can be 'users' alone.")
+        first_acl(request.tenant, scope, str(asked or request.tenant.user_name))
     return Response(json={})
 
 
 def list_scopes(request: Request) -> Response:
     """All scopes."""
-    scopes: list[Json] = [{"name": name, **row} for name, row in _scopes(request.tenant).items()]
+    scopes: list[Json] = [
+        {"name": name, **row} for name, row in scope_table(request.tenant).items()
+    ]
     return Response(json={"scopes": scopes} if scopes else {})
 
 
@@ -53,8 +60,9 @@ def delete_scope(request: Request) -> Response:
     """Delete a scope with its secrets."""
     scope = request.text("scope")
     with request.tenant.transaction():
-        _check_scope(request.tenant, scope)
-        _scopes(request.tenant).delete(scope)
+        check_scope(request.tenant, scope)
+        scope_table(request.tenant).delete(scope)
+        drop_acls(request.tenant, scope)
         for key, _ in _secrets(request.tenant).items(f"{scope}:"):
             _secrets(request.tenant).delete(key)
     return Response(json={})
@@ -63,7 +71,7 @@ def delete_scope(request: Request) -> Response:
 def put(request: Request) -> Response:
     """Write a secret, over the one that was there."""
     scope, key = request.text("scope"), _named(request, "key")
-    _check_scope(request.tenant, scope)
+    check_scope(request.tenant, scope)
     value = _value(request.json)
     if len(value) > _LIMIT:
         raise ApiError(400, "RESOURCE_LIMIT_EXCEEDED", f"A secret has {_LIMIT} bytes at most.")
@@ -84,7 +92,7 @@ def get(request: Request) -> Response:
 def list_secrets(request: Request) -> Response:
     """The keys of a scope."""
     scope = request.asked("scope")
-    _check_scope(request.tenant, scope)
+    check_scope(request.tenant, scope)
     found: list[Json] = [
         {"key": key.partition(":")[2], "last_updated_timestamp": row["last_updated_timestamp"]}
         for key, row in _secrets(request.tenant).items(f"{scope}:")
@@ -100,17 +108,8 @@ def delete(request: Request) -> Response:
     return Response(json={})
 
 
-def _scopes(tenant: Tenant) -> Table:
-    return tenant.table("secret_scopes")
-
-
 def _secrets(tenant: Tenant) -> Table:
     return tenant.table("secrets")
-
-
-def _check_scope(tenant: Tenant, scope: str) -> None:
-    if _scopes(tenant).get(scope) is None:
-        raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"Scope {scope} does not exist!")
 
 
 def _named(request: Request, name: str) -> str:

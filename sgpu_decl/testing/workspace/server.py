@@ -15,15 +15,17 @@ from types import TracebackType
 from typing import Self
 
 from sgpu_decl.errors import Locked, SgpuError
-from sgpu_decl.testing.workspace import control, rooms
+from sgpu_decl.model.assumptions import Profile
+from sgpu_decl.testing.workspace import apis, control
 from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.faults import Faults
 from sgpu_decl.testing.workspace.offers import Offers
-from sgpu_decl.testing.workspace.recording import Recording
-from sgpu_decl.testing.workspace.routing import Router
+from sgpu_decl.testing.workspace.request_log import Recording
+from sgpu_decl.testing.workspace.routes import Router
 from sgpu_decl.testing.workspace.staleness import Staleness
+from sgpu_decl.testing.workspace.task_rules import Terms
 from sgpu_decl.testing.workspace.tenant import Tenants, User
-from sgpu_decl.testing.workspace.wire import Connection
+from sgpu_decl.testing.workspace.wire import HttpConnection
 
 __all__ = ["Listener", "WorkspaceServer"]
 
@@ -31,8 +33,11 @@ __all__ = ["Listener", "WorkspaceServer"]
 class WorkspaceServer:
     """A workspace that answers over HTTP, with what it holds below `root`.
 
-    `users` says who known tokens belong to; any other token of the right form gets a user of its
-    own. A server that is started again on the same root has what the former one had.
+    What is submitted runs with the rights of whoever started the server. So it obeys the tokens of
+    `users`, those that it was told to `admit` and those that it made; service principals are
+    `clients`, ids with their secrets. A server that is started again on the same root has what the
+    former one had, and obeys the same tokens. It behaves as `profile` says, and as expected where
+    that says nothing (`model/assumptions.yaml`).
     """
 
     org_id = "900800700600"
@@ -43,25 +48,35 @@ class WorkspaceServer:
         port: int = 0,
         host: str = "127.0.0.1",
         users: Mapping[str, User] | None = None,
+        clients: Mapping[str, str] | None = None,
         offers: Offers | None = None,
         execution: ExecutionSettings | None = None,
+        profile: Profile | None = None,
     ) -> None:
         self.root = root
-        self.offers = offers or Offers()
+        self.profile = profile or Profile()
+        self.offers = offers or Offers(accelerators=self.profile.texts("accelerators"))
         self.users = dict(users or {})
+        self.clients = dict(clients or {})
+        self.hosts = frozenset({host, "127.0.0.1", "localhost", "[::1]"})
         self.faults = Faults()
         self.recording = Recording()
         self.closing = threading.Event()
         self.incoming = root / "incoming"
-        self.services = rooms.services(self, execution or ExecutionSettings())
+        self.services = apis.services(self, execution or ExecutionSettings())
         self.tenants = Tenants(root / "tenants", self.users)
         self.staleness = Staleness(root / "stale")
-        routes = [*control.ROUTES, *rooms.ROUTES]
+        routes = [*control.ROUTES, *apis.ROUTES]
         self.router = Router([*routes, *(one for room in self.services for one in room.routes)])
         self._address = (host, port)
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
         self._lock: int | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """What the rules for jobs and runs depend on."""
+        return Terms(profile=self.profile, offers=self.offers)
 
     @property
     def url(self) -> str:
@@ -76,9 +91,19 @@ class WorkspaceServer:
         file = self.root / "token"
         if not file.is_file():
             part = self.incoming / "token"
+            part.touch(mode=0o600)
             part.write_text(f"dapi{secrets.token_hex(16)}")
             part.replace(file)
-        return file.read_text()
+        return self.admit(file.read_text())
+
+    def new_token(self) -> str:
+        """A token of a user of its own."""
+        return self.admit(f"dapi{secrets.token_hex(16)}")
+
+    def admit(self, token: str) -> str:
+        """Obey a token from now on; returns it."""
+        self.tenants.of_token(token)
+        return token
 
     def start(self) -> Self:
         """Listen, in threads of its own. Raises SgpuError where the port or the root is taken."""
@@ -159,7 +184,7 @@ class Listener(ThreadingHTTPServer):
         self.workspace = workspace
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
-        super().__init__(address, Connection)
+        super().__init__(address, HttpConnection)
 
     def process_request(self, request: object, client_address: object) -> None:
         """A connection comes."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sgpu_decl.testing.workspace.routing import JsonObject
+from sgpu_decl.testing.workspace.routes import JsonObject
 
 __all__ = ["Database", "Table"]
 

@@ -1,6 +1,6 @@
 """What clients tell of themselves: taken, and thrown away."""
 
-from sgpu_decl.testing.workspace.routing import Request, Response, Route
+from sgpu_decl.testing.workspace.routes import Request, Response, Route
 
 __all__ = ["ROUTES"]
 

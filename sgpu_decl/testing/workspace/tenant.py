@@ -108,10 +108,17 @@ class Tenants:
         self._lock = threading.Lock()
 
     def of_token(self, token: str) -> Tenant:
-        """The tenant of a token that was accepted."""
-        key = hashlib.sha256(token.encode()).hexdigest()[:16]
+        """The tenant of a token that was accepted; its first use makes it one that is known."""
+        key = _key(token)
         user = self._users.get(token)
         return self._opened(key, user.name if user else f"user-{key[:8]}@example.com")
+
+    def knows(self, token: str) -> bool:
+        """Whether a token was admitted, now or by a former server on the same folder."""
+        key = _key(token)
+        with self._lock:
+            known = key in self._open
+        return known or (self._folder / key / "tenant.json").is_file()
 
     def by_key(self, key: str) -> Tenant | None:
         """The tenant with that key, if there is one."""
@@ -141,6 +148,10 @@ class Tenants:
                 known = Tenant(key, folder, _remembered(folder, user_name))
                 self._open[key] = known
             return known
+
+
+def _key(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _remembered(folder: Path, user_name: str) -> str:

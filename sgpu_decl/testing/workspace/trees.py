@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sgpu_decl.testing.workspace.clock import changed
-from sgpu_decl.testing.workspace.routing import ApiError, Request, Response, invalid
+from sgpu_decl.testing.workspace.routes import ApiError, Request, Response, invalid
 
 __all__ = ["file_answer", "located", "normal", "removed"]
 

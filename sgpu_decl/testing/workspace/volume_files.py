@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace.clock import changed
-from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, Request, Response, Route
+from sgpu_decl.testing.workspace.routes import ApiError, JsonObject, Request, Response, Route
 from sgpu_decl.testing.workspace.trees import file_answer, normal, removed
 from sgpu_decl.testing.workspace.volumes import volume_file
 

@@ -7,7 +7,7 @@ Catalogs and schemas come into being with the volumes in them. Every tenant has 
 import time
 from pathlib import Path
 
-from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, Request, Response, Route
+from sgpu_decl.testing.workspace.routes import ApiError, JsonObject, Request, Response, Route
 from sgpu_decl.testing.workspace.tenant import Tenant
 from sgpu_decl.testing.workspace.trees import located, normal, removed
 

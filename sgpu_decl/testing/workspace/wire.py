@@ -1,4 +1,4 @@
-"""HTTP on the socket: bodies in, answers out. What they mean is decided in `answering`."""
+"""HTTP on the socket: bodies in, answers out. What they mean is decided in `dispatch`."""
 
 import json
 import socket
@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, cast
 
-from sgpu_decl.testing.workspace.answering import Call, Severed, answer
 from sgpu_decl.testing.workspace.clock import now
-from sgpu_decl.testing.workspace.routing import Response
+from sgpu_decl.testing.workspace.dispatch import RequestContext, Severed, answer
+from sgpu_decl.testing.workspace.routes import Response
 
 if TYPE_CHECKING:
     from sgpu_decl.testing.workspace.server import Listener
 
-__all__ = ["Connection"]
+__all__ = ["HttpConnection"]
 
 _BLOCK = 1 << 18
 _REASON_FREE = (204, 304)
 
 
-class Connection(BaseHTTPRequestHandler):
+class HttpConnection(BaseHTTPRequestHandler):
     """One connection of a client, with one request after the other."""
 
     protocol_version = "HTTP/1.1"
@@ -36,7 +36,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         listener = cast("Listener", self.server)
-        call = Call(
+        call = RequestContext(
             method=self.command, target=self.path, headers=self.headers, blocks=self._blocks()
         )
         try:

@@ -2,12 +2,15 @@
 
 import base64
 import binascii
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace.body import Body
-from sgpu_decl.testing.workspace.multipart import form
-from sgpu_decl.testing.workspace.routing import (
+from sgpu_decl.testing.workspace.multipart import form, is_form, texts
+from sgpu_decl.testing.workspace.permissions import may_write
+from sgpu_decl.testing.workspace.routes import (
     ApiError,
     JsonObject,
     Request,
@@ -15,15 +18,15 @@ from sgpu_decl.testing.workspace.routing import (
     Route,
     invalid,
     missing,
+    unknown_api,
 )
 from sgpu_decl.testing.workspace.trees import file_answer
 from sgpu_decl.testing.workspace.workspace_objects import WorkspaceObjects
 
 __all__ = ["ROUTES"]
 
-_LIMIT = 10 * 1024 * 1024  # of `import` and `export`
+_JSON_LIMIT = 10 * 1024 * 1024  # of `import` as JSON (evidence: A5)
 _FILE_LIMIT = 500 * 1024 * 1024  # of `import-file`
-_FORM_EXTRA = 64 * 1024
 _LANGUAGES = {".py": "PYTHON", ".sql": "SQL", ".scala": "SCALA", ".r": "R"}
 _HEADERS = {
     "PYTHON": b"# Databricks notebook source",
@@ -37,20 +40,32 @@ _FORMATS = ("SOURCE", "AUTO", "RAW", "JUPYTER")
 def get_status(request: Request) -> Response:
     """What lies at a path."""
     objects = WorkspaceObjects(request.tenant)
-    return Response(json=objects.info(objects.path_of(request.asked("path"))))
+    return Response(json=_said(request, objects.info(objects.path_of(request.asked("path")))))
 
 
 def list_objects(request: Request) -> Response:
     """What lies in a folder."""
     objects = WorkspaceObjects(request.tenant)
-    found = objects.children(objects.path_of(request.asked("path")))
+    found: list[Json] = [
+        _said(request, one) for one in objects.children(objects.path_of(request.asked("path")))
+    ]
     return Response(json={"objects": found} if found else {})
+
+
+def _said(request: Request, info: JsonObject) -> JsonObject:
+    """What the workspace says of an object: the size of a file, or not (evidence: C22)."""
+    if not request.server.profile.flag("size-listed"):
+        info.pop("size", None)
+    return info
 
 
 def mkdirs(request: Request) -> Response:
     """Make folders."""
     objects = WorkspaceObjects(request.tenant)
-    objects.make_folder(objects.path_of(request.text("path")))
+    path = objects.path_of(request.text("path"))
+    if not objects.file(path).is_dir():
+        _check_access(request, objects, path)
+    objects.make_folder(path)
     return Response(json={})
 
 
@@ -61,6 +76,7 @@ def delete(request: Request) -> Response:
     found = objects.info(path)
     if path in ("/", "/Users", "/Shared", request.tenant.home):
         raise ApiError(400, "BAD_REQUEST", f"Folder ({path}) is protected")
+    _check_access(request, objects, path)
     folder = found["object_type"] == "DIRECTORY"
     if folder and not request.flag("recursive") and objects.children(path):
         raise ApiError(400, "DIRECTORY_NOT_EMPTY", f"Folder ({path}) is not empty")
@@ -69,31 +85,46 @@ def delete(request: Request) -> Response:
 
 
 def import_object(request: Request) -> Response:
-    """Put a file or a notebook: content as base64 in JSON, or as a file in a form."""
-    upload = _of_form(request) if _is_form(request) else _of_json(request)
-    if len(upload.content) > _LIMIT:
-        raise _too_big(len(upload.content))
+    """Put a file or a notebook: content as base64 in JSON, or as a file in a form. JSON may not be
+    empty, and for a form nobody knows (evidence: C23)."""
+    if not is_form(request):
+        return _imported(request, _of_json(request), _JSON_LIMIT)
+    profile = request.server.profile
+    if not profile.flag("form-upload"):
+        raise unknown_api(request)
+    with form(request) as fields:
+        upload = _of_form(request, fields)
+        if not upload.content.size and not profile.flag("empty-form-upload"):
+            raise _empty()
+        return _imported(request, upload, int(profile.number("form-limit")))  # evidence: A5
+
+
+def _imported(request: Request, upload: "_Upload", limit: int) -> Response:
+    if upload.content.size > limit:
+        raise _too_big(request, upload.content.size, limit)
     objects = WorkspaceObjects(request.tenant)
     path = objects.path_of(upload.path)
     path, language = _kind(path, upload)
     with request.tenant.lock:
+        _check_access(request, objects, path)
         _check_place(objects, path, language, overwrite=upload.overwrite, status=400)
-        objects.write(path, Body(request.server.incoming, data=upload.content), language)
+        objects.write(path, upload.content, language)
     return Response(json={})
 
 
 def import_file(request: Request) -> Response:
     """Put a file: its bytes are the body. Where it is a notebook's source it becomes one."""
     if request.content.size > _FILE_LIMIT:
-        raise _too_big(request.content.size, _FILE_LIMIT)
+        raise _too_big(request, request.content.size, _FILE_LIMIT)
+    if not request.content.size and not request.server.profile.flag("empty-raw-upload"):
+        raise _empty()
     objects = WorkspaceObjects(request.tenant)
     path = objects.path_of("/" + request.parameters["path"].lstrip("/"))
-    with request.content.open() as content:
-        head = content.read(64)
-    upload = _Upload(path=path, content=head, format="AUTO")
+    upload = _Upload(path=path, content=request.content, format="AUTO")
     path, language = _kind(path, upload)
     with request.tenant.lock:
         overwrite = request.query.get("overwrite") == "true"
+        _check_access(request, objects, path)
         _check_place(objects, path, language, overwrite=overwrite, status=409)
         objects.write(path, request.content, language)
     return Response(json={})
@@ -107,8 +138,9 @@ def export(request: Request) -> Response:
     if found["object_type"] == "DIRECTORY":
         raise ApiError(501, "NOT_IMPLEMENTED", "the workspace emulator exports no folders")
     file = objects.file(path)
-    if file.stat().st_size > _LIMIT:
-        raise _too_big(file.stat().st_size)
+    limit = int(request.server.profile.number("read-limit"))  # evidence: A5
+    if file.stat().st_size > limit:
+        raise _too_big(request, file.stat().st_size, limit)
     if request.flag("direct_download"):
         return file_answer(request, file)
     content = base64.b64encode(file.read_bytes()).decode()
@@ -119,33 +151,23 @@ def export(request: Request) -> Response:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Upload:
     path: str
-    content: bytes
+    content: Body
     format: str = "SOURCE"
     language: str | None = None
     overwrite: bool = False
 
 
-def _is_form(request: Request) -> bool:
-    return (request.headers.get("Content-Type") or "").startswith("multipart/form-data")
-
-
-def _of_form(request: Request) -> _Upload:
-    if request.content.size > _LIMIT + _FORM_EXTRA:
-        raise _too_big(request.content.size)
-    fields = form(request)
+def _of_form(request: Request, fields: Mapping[str, Body]) -> _Upload:
+    given = texts(request)
     if "content" not in fields:
-        raise invalid("No input data source provided")
+        raise _empty()
     return _Upload(
-        path=_text(fields, "path") or _lacking("path"),
+        path=given.get("path") or _lacking("path"),
         content=fields["content"],
-        format=_text(fields, "format") or "SOURCE",
-        language=_text(fields, "language"),
-        overwrite=_text(fields, "overwrite") == "true",
+        format=given.get("format") or "SOURCE",
+        language=given.get("language"),
+        overwrite=given.get("overwrite") == "true",
     )
-
-
-def _text(fields: dict[str, bytes], name: str) -> str | None:
-    return fields[name].decode() if name in fields else None
 
 
 def _lacking(name: str) -> str:
@@ -156,7 +178,7 @@ def _of_json(request: Request) -> _Upload:
     given: JsonObject = request.json
     content = given.get("content")
     if not isinstance(content, str) or not content:
-        raise invalid("No input data source provided")
+        raise _empty()
     try:
         data = base64.b64decode(content, validate=True)
     except binascii.Error:
@@ -164,7 +186,7 @@ def _of_json(request: Request) -> _Upload:
     language = given.get("language")
     return _Upload(
         path=request.text("path"),
-        content=data,
+        content=Body(request.server.incoming, data=data),
         format=str(given.get("format") or "SOURCE"),
         language=str(language) if language else None,
         overwrite=request.flag("overwrite"),
@@ -191,9 +213,29 @@ def _kind(path: str, upload: _Upload) -> tuple[str, str | None]:
     if suffix == ".ipynb":
         return bare, "PYTHON"
     language = _LANGUAGES.get(suffix.lower())
-    if language is not None and upload.content.startswith(_HEADERS[language]):
+    if language is not None and _begins(upload.content, _HEADERS[language]):
         return bare, language
     return path, None
+
+
+def _begins(content: Body, line: bytes) -> bool:
+    with content.open() as stream:
+        return stream.read(len(line)) == line
+
+
+def _check_access(request: Request, objects: WorkspaceObjects, path: str) -> None:
+    """Refuse to change what lies in a folder whose list does not let the user."""
+    folder = path
+    while folder != "/":
+        folder = str(PurePosixPath(folder).parent)
+        if not objects.file(folder).is_dir():
+            continue
+        allowed = may_write(request.tenant, int(str(objects.info(folder)["object_id"])))
+        if allowed is False:
+            message = f"{request.tenant.user_name} does not have Edit permissions on {folder}."
+            raise ApiError(403, "PERMISSION_DENIED", message)
+        if allowed:
+            return
 
 
 def _check_place(
@@ -218,9 +260,14 @@ def _check_place(
         )
 
 
-def _too_big(size: int, limit: int = _LIMIT) -> ApiError:
+def _empty() -> ApiError:
+    return invalid("No input data source provided")
+
+
+def _too_big(request: Request, size: int, limit: int) -> ApiError:
+    # Evidence: A5: imports and exports say "imported".
     message = f"File size imported is ({size} bytes), exceeded max size ({limit} bytes)"
-    return ApiError(400, "MAX_NOTEBOOK_SIZE_EXCEEDED", message)
+    return ApiError(400, request.server.profile.text("read-refusal"), message)
 
 
 ROUTES = (
@@ -230,5 +277,7 @@ ROUTES = (
     Route("POST", "/api/2.0/workspace/delete", delete),
     Route("POST", "/api/2.0/workspace/import", import_object),
     Route("GET", "/api/2.0/workspace/export", export),
-    Route("POST", "/api/2.0/workspace-files/import-file/{path...}", import_file),
+    Route(
+        "POST", "/api/2.0/workspace-files/import-file/{path...}", import_file, needs="raw-upload"
+    ),
 )

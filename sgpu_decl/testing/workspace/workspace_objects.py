@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sgpu_decl.testing.workspace.body import Body
 from sgpu_decl.testing.workspace.clock import changed
-from sgpu_decl.testing.workspace.routing import ApiError, JsonObject
+from sgpu_decl.testing.workspace.routes import ApiError, JsonObject
 from sgpu_decl.testing.workspace.tenant import Tenant
 from sgpu_decl.testing.workspace.trees import located, normal, removed
 

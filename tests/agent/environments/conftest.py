@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import sgpu_decl.agent
-from sgpu_decl.agent.environment.hydrating import hydrate
-from sgpu_decl.agent.environment.interpreter import this_python
-from sgpu_decl.agent.environment.manifest import File, Kind, Manifest
-from sgpu_decl.agent.environment.trees import FIXED_NS, remove
+from sgpu_decl.agent.environment.hydration import hydrate
+from sgpu_decl.agent.environment.manifest import File, FileKind, Manifest
+from sgpu_decl.agent.environment.python_match import this_python
+from sgpu_decl.agent.environment.tree_files import FIXED_NS, remove
 
 AGENT = Path(sgpu_decl.agent.__file__).parent
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
@@ -57,7 +57,7 @@ class Made:
 
     def object(self, path: str) -> Path:
         """The object of a path in the tree."""
-        file = next(it for it in self.manifest.files if it.path == path)
+        file = next(item for item in self.manifest.files if item.path == path)
         return self.objects / file.key[:2] / file.key
 
     def hydrate(self, name: str = "tree", **options: Any) -> Path:
@@ -95,16 +95,18 @@ def make_environment(tmp_path: Path) -> Iterator[Callable[..., Made]]:
         **python: str,
     ) -> Made:
         (store / "objects").mkdir(parents=True, exist_ok=True)
-        files = [File(path, Kind.LINK, 0, target) for path, target in (links or {}).items()]
+        files = [File(path, FileKind.LINK, 0, target) for path, target in (links or {}).items()]
         for path, content in packages.items():
             data = content if isinstance(content, bytes) else content.encode()
             whole = path if path.startswith(("lib/", "share/")) else f"{PACKAGES}/{path}"
-            files.append(File(whole, Kind.FILE, *put(store, data)))
+            files.append(File(whole, FileKind.FILE, *put(store, data)))
         for path, text in (scripts or {}).items():
-            files.append(File(path, Kind.SCRIPT, *put(store, text.encode())))
+            files.append(File(path, FileKind.SCRIPT, *put(store, text.encode())))
         for path, data in (executables or {}).items():
-            files.append(File(path, Kind.EXECUTABLE, *put(store, data, executable=True)))
-        pycs = [File(path, Kind.FILE, *put(store, data)) for path, data in (bytecode or {}).items()]
+            files.append(File(path, FileKind.EXECUTABLE, *put(store, data, executable=True)))
+        pycs = [
+            File(path, FileKind.FILE, *put(store, data)) for path, data in (bytecode or {}).items()
+        ]
         manifest = Manifest(
             this_python()._replace(**python), sites, (), tuple(sorted(files)), tuple(sorted(pycs))
         )

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.environment.hydrating import hydrate, whole
-from sgpu_decl.agent.environment.interpreter import this_python
+from sgpu_decl.agent.environment.hydration import hydrate, whole
+from sgpu_decl.agent.environment.pack_reader import unpack
 from sgpu_decl.agent.environment.packs import MOST, BadPack, Index, Pack, index_name, needed
-from sgpu_decl.agent.environment.trees import FIXED_NS, discard
-from sgpu_decl.agent.environment.unpacking import unpack
-from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.stored.packing import FolderPlace, make_index, send, write_pack
+from sgpu_decl.agent.environment.python_match import this_python
+from sgpu_decl.agent.environment.tree_files import FIXED_NS, discard
+from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send, write_pack
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.step_progress import Quiet
 
 PACKAGES = f"lib/python{this_python().minor}/site-packages"
 FILES = {
@@ -65,7 +65,7 @@ def sent(make_environment: Any, tmp_path: Path) -> tuple[Any, Pack, Path]:
     made = make_environment(FILES, executables={"bin/tool": b"\x7fELF"})
     index = make_index(made.manifest)
     index = Index(
-        index.manifest, (Pack(tuple(it for pack in index.packs for it in pack.contents)),)
+        index.manifest, (Pack(tuple(content for pack in index.packs for content in pack.contents)),)
     )
     send(index, made.objects, FolderPlace(tmp_path / "packs"), Quiet())
     return made, index.packs[0], tmp_path / "packs"
@@ -182,7 +182,7 @@ def head_with(change: Callable[[list[Any]], object]) -> Callable[[bytes, Pack], 
     """The same bytes below a head that says something else of them."""
 
     def make(plain: bytes, pack: Pack) -> bytes:
-        contents = [list(it) for it in pack.contents]
+        contents: list[list[Any]] = [list(content) for content in pack.contents]
         change(contents)
         head = Pack(tuple((key, size) for key, size in contents)).head
         return gzip.compress(head + plain[len(pack.head) :])
@@ -200,11 +200,11 @@ HOSTILE: dict[str, Callable[[bytes, Pack], bytes]] = {
     "a symbolic link": a_tar(tarfile.SYMTYPE, "objects", "/tmp"),
     "a hard link": a_tar(tarfile.LNKTYPE, "objects", "/etc/passwd"),
     "a device": a_tar(tarfile.CHRTYPE, "objects"),
-    "a name upwards": head_with(lambda it: it[0].__setitem__(0, "../../sgpu-was-here")),
-    "a name in capitals": head_with(lambda it: it[0].__setitem__(0, it[0][0].upper())),
-    "an object twice": head_with(lambda it: it.append(it[0])),
+    "a name upwards": head_with(lambda item: item[0].__setitem__(0, "../../sgpu-was-here")),
+    "a name in capitals": head_with(lambda item: item[0].__setitem__(0, item[0][0].upper())),
+    "an object twice": head_with(lambda item: item.append(item[0])),
     "an object more": lambda plain, pack: gzip.compress(plain + b"more"),
-    "an object less": head_with(lambda it: it.pop()),
+    "an object less": head_with(lambda item: item.pop()),
     "other bytes": flipped,
     "bytes without end": lambda plain, pack: gzip.compress(plain + bytes(200_000_000), 9),
     "cut off in the middle": lambda plain, pack: gzip.compress(plain)[: len(plain) // 2],

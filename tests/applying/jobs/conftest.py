@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -41,7 +40,7 @@ class Shop:
         return Session.open(Location(file=self.folder / name, project=self.folder, **said))
 
     def plan(self, *, target: str | None = None, **asked: Any) -> Plan:
-        return self.session(target=target).plan(PlanOptions(**asked))
+        return self.session(target=target).plan(PlanOptions(**asked)).plan
 
     def apply(self, *, target: str | None = None, **asked: Any) -> Applied:
         session = self.session(target=target)
@@ -51,13 +50,13 @@ class Shop:
         from databricks.sdk import WorkspaceClient
 
         client = WorkspaceClient(host=self.server.url, token=self.token)
-        given = {"query": body} if method == "GET" else {"body": body}
+        given: dict[str, Any] = {"query": body} if method == "GET" else {"body": body}
         return client.api_client.do(method, f"/api/2.{path}", **given)
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """The settings of every job, by id."""
         found = self.api("GET", "2/jobs/list", {"expand_tasks": "true"}).get("jobs", ())
-        return {str(it["job_id"]): it["settings"] for it in found}
+        return {str(item["job_id"]): item["settings"] for item in found}
 
     def job(self) -> tuple[str, dict[str, Any]]:
         """The one job that there is."""
@@ -76,7 +75,7 @@ class Shop:
     def asked(self, path: str) -> list[int]:
         """The statuses of what was asked of a path."""
         key = self.server.tenants.of_token(self.token).key
-        return [it.status for it in self.server.recording.all(key) if it.path.endswith(path)]
+        return [item.status for item in self.server.recording.all(key) if item.path.endswith(path)]
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +86,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer
 
 @pytest.fixture
 def shop(folder: Path, server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    token = f"dapi{uuid4().hex}"
+    token = server.new_token()
     monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(folder / "none"))
     monkeypatch.setenv("DATABRICKS_HOST", server.url)
     monkeypatch.setenv("DATABRICKS_TOKEN", token)

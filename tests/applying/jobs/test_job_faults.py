@@ -13,7 +13,7 @@ CREATE = "POST /api/2.2/jobs/create"
 def settled(shop: Shop) -> bool:
     """There is one job, it is known, and nothing is left to do."""
     (change,) = shop.plan().changes
-    pulled = shop.session().state_pull()
+    pulled = shop.session().state.pull()
     assert pulled["intents"] == []
     return len(shop.jobs()) == 1 and change.action is Action.NO_OP
 
@@ -70,7 +70,7 @@ def test_a_refusal_is_told_and_leaves_nothing(shop: Shop) -> None:
     shop.fault(CREATE, Effect.STATUS, status_code=403)
     ((_, error),) = shop.apply().failed
     assert error.code == "permission_denied"
-    assert shop.session().state_pull()["intents"] == []
+    assert shop.session().state.pull()["intents"] == []
     shop.apply()
     assert settled(shop)
 
@@ -123,7 +123,7 @@ def test_one_job_that_fails_leaves_the_others_alone(shop: Shop) -> None:
     shop.fault(CREATE, Effect.STATUS, status_code=403)
     ((address, _),) = shop.apply().failed
     assert str(address) == "job.nightly"
-    assert [it["name"] for it in shop.jobs().values()] == ["other"]
+    assert [job["name"] for job in shop.jobs().values()] == ["other"]
 
 
 def test_what_the_workspace_adds_in_a_later_version_is_no_drift_if_it_is_empty(

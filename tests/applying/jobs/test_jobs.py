@@ -74,6 +74,34 @@ def test_plan_after_apply_changes_nothing_of_a_notebook(shop: Shop, notebook: st
     assert change(shop).action is Action.NO_OP
 
 
+def test_a_type_alone_is_a_node_with_one_gpu(shop: Shop) -> None:
+    text = "jobs: {j: {notebook: {path: /Workspace/x, type: A10}}}\n"
+    shop.write(text)
+    assert shop.apply().failed == ()
+    task = shop.job()[1]["tasks"][0]
+    assert task["compute"] == {"hardware_accelerator": "GPU_1xA10"}
+    shop.write(text.replace("A10", "gpu_1xa10"))
+    assert change(shop).action is Action.NO_OP
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "hint"),
+    [
+        ("T4", "serverless GPU compute has no T4", "use `type: A10`, `type: H100`"),
+        ("B300", "has no node with one B300", "use `type: GPU_8xB300`"),
+        ("GPU_2xH100", "has no nodes `GPU_2xH100`", "use `type: GPU_1xH100`, `type: GPU_8xH100`"),
+    ],
+)
+def test_a_notebook_on_a_gpu_that_the_platform_lacks(
+    shop: Shop, kind: str, words: str, hint: str
+) -> None:
+    shop.write(f"jobs:\n  j:\n    notebook: {{path: /Workspace/x, type: {kind}}}\n")
+    (check,) = [item for item in shop.plan().checks if item.id == "no_such_machines"]
+    assert words in check.summary
+    assert hint in str(check.hint)
+    assert (check.place.line, check.place.column) == (3, 42)
+
+
 def test_a_change_of_the_file_is_made_in_place(shop: Shop) -> None:
     shop.apply()
     job_id, _ = shop.job()
@@ -115,7 +143,7 @@ def test_edits_in_the_workspace_are_shown_field_by_field_and_taken_back(shop: Sh
 
     (planned,) = plan.changes
     assert (planned.action, planned.reason) == (Action.UPDATE, Reason.LIVE_DRIFTED)
-    shown = {it.path: (it.before, it.after, it.origin.line) for it in planned.fields}
+    shown = {field.path: (field.before, field.after, field.origin.line) for field in planned.fields}
     assert shown == {
         "email_notifications.on_failure": (["me@example.com"], None, 2),
         "max_concurrent_runs": (3, 1, 2),
@@ -123,7 +151,7 @@ def test_edits_in_the_workspace_are_shown_field_by_field_and_taken_back(shop: Sh
         "tags.new": ("1", None, 6),
         "tags.team": ("web", "ml", 6),
     }
-    assert all(it.drifted for it in planned.fields)
+    assert all(field.drifted for field in planned.fields)
     (check,) = plan.checks
     assert (check.id, str(check.severity)) == ("live_drifted", "warning")
     assert shop.apply().failed == ()
@@ -175,8 +203,8 @@ def test_permissions_are_left_alone_unless_they_are_said(shop: Shop) -> None:
     shop.write(JOB + "    permissions: [{level: manage, group: admins}]\n")
     shop.apply()
     listed = {
-        it.get("group_name") or it["user_name"]: it["all_permissions"][0]["permission_level"]
-        for it in shop.api("GET", path)["access_control_list"]
+        item.get("group_name") or item["user_name"]: item["all_permissions"][0]["permission_level"]
+        for item in shop.api("GET", path)["access_control_list"]
     }
     assert listed.pop("admins") == "CAN_MANAGE"
     assert list(listed.values()) == ["IS_OWNER"]
@@ -234,7 +262,7 @@ def test_what_may_not_be_destroyed_is_not(shop: Shop) -> None:
 
 
 def test_a_saved_plan_carries_jobs(shop: Shop) -> None:
-    from sgpu_decl.applying.saving import load_plan
+    from sgpu_decl.applying.plan_file import load_plan
 
     session = shop.session()
     session.save(session.plan(), shop.folder / "saved.plan")
@@ -251,10 +279,10 @@ def test_only_what_is_selected_asks_the_workspace(shop: Shop) -> None:
 
     plan = shop.plan(select=("run.*",))
 
-    assert [str(it.address) for it in plan.changes] == ["run.train"]
+    assert [str(item.address) for item in plan.changes] == ["run.train"]
     assert not plan.complete
     assert shop.asked("/jobs/list") == []
-    assert [str(it.address) for it in shop.plan(select=("job.*",)).changes] == ["job.nightly"]
+    assert [str(item.address) for item in shop.plan(select=("job.*",)).changes] == ["job.nightly"]
 
 
 def test_in_development_names_tags_and_pauses_are_those_of_bundles(shop: Shop) -> None:
@@ -265,7 +293,7 @@ def test_in_development_names_tags_and_pauses_are_those_of_bundles(shop: Shop) -
     shop.apply(target="dev")
     me = shop.api("GET", "0/preview/scim/v2/Me")["userName"].partition("@")[0].replace("-", "_")
 
-    by_name = {it["name"]: it for it in shop.jobs().values()}
+    by_name = {job["name"]: job for job in shop.jobs().values()}
 
     assert by_name.keys() == {f"[dev {me}] nightly", f"[dev {me}] loud"}
     quiet = by_name[f"[dev {me}] nightly"]
@@ -273,7 +301,7 @@ def test_in_development_names_tags_and_pauses_are_those_of_bundles(shop: Shop) -
     assert (quiet["tags"]["dev"], quiet["tags"]["team"]) == (me, "ml")
     assert by_name[f"[dev {me}] loud"]["trigger"]["pause_status"] == "UNPAUSED"
     shop.apply(target="prod")
-    named = {it["name"]: it for it in shop.jobs().values()}
+    named = {job["name"]: job for job in shop.jobs().values()}
     assert named["nightly"]["schedule"]["pause_status"] == "UNPAUSED"
     assert "dev" not in named["nightly"]["tags"]
 
@@ -283,7 +311,10 @@ def test_a_name_that_is_taken_is_said_with_the_way_to_take_it_over(shop: Shop) -
     plan = shop.plan()
     (check,) = plan.checks
     assert (check.id, str(check.severity)) == ("namesake", "warning")
-    assert f"sgpu adopt job.nightly {made['job_id']}" in (check.hint or "")
+    assert f"`sgpu adopt job.nightly {made['job_id']}`" in (check.hint or "")
+    shop.write((shop.folder / "sgpu.yml").read_text() + "targets: {prod: {}}\n")
+    (check,) = (item for item in shop.plan(target="prod").checks if item.id == "namesake")
+    assert f"`sgpu adopt job.nightly {made['job_id']} -t prod`" in (check.hint or "")
     shop.apply()
     assert len(shop.jobs()) == 2
     assert change(shop).action is Action.NO_OP
@@ -321,7 +352,7 @@ def test_what_cannot_be_kept_is_refused_at_its_place(
         f"backend: databricks}}}}\njobs:\n{line}"
     )
     plan = shop.plan(select=("job.*",))
-    (check,) = [it for it in plan.checks if str(it.address) == "job.j"]
+    (check,) = [item for item in plan.checks if str(item.address) == "job.j"]
     assert (check.id, check.place.line, check.place.column) == (code, 3, line.index(there) + 1)
     assert not plan.applyable
 
@@ -329,7 +360,7 @@ def test_what_cannot_be_kept_is_refused_at_its_place(
 def test_a_moved_job_is_the_same_job(shop: Shop) -> None:
     shop.apply()
     job_id, _ = shop.job()
-    shop.session().state_move("job.nightly", "job.daily")
+    shop.session().state.move("job.nightly", "job.daily")
     shop.write(JOB.replace("nightly:", "daily:\n    name: nightly"))
     planned = change(shop)
     assert planned.action is Action.UPDATE  # its task is called after its key
@@ -340,24 +371,24 @@ def test_a_moved_job_is_the_same_job(shop: Shop) -> None:
 def test_status_and_show_know_jobs(shop: Shop) -> None:
     shop.apply()
     session = shop.session()
-    (told,) = session.describe_jobs(session.jobs())
+    (told,) = session.jobs.describe(session.jobs.find())
     job_id, settings = shop.job()
     assert (told["address"], told["id"], told["state"]) == ("job.nightly", job_id, "scheduled")
     assert told["schedule"] == "0 30 2 * * ?"
     shop.edit(schedule={**settings["schedule"], "pause_status": "PAUSED"})
-    whole = session.show_job(session.jobs("job.nightly")[0])
+    whole = session.jobs.show(session.jobs.find("job.nightly")[0])
     assert whole["state"] == "paused"
-    assert whole["live"]["schedule"]["pause_status"] == "PAUSED"  # type: ignore[index,call-overload]
+    assert whole["live"]["schedule"]["pause_status"] == "PAUSED"
     shop.api("POST", "2/jobs/delete", {"job_id": int(job_id)})
-    assert session.describe_jobs(session.jobs())[0]["state"] == "missing"
-    assert session.names_job("nightly")
-    assert not session.names_job("other")
+    assert session.jobs.describe(session.jobs.find())[0]["state"] == "missing"
+    assert session.jobs.names_job("nightly")
+    assert not session.jobs.names_job("other")
     with pytest.raises(NotFound) as not_here:
         session.runs.find_one("nightly")
-    assert "`sgpu show nightly`" in (not_here.value.hint or "")
+    assert "`sgpu show nightly " in (not_here.value.hint or "")
     shop.apply(destroy=True)
     with pytest.raises(NotFound) as gone:
-        shop.session().jobs("job.nightly")
+        shop.session().jobs.find("job.nightly")
     assert gone.value.message == "no job matches `job.nightly`"
 
 

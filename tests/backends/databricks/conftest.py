@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from sgpu_decl.api import Location, Session
-from sgpu_decl.backends.databricks import connecting
+from sgpu_decl.backends.databricks.api import connection as connection_module
 from sgpu_decl.testing.workspace import ExecutionSettings, Offers, WorkspaceServer
 
 pytest.importorskip("databricks.sdk")
@@ -48,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer
 @pytest.fixture
 def token(server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """A user of the workspace; the environment says so to the SDK."""
-    made = f"dapi{uuid4().hex}"
+    made = server.new_token()
     for name in ("CLIENT_ID", "CLIENT_SECRET", "CONFIG_PROFILE", "AUTH_TYPE"):
         monkeypatch.delenv(f"DATABRICKS_{name}", raising=False)
     monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(tmp_path / "databrickscfg"))
@@ -68,7 +67,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> Path
     """A project with one run, `hello`; caches and the code store lie beside it."""
     for name in ("DATA", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    monkeypatch.setattr(connecting, "RETRIES", 20)
+    monkeypatch.setattr(connection_module, "RETRIES", 20)
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "run.yaml").write_text(RUN)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.databricks.account import Account, login_of
+from sgpu_decl.backends.databricks.api.account import Account, login_of
 from sgpu_decl.errors import BackendError
 
 PROFILES = """\

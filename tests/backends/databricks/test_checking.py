@@ -2,34 +2,59 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sgpu_decl.api import Session
 from sgpu_decl.model.plan import Check
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
+from tests.support import PATIENCE
 
 BASE = "name: hello\ngpus: 2\ntype: A10\nentrypoint: train.py:main\nargs: {n: 3}\n"
 
 
 def checks(session: Callable[[], Session], project: Path, more: str) -> dict[str, Check]:
     (project / "run.yaml").write_text(f"{BASE}backend: databricks\n{more}")
-    return {it.id: it for it in session().plan().checks}
+    return {check.id: check for check in session().plan().plan.checks}
 
 
 @pytest.mark.parametrize(
     ("more", "code", "severity", "line", "hint"),
     [
-        ("type: CPU\n", "no_such_machines", "error", 3, "A10"),
+        ("gpus: 2\ntype: CPU\n", "no_such_machines", "error", 3, "`type: A10`"),
+        ("gpus: 2\ntype: T4\n", "no_such_machines", "error", 3, "`type: A10`, `type: H100`"),
+        ("gpus: 4\ntype: GPU_4xH100\n", "no_such_machines", "error", 3, "`type: H100`"),
+        ("gpus: 12\ntype: H100\n", "bad_gpu_count", "error", 2, "`gpus: 8` or `gpus: 16`"),
+        ("gpus: 1\ntype: B300\n", "bad_gpu_count", "error", 2, "use `gpus: 8`"),
+        ("gpus: 2\ntype: GPU_1xH100\n", "bad_gpu_count", "error", 2, "or `gpus: 1`"),
+        ("gpus: 2\ntype: GPU\n", "gpus_here", "info", 3, "name the type"),
         ("timeout: 8d\n", "timeout_too_long", "error", 7, "checkpoint"),
         ("max_parallel: 2\n", "unsupported_field", "error", 7, "max_parallel: null"),
         ("priority: high\npool: p\n", "unknown_priority", "error", 7, "BEST_EFFORT"),
+        ("priority: critical\npool: p\n", "unknown_priority", "error", 7, "`NORMAL`"),
+        ("env: {base: ai-4}\n", "base_not_for_tasks", "error", 7, "use `gpu-4`"),
+        ("env: {base: ai-4}\nbudget: teem\n", "unknown_policy", "error", 8, "one of its policies"),
+        ("pool: nope\n", "unknown_pool", "error", 7, "pool: on_demand"),
+        ("permissions: [{level: view, group: nobody}]\n", "unknown_group", "warning", 7,
+         "its name"),
+        ("gpus: 8\ntype: B300\nenv: {base: gpu-5}\n", "base_without_gpu", "error", 4,
+         "`base: gpu-6`"),
         ("priority: normal\n", "priority_without_pool", "error", 7, "pool"),
         ("env:\n  base: gpu-6\n  secrets: {HF: env:HF}\n", "secret_not_remote", "error", 9,
          "databricks secrets put-secret"),
         ("env: {variables: {DATA: /dbfs/mnt/x}}\n", "dbfs_path", "error", 7, "/Volumes"),
         ("image: a.b.c:1\nenv: {base: gpu-6}\n", "image_and_environment", "error", 7, "keep one"),
         ("mlflow: {tracking_uri: 'http://x'}\n", "unsupported_field", "error", 7, "tracking_uri"),
+        ("mlflow: {enabled: false}\n", "unsupported_field", "error", 7, "`true` in the target"),
+        ("mlflow: {system_metrics: false}\n", "unsupported_field", "error", 7, "system_metrics"),
+        ("mlflow: {experiment: my exp (b)}\n", "experiment_renamed", "warning", 7, "such a name"),
+        ("env: {variables: {MLFLOW_EXPERIMENT_NAME: a.b}}\n", "experiment_renamed", "warning", 7,
+         "such a name"),
+        ("retry: {max: 1, backoff: 5s}\n", "retry_cost", "info", 7, "`retry.backoff: 5s` is for"),
+        ("mlflow: {artifact_location: 'file:/x'}\n", "bad_artifact_location", "error", 7,
+         "/Volumes"),
+        ("mlflow: {artifact_location: here}\n", "bad_artifact_location", "error", 7, "s3://"),
         ("code: {link: [data]}\n", "unsupported_field", "error", 7, "volume"),
         ("env: {base: gpu-4, python: '3.9'}\n", "base_python", "error", 7, "another base"),
         ("grace: 1s\n", "default_base", "info", 6, "env.base"),
@@ -47,16 +72,25 @@ def test_a_config_that_does_not_go_with_the_platform(
     line: int,
     hint: str,
 ) -> None:
-    if more.startswith("type"):
-        more = ""
-        (project / "run.yaml").write_text(BASE.replace("A10", "CPU") + "backend: databricks\n")
-        found = {it.id: it for it in session().plan().checks}
+    if more.startswith("gpus"):
+        text = BASE.replace("gpus: 2\ntype: A10\n", more) + "backend: databricks\n"
+        (project / "run.yaml").write_text(text)
+        found = {item.id: item for item in session().plan().plan.checks}
     else:
         found = checks(session, project, more)
 
     check = found[code]
     assert (str(check.severity), check.place and check.place.line) == (severity, line)
     assert hint in str(check.hint)
+
+
+def test_an_experiment_that_is_exported_here_does_not_count_in_silence(
+    session: Callable[[], Session], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "exported")
+    check = checks(session, project, "env: {base: gpu-6}\n")["experiment_not_exported"]
+    assert check.hint == "write `mlflow: {experiment: exported}`"
+    assert "experiment_not_exported" not in checks(session, project, "mlflow: {experiment: e}\n")
 
 
 @pytest.mark.parametrize(
@@ -88,12 +122,25 @@ def test_machines_that_the_workspace_does_not_offer(
         BASE.replace("gpus: 2", "gpus: 8").replace("A10", "B300") + "backend: databricks\n"
     )
 
-    check = {it.id: it for it in session().plan().checks}["accelerator_not_offered"]
+    check = {item.id: item for item in session().plan().plan.checks}["accelerator_not_offered"]
 
     assert "GPU_8xB300" in check.summary
     assert check.place is not None
     assert check.place.line == 3
     assert "GPU_8xH100" in str(check.hint)
+
+
+def test_gpus_that_an_old_base_lacks_have_a_later_one_by_themselves(
+    session: Callable[[], Session], project: Path
+) -> None:
+    (project / "run.yaml").write_text(
+        BASE.replace("gpus: 2", "gpus: 8").replace("A10", "B300") + "backend: databricks\n"
+    )
+
+    found = {check.id: check for check in session().plan().plan.checks}
+
+    assert "`gpu-6`" in found["default_base"].summary
+    assert "base_without_gpu" not in found
 
 
 def test_what_the_workspace_itself_finds_wrong_has_the_place_of_the_field(
@@ -103,7 +150,7 @@ def test_what_the_workspace_itself_finds_wrong_has_the_place_of_the_field(
         BASE.replace("gpus: 2", "gpus: 2000") + "env: {base: gpu-6}\nbackend: databricks\n"
     )
 
-    check = {it.id: it for it in session().plan().checks}["workspace_refuses"]
+    check = {item.id: item for item in session().plan().plan.checks}["workspace_refuses"]
 
     assert "at most 1024" in check.summary
     assert check.place is not None
@@ -120,10 +167,10 @@ def test_a_workspace_without_those_services_is_planned_for_all_the_same(
             tenant=server.tenants.of_token(token).key,
         )  # fmt: skip
 
-    plan = session().plan()
+    plan = session().plan().plan
 
     assert plan.applyable
-    assert not [it for it in plan.checks if str(it.severity) != "info"]
+    assert not [check for check in plan.checks if str(check.severity) != "info"]
 
 
 def test_a_plan_without_its_workspace_warns_once(
@@ -131,6 +178,106 @@ def test_a_plan_without_its_workspace_warns_once(
 ) -> None:
     monkeypatch.delenv("DATABRICKS_HOST")
 
-    found = [it for it in session().plan().checks if it.id == "no_workspace"]
+    (found,) = [check for check in session().plan().plan.checks if check.id == "no_workspace"]
 
-    assert [str(it.severity) for it in found] == ["warning"]
+    assert str(found.severity) == "warning"
+    assert "`apply` would fail" in found.summary
+
+
+UNKNOWN_FIELD = {"errors": [{"path": "task.shape", "message": "no such shape"}]}
+KNOWN_FIELD = {"errors": [{"path": "deployments[0].compute.accelerator_count", "message": "no"}]}
+NOT_UNDERSTOOD = {"error_code": "MALFORMED_REQUEST", "message": "what is `task`?"}
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "severity", "words"),
+    [
+        (200, UNKNOWN_FIELD, "warning", "may refuse it: no such shape (`task.shape`)"),
+        (200, KNOWN_FIELD, "error", "would refuse it: no"),
+        (400, NOT_UNDERSTOOD, "warning", "what is `task`?"),
+    ],
+)
+def test_an_answer_of_the_validation_blocks_only_where_it_names_a_field(
+    session: Callable[[], Session],
+    server: WorkspaceServer,
+    token: str,
+    status: int,
+    answer: dict[str, Any],
+    severity: str,
+    words: str,
+) -> None:
+    server.faults.add(
+        Fault(pattern="POST */config:validate", effect=Effect.STATUS, status_code=status,
+              body=answer),
+        tenant=server.tenants.of_token(token).key,
+    )  # fmt: skip
+
+    plan = session().plan().plan
+
+    (check,) = [item for item in plan.checks if item.id == "workspace_refuses"]
+    assert (check.severity, plan.applyable) == (severity, severity == "warning")
+    assert words in check.summary
+
+
+@pytest.mark.parametrize("staging", ["", "/Workspace/Shared/team", "/Volumes/a/b/c"])
+def test_the_validation_is_asked_with_a_path_where_the_command_can_lie(
+    session: Callable[[], Session],
+    project: Path,
+    server: WorkspaceServer,
+    token: str,
+    staging: str,
+) -> None:
+    if staging:
+        run = (project / "run.yaml").read_text()
+        block = f"backend: {{kind: databricks, staging: {staging}}}"
+        (project / "run.yaml").write_text(run.replace("backend: databricks", block))
+    tenant = server.tenants.of_token(token)
+    server.recording.clear(tenant.key)
+
+    session().plan()
+
+    asked = [
+        item.json for item in server.recording.all(tenant.key) if "config:validate" in item.path
+    ]
+    (path,) = [item["task"]["deployments"][0]["command_path"] for item in asked]  # JSON
+    home = f"/Workspace{tenant.home}/.sgpu"
+    above = {"": f"{home}/runs", "/Workspace/Shared/team": f"{staging}/runs"}
+    assert path == f"{above.get(staging, f'{home}/commands')}/hello/command.sh"
+
+
+@pytest.mark.parametrize("pool", ["on_demand", "reserved", None])
+def test_the_validation_is_asked_what_is_submitted(
+    session: Callable[[], Session],
+    project: Path,
+    server: WorkspaceServer,
+    token: str,
+    pool: str | None,
+) -> None:
+    with (project / "run.yaml").open("a") as file:
+        file.write("timeout: 1h\nretry: {max: 1, on: [infra]}\n")
+        file.write(f"pool: {pool}\n" if pool else "")
+    tenant = server.tenants.of_token(token)
+    server.recording.clear(tenant.key)
+    opened = session()
+    (ref,) = opened.apply(opened.plan()).launched
+    opened.runs.cancel(ref)
+    asked = server.recording.all(tenant.key)
+
+    (validated,) = [item.json for item in asked if "config:validate" in item.path]
+    (submitted,) = [item.json for item in asked if item.path.endswith("/runs/submit")]
+
+    assert isinstance(validated, dict)
+    assert isinstance(submitted, dict)
+    (task,) = submitted["tasks"]
+    found = validated["task"]
+    for one in (found, task["ai_runtime_task"]):
+        one["deployments"][0].pop("command_path")  # see above
+        one.pop("mlflow_run")  # it names the attempt
+    assert task["ai_runtime_task"].pop("code_source_path")  # made when it is staged
+    assert found == task["ai_runtime_task"]
+    assert validated["environment"] == submitted["environments"][0]["spec"]
+    options = validated["run_options"]
+    assert options["max_retries"] == task["max_retries"]
+    assert options["timeout_minutes"] * 60 == submitted["timeout_seconds"]
+    opened.runs.wait([ref], timeout=PATIENCE)
+    opened.record_ended()

@@ -3,15 +3,17 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.databricks import connecting
-from sgpu_decl.backends.databricks.account import Account
-from sgpu_decl.backends.databricks.connecting import Connection
+from sgpu_decl.api import Session
+from sgpu_decl.backends.databricks.api import connection as connection_module
+from sgpu_decl.backends.databricks.api.account import Account
+from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 
 
@@ -34,7 +36,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, host: str) -> BackendError:
 def test_a_silent_host_is_given_up_by_its_name(
     token: str, monkeypatch: pytest.MonkeyPatch, silent: str
 ) -> None:
-    monkeypatch.setattr(connecting, "PATIENCE", 0.5)
+    monkeypatch.setattr(connection_module, "PATIENCE", 0.5)
 
     error = connect(monkeypatch, silent)
 
@@ -49,8 +51,7 @@ def test_a_host_that_refuses_connections_is_named(
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         host = f"http://127.0.0.1:{closed.getsockname()[1]}"
-
-    error = connect(monkeypatch, host)
+        error = connect(monkeypatch, host)  # the port is ours, and nothing listens on it
 
     assert error.code == "host_unreachable"
     assert host in error.message
@@ -116,7 +117,7 @@ def test_answers_of_the_workspace_become_errors_of_ours(
     code: str,
     again: bool,
 ) -> None:
-    monkeypatch.setattr(connecting, "RETRIES", 1)
+    monkeypatch.setattr(connection_module, "RETRIES", 1)
     connection = Connection(Account())
     connection.client  # noqa: B018
     server.faults.add(
@@ -136,10 +137,67 @@ def test_answers_of_the_workspace_become_errors_of_ours(
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("403", "Invalid access token."), ("PERMISSION_DENIED", "Invalid Token")],
+)
+def test_a_token_that_has_expired_is_no_lack_of_permission(
+    server: WorkspaceServer, token: str, code: str, said: str
+) -> None:
+    """What a workspace answers to a wrong or expired token: 403, and these words."""
+    server.faults.add(
+        Fault(pattern="GET */scim/v2/Me", effect=Effect.STATUS, status_code=403,
+              body={"error_code": code, "message": said}),
+        tenant=server.tenants.of_token(token).key,
+    )  # fmt: skip
+
+    with pytest.raises(BackendError) as caught:
+        Connection(Account()).client  # noqa: B018
+
+    assert caught.value.code == "unauthenticated"
+    assert "databricks auth login" in str(caught.value.hint)
+
+
+@pytest.mark.expensive
+def test_an_apply_waits_for_a_slow_login_and_says_so_where_a_plan_goes_on_without(
+    session: Callable[[], Session],
+    server: WorkspaceServer,
+    token: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert Profile().value("login-patience") == connection_module.FIRST_ANSWER
+    monkeypatch.setattr(connection_module, "PATIENCE", 0.2)
+    monkeypatch.setattr(connection_module, "_TOLD", 0.1)
+    server.faults.add(
+        Fault(pattern="GET */scim/v2/Me", effect=Effect.DELAY, seconds=3),
+        tenant=server.tenants.of_token(token).key,
+    )
+    opened, told = session(), Waits()
+
+    plan = opened.plan()
+    opened.stage(plan, progress=told)
+    applied = opened.apply(plan)
+
+    (check,) = [item for item in plan.plan.checks if item.id == "host_unreachable"]
+    assert "`apply` asks again, and waits up to 60 s" in check.summary
+    assert "fail" not in check.summary
+    assert not applied.failed
+    assert told.phases[0] == "connecting"
+    opened.runs.wait(applied.launched, timeout=120)
+
+
+class Waits:
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        self.phases.append(phase)
+
+
 def test_a_connection_that_is_cut_says_so(
     server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "RETRIES", 1)
+    monkeypatch.setattr(connection_module, "RETRIES", 1)
     connection = Connection(Account())
     connection.client  # noqa: B018
     server.faults.add(

@@ -2,7 +2,9 @@
 
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,28 +12,31 @@ import pytest
 from sgpu_decl.api import Session
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.plan import Action
+from sgpu_decl.testing.contracts.killed_commands import dying
 from sgpu_decl.testing.workspace import WorkspaceServer
-from sgpu_decl.testing.workspace.executing.records import Runs
-from tests.dying import dying
+from sgpu_decl.testing.workspace.executing.records import RunRecords
+from tests.sampling import sampled
+from tests.support import PATIENCE
 
-WRITER = "sgpu_decl.storing.writing,SqliteWriter"
+WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
 DATABRICKS = "sgpu_decl.backends.databricks"
+SLEEPS = "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
 STEPS = [
     f"{WRITER},begin,after,1",
-    f"{DATABRICKS}.launches,Launches,begin,after,1",
-    f"{DATABRICKS}.files,WorkspaceFiles,put,after,1",
-    f"{DATABRICKS}.files,WorkspaceFiles,put,after,3",
-    f"{DATABRICKS}.files,WorkspaceFiles,put,after,5",
-    f"{DATABRICKS}.staging,,bring_launch,after,1",
-    f"{DATABRICKS}.launches,Launches,submitted,before,1",
-    f"{DATABRICKS}.launches,,write_handle,before,3",
-    f"{DATABRICKS}.launches,Launches,submitted,after,1",
+    f"{DATABRICKS}.launching.launches,Launches,begin,after,1",
+    f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,1",
+    f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,3",
+    f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,5",
+    "sgpu_decl.backends.remote.uploads,,fill_launch_folder,after,1",
+    f"{DATABRICKS}.launching.launches,Launches,submitted,before,1",
+    f"{DATABRICKS}.launching.launches,,write_handle,before,3",
+    f"{DATABRICKS}.launching.launches,Launches,submitted,after,1",
     f"{WRITER},launched,before,1",
     f"{WRITER},launched,after,1",
 ]
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", sampled(STEPS))
 def test_killed_at_a_step_and_applied_again_there_is_one_run(
     session: Callable[[], Session],
     project: Path,
@@ -51,11 +56,40 @@ def test_killed_at_a_step_and_applied_again_there_is_one_run(
     applied = opened.apply(opened.plan())
 
     refs = (*applied.launched, *applied.adopted) or opened.runs.find("hello")
-    opened.runs.wait(refs, timeout=120)
+    opened.runs.wait(refs, timeout=PATIENCE)
     opened.record_ended()
     assert [(str(ref), opened.runs.status(ref).state) for ref in refs] == [
         ("hello#1", AttemptState.SUCCEEDED)
     ]
-    assert len(Runs(server.tenants.of_token(token)).all()) == 1
-    again = session().plan()
+    assert len(RunRecords(server.tenants.of_token(token)).all()) == 1
+    again = session().plan().plan
     assert [change.action for change in again.changes] == [Action.NO_OP]
+
+
+@pytest.mark.expensive
+def test_a_replace_that_was_killed_still_waits_for_the_old_attempt(
+    session: Callable[[], Session], project: Path
+) -> None:
+    code = (project / "train.py").read_text()
+    (project / "train.py").write_text(SLEEPS)
+    opened = session()
+    (first,) = opened.apply(opened.plan()).launched
+    next(log for log in opened.runs.logs(first, ranks=(0,), follow=True) if log is not None)
+    (project / "train.py").write_text(code)
+    step = f"{DATABRICKS}.launching.launcher,DatabricksLauncher,launch,before,1"
+    planned = ("plan", "--on-active", "replace", "--out", "replace.plan", "run.yaml")
+    subprocess.run([sys.executable, "-m", "sgpu_decl", *planned], cwd=project, check=True)
+    words = ("apply", "--detach", "replace.plan")
+    died = subprocess.run(dying(step, *words), cwd=project, capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+
+    again = session()
+    again.apply(again.plan())
+    refs = [first, replace(first, number=2)]
+    again.runs.wait(refs, timeout=PATIENCE)
+
+    old, new = (again.runs.status(ref) for ref in refs)
+    assert (old.state, new.state) == (AttemptState.CANCELLED, AttemptState.SUCCEEDED)
+    assert old.ended_at is not None
+    assert new.started_at is not None
+    assert old.ended_at <= new.started_at

@@ -4,17 +4,30 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.databricks.endings import ending_of, state_of
+from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.model.attempt import AttemptState, FailureClass
+
+# Evidence: A4: the words of a workspace, whose code is INTERNAL_ERROR.
+QUOTA = (
+    "System error occurred during execution of task Gen AI Compute Task: Workspace has exceeded "
+    "its GPU quota for GPU_8xH100. Please reach out to your databricks contact to increase the "
+    "quota."
+)
 
 
 def run(
-    result: str, code: str = "", kind: str = "CLIENT_ERROR", *, ran: int = 5, by_user: bool = True
+    result: str,
+    code: str = "",
+    kind: str = "CLIENT_ERROR",
+    *,
+    ran: int = 5,
+    by_user: bool = True,
+    said: str = "so it was",
 ) -> dict[str, Any]:
     details = {"termination_details": {"code": code, "type": kind}}
     task = {
         "attempt_number": 1, "execution_duration": ran, "status": details,
-        "state": {"state_message": "so it was"},
+        "state": {"state_message": said},
     }  # fmt: skip
     first = {"attempt_number": 0, "status": {"termination_details": {"code": "DRIVER_ERROR"}}}
     state = {"life_cycle_state": "TERMINATED", "result_state": result,
@@ -35,13 +48,18 @@ def run(
         (run("FAILED", "CLOUD_FAILURE", "CLOUD_FAILURE"), "failed", "node_lost"),
         (run("FAILED", "CLOUD_FAILURE", "CLOUD_FAILURE", ran=0), "failed", "capacity"),
         (run("FAILED", "INTERNAL_ERROR", "INTERNAL_ERROR"), "failed", "platform"),
+        (
+            run("FAILED", "INTERNAL_ERROR", "INTERNAL_ERROR", ran=0, said=QUOTA),
+            "failed",
+            "capacity",
+        ),
         (run("FAILED", "BUDGET_POLICY_LIMIT_EXCEEDED"), "failed", "launch_failed_user"),
         (run("FAILED", "SOMETHING_NEW", "INTERNAL_ERROR"), "failed", "platform"),
         (run("MAXIMUM_CONCURRENT_RUNS_REACHED"), "failed", "capacity"),
     ],
 )
 def test_how_a_run_ended(shown: dict[str, Any], state: str, failure: str | None) -> None:
-    ending = ending_of(shown)
+    ending = termination_of(shown)
 
     assert ending.state is AttemptState(state)
     assert ending.failure is (FailureClass(failure) if failure else None)

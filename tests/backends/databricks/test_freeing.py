@@ -9,13 +9,12 @@ from textwrap import indent
 import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
-from sgpu_decl.backends.databricks import holding
+from sgpu_decl.backends.remote import lease
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
-from tests.backends.databricks.test_runs import ended, until
+from tests.backends.databricks.test_runs import ended
 from tests.backends.databricks.test_staging import stage_in_a_volume
-
-PATIENCE = 120.0
+from tests.support import PATIENCE, until
 
 HoldUp = Callable[[str], tuple[threading.Event, threading.Event]]
 
@@ -103,7 +102,7 @@ def test_launches_on_their_way_keep_what_they_found(
     go.set()
     launching.join()
     opened.runs.wait(refs, timeout=PATIENCE)
-    assert [opened.runs.results(it)[0]["value"] for it in refs] == ["a", "b"]
+    assert [opened.runs.results(ref)[0]["value"] for ref in refs] == ["a", "b"]
     opened.record_ended()
     destroyed(opened)
     assert not list(volume.glob("here/objects/*/*")), "nothing is left for good"
@@ -118,7 +117,7 @@ def test_a_launch_waits_for_whoever_is_freeing(
     hold_up: HoldUp,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(holding, "_LOOK", 0.02)
+    monkeypatch.setattr(lease, "_LOOK", 0.02)
     volume = stage_in_a_volume(server, project, token)
     ended(session())
     come, go = hold_up("DELETE */fs/files/*/objects/code/*")
@@ -131,7 +130,7 @@ def test_a_launch_waits_for_whoever_is_freeing(
 
     def looks() -> int:
         asked = server.recording.all(key)
-        return len([it for it in asked if it.path.endswith("/objects/agent")])
+        return len([item for item in asked if item.path.endswith("/objects/agent")])
 
     until(lambda: looks() > 2 or not launching.is_alive())
     assert not refs, "it waits"
@@ -140,7 +139,7 @@ def test_a_launch_waits_for_whoever_is_freeing(
     launching.join()
     opened.runs.wait(refs, timeout=PATIENCE)
 
-    assert [opened.runs.status(it).state for it in refs] == [AttemptState.SUCCEEDED]
+    assert [opened.runs.status(ref).state for ref in refs] == [AttemptState.SUCCEEDED]
     assert len(list(volume.glob("here/objects/*/*"))) == 2
 
 

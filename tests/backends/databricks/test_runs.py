@@ -1,28 +1,23 @@
 """Runs on a workspace from plan to destroy, through the real SDK."""
 
 import json
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sgpu_decl.api import Location, PlanOptions, Session
-from sgpu_decl.errors import BackendError
-from sgpu_decl.model.attempt import AttemptRef, AttemptState, AttemptStatus, FailureClass
+from sgpu_decl.errors import BackendError, NotFound
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.plan import Action, Reason
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
+from sgpu_decl.views.status_json import status_objects
+from tests.backends.databricks.test_staging import uploads
+from tests.support import PATIENCE, until
 
 Opened = Callable[[], Session]
-PATIENCE = 120.0
-
-
-def until(happened: Callable[[], bool]) -> None:
-    end, pause = time.monotonic() + PATIENCE, threading.Event()
-    while not happened():
-        assert time.monotonic() < end, "it never happened"
-        pause.wait(0.02)
 
 
 def launched(session: Session) -> AttemptRef:
@@ -40,14 +35,14 @@ def ended(session: Session) -> AttemptRef:
 def submits(server: WorkspaceServer, token: str) -> list[int]:
     key = server.tenants.of_token(token).key
     asked = server.recording.all(key)
-    return [it.status for it in asked if it.path.endswith("/runs/submit")]
+    return [item.status for item in asked if item.path.endswith("/runs/submit")]
 
 
 def runs_of(server: WorkspaceServer, token: str) -> int:
     """How many runs there are in the workspace."""
-    from sgpu_decl.testing.workspace.executing.records import Runs
+    from sgpu_decl.testing.workspace.executing.records import RunRecords
 
-    return len(Runs(server.tenants.of_token(token)).all())
+    return len(RunRecords(server.tenants.of_token(token)).all())
 
 
 def test_a_run_is_launched_and_what_it_did_comes_back(session: Opened) -> None:
@@ -55,20 +50,20 @@ def test_a_run_is_launched_and_what_it_did_comes_back(session: Opened) -> None:
 
     ref = ended(opened)
 
-    (told,) = opened.runs.describe([ref])
+    (told,) = status_objects(opened.runs.describe([ref]))
     assert (told["state"], told["exit_code"], told["backend"]) == ("succeeded", 0, "databricks")
-    assert [it["state"] for it in told["ranks"]] == ["succeeded", "succeeded"]
+    assert [item["state"] for item in told["ranks"]] == ["succeeded", "succeeded"]
     assert opened.runs.results(ref) == [
         {"rank": 0, "value": {"rank": 0, "n": 3}},
         {"rank": 1, "value": {"rank": 1, "n": 3}},
     ]
-    lines = {(it.rank, it.stream, it.text) for it in _lines(opened, ref)}
+    lines = {(line.rank, line.stream, line.text) for line in _lines(opened, ref)}
     assert lines >= {
         (rank, stream, text)
         for rank in (0, 1)
         for stream, text in (("stdout", f"hello from {rank}"), ("stderr", "and more"))
     }
-    (plan,) = session().plan().changes
+    (plan,) = session().plan().plan.changes
     assert (plan.action, plan.reason) == (Action.NO_OP, Reason.UP_TO_DATE)
 
 
@@ -76,9 +71,9 @@ def test_lines_of_one_rank_can_be_followed(session: Opened) -> None:
     opened = session()
     ref = launched(opened)
 
-    followed = [it for it in opened.runs.logs(ref, ranks=(1,), follow=True) if it is not None]
+    followed = [log for log in opened.runs.logs(ref, ranks=(1,), follow=True) if log is not None]
 
-    assert [(it.rank, it.text) for it in followed] == [(1, "hello from 1"), (1, "and more")]
+    assert [(item.rank, item.text) for item in followed] == [(1, "hello from 1"), (1, "and more")]
 
 
 def test_following_looks_up_between_runs_that_are_far_away(
@@ -98,9 +93,55 @@ def test_following_looks_up_between_runs_that_are_far_away(
     followed = list(again.runs.follow(refs, ranks=(7,)))  # none has that rank, so no lines come
 
     assert followed[0] is None, "before the second run was asked about"
-    assert {it.state for it in followed if isinstance(it, AttemptStatus)} == {
+    assert {item.state for item in followed if isinstance(item, AttemptView)} == {
         AttemptState.SUCCEEDED
     }
+
+
+@pytest.mark.parametrize("ending", ["platform", "driver", "node_lost"])
+def test_a_failure_of_the_users_code_stays_one_whatever_the_platform_calls_it(
+    session: Opened, project: Path, server: WorkspaceServer, token: str, ending: str
+) -> None:
+    (project / "train.py").write_text("def main(n):\n    raise ValueError('no such thing')\n")
+    server.faults.add(
+        misnamed(ending=ending, message="Workload failed on node 0 with exit code 1"),
+        tenant=server.tenants.of_token(token).key,
+    )
+    opened = session()
+
+    ref = ended(opened)
+
+    run_status = opened.runs.status(ref)
+    assert (run_status.state, run_status.failure) == (AttemptState.FAILED, FailureClass.EXCEPTION)
+    (told,) = status_objects(opened.runs.describe([ref]))
+    assert "no such thing" in told["first_cause"]["summary"]
+    assert "train.py" in told["first_cause"]["traceback"]
+    (change,) = session().plan().plan.changes
+    assert change.reason is Reason.FAILED_NOT_RETRIED
+
+
+def test_a_quota_that_is_used_up_is_no_capacity(
+    session: Opened, server: WorkspaceServer, token: str
+) -> None:
+    quota = "System error occurred: Workspace has exceeded its GPU quota for GPU_1xA10."
+    server.faults.add(
+        misnamed(ending="platform", message=quota, at_once=True),
+        tenant=server.tenants.of_token(token).key,
+    )
+    opened = session()
+
+    ref = ended(opened)
+
+    assert opened.runs.status(ref).failure is FailureClass.CAPACITY
+    (told,) = status_objects(opened.runs.describe([ref]))
+    assert "exceeded its GPU quota" in told["first_cause"]["summary"]
+
+
+def misnamed(**arguments: Any) -> Fault:
+    """The platform calls a failure of the next run something else (evidence: A4)."""
+    return Fault(
+        pattern="POST */runs/submit", effect=Effect.HOOK, hook="misname", arguments=arguments
+    )
 
 
 def test_an_exception_of_the_users_is_told_apart_and_not_launched_again(
@@ -111,12 +152,12 @@ def test_an_exception_of_the_users_is_told_apart_and_not_launched_again(
 
     ref = ended(opened)
 
-    status = opened.runs.status(ref)
-    assert (status.state, status.failure) == (AttemptState.FAILED, FailureClass.EXCEPTION)
-    (told,) = opened.runs.describe([ref])
+    run_status = opened.runs.status(ref)
+    assert (run_status.state, run_status.failure) == (AttemptState.FAILED, FailureClass.EXCEPTION)
+    (told,) = status_objects(opened.runs.describe([ref]))
     assert "no such thing" in told["first_cause"]["summary"]
     assert "train.py" in told["first_cause"]["traceback"]
-    (change,) = session().plan().changes
+    (change,) = session().plan().plan.changes
     assert change.reason is Reason.FAILED_NOT_RETRIED
 
 
@@ -133,10 +174,10 @@ def test_a_node_that_is_lost_is_the_platforms_fault(
 
     ref = ended(opened)
 
-    status = opened.runs.status(ref)
-    assert status.state is AttemptState.FAILED
-    assert status.failure in (FailureClass.NODE_LOST, FailureClass.CAPACITY)
-    (change,) = session().plan().changes
+    run_status = opened.runs.status(ref)
+    assert run_status.state is AttemptState.FAILED
+    assert run_status.failure in (FailureClass.NODE_LOST, FailureClass.CAPACITY)
+    (change,) = session().plan().plan.changes
     assert change.reason is Reason.PREVIOUS_FAILED
 
 
@@ -146,14 +187,14 @@ def test_a_cancelled_run_stays_cancelled(session: Opened, project: Path) -> None
     )
     opened = session()
     ref = launched(opened)
-    next(it for it in opened.runs.logs(ref, ranks=(0,), follow=True) if it is not None)
+    next(log for log in opened.runs.logs(ref, ranks=(0,), follow=True) if log is not None)
 
     opened.runs.cancel(ref)
 
     opened.runs.wait([ref], timeout=PATIENCE)
     opened.record_ended()
     assert opened.runs.status(ref).state is AttemptState.CANCELLED
-    (change,) = session().plan().changes
+    (change,) = session().plan().plan.changes
     assert change.reason is Reason.CANCELLED_BY_USER
 
 
@@ -168,9 +209,8 @@ def test_what_was_uploaded_is_not_uploaded_again(
     opened.apply(opened.plan(PlanOptions(rerun=("hello",))))
 
     asked = server.recording.all(key)
-    uploads = [it.path for it in asked if "import-file" in it.path]
-    assert not [path for path in uploads if "objects" in path]
-    assert len(asked) <= 11, [f"{it.method} {it.path}" for it in asked]
+    assert not [path for path in uploads(server, key) if "/objects/" in path]
+    assert len(asked) <= 11, [f"{item.method} {item.path}" for item in asked]
 
 
 def test_an_answer_that_is_lost_after_the_submit_makes_no_second_run(
@@ -190,41 +230,43 @@ def test_an_answer_that_is_lost_after_the_submit_makes_no_second_run(
 def test_a_run_that_somebody_deleted_is_lost_and_said_so(
     session: Opened, server: WorkspaceServer, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sgpu_decl.backends.databricks import reading
-    from sgpu_decl.testing.workspace.executing.records import Runs
+    from sgpu_decl.backends.databricks.watching import run_status
+    from sgpu_decl.testing.workspace.executing.records import RunRecords
 
-    monkeypatch.setattr(reading, "SETTLING", 0.0)
+    monkeypatch.setattr(run_status, "SETTLING", 0.0)
     opened = session()
     ref = launched(opened)
     handle = json.loads((opened.state_dir / "runs/hello/1/databricks.json").read_text())
-    server_runs = Runs(server.tenants.of_token(token))
+    server_runs = RunRecords(server.tenants.of_token(token))
     until(lambda: not server_runs.need(handle["run_id"]).active)
     server_runs.delete(handle["run_id"])
 
     again = session()
 
     assert again.runs.status(ref).state is AttemptState.LOST
-    (told,) = again.runs.describe([ref])
+    (told,) = status_objects(again.runs.describe([ref]))
     assert f"run {handle['run_id']} is no longer in" in told["first_cause"]["summary"]
-    (change,) = again.plan().changes
+    (change,) = again.plan().plan.changes
     assert change.reason is Reason.PREVIOUS_LOST
+    with pytest.raises(NotFound, match="has no log of `hello#1`"):
+        list(again.runs.logs(ref, ranks=None, follow=False))
 
 
 def test_a_run_that_somebody_just_deleted_can_be_cancelled(
     session: Opened, server: WorkspaceServer, token: str
 ) -> None:
-    from sgpu_decl.testing.workspace.executing.records import Runs
+    from sgpu_decl.testing.workspace.executing.records import RunRecords
 
     opened = session()
     ref = launched(opened)
     handle = json.loads((opened.state_dir / "runs/hello/1/databricks.json").read_text())
-    server_runs = Runs(server.tenants.of_token(token))
+    server_runs = RunRecords(server.tenants.of_token(token))
     until(lambda: not server_runs.need(handle["run_id"]).active)
     server_runs.delete(handle["run_id"])
 
-    again = session()._site.backend("databricks")
+    again = session()
 
-    again.cancel(ref)
+    again.runs.cancel(ref)
 
 
 def test_what_this_machine_forgot_is_found_again_in_the_workspace(
@@ -258,8 +300,8 @@ def test_an_expired_token_says_what_to_do(
     assert "databricks auth login --host" in str(caught.value.hint)
 
 
-def _lines(opened: Session, ref: AttemptRef) -> list[object]:
-    return [it for it in opened.runs.logs(ref, ranks=None, follow=False) if it is not None]
+def _lines(opened: Session, ref: AttemptRef) -> list[Any]:
+    return [log for log in opened.runs.logs(ref, ranks=None, follow=False) if log is not None]
 
 
 def test_destroying_frees_what_no_other_attempt_needs(
@@ -297,6 +339,7 @@ def test_gc_leaves_nothing_of_an_attempt_in_the_workspace(session: Opened, tenan
 SLEEPS = "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
 
 
+@pytest.mark.expensive
 def test_a_replaced_attempt_has_ended_before_the_new_one_starts(
     session: Opened, project: Path
 ) -> None:
@@ -304,7 +347,7 @@ def test_a_replaced_attempt_has_ended_before_the_new_one_starts(
     (project / "train.py").write_text(SLEEPS)
     opened = session()
     first = launched(opened)
-    next(it for it in opened.runs.logs(first, ranks=(0,), follow=True) if it is not None)
+    next(log for log in opened.runs.logs(first, ranks=(0,), follow=True) if log is not None)
     (project / "train.py").write_text(code)
 
     again = session()
@@ -324,9 +367,9 @@ def test_nothing_waits_in_line_on_the_platform(session: Opened, project: Path) -
     ref = launched(opened)
     (project / "train.py").write_text("def main(n):\n    pass\n")
 
-    plan = session().plan(PlanOptions(on_active="queue"))
+    plan = session().plan(PlanOptions(on_active="queue")).plan
 
-    assert [it.id for it in plan.checks if it.severity == "error"] == ["cannot_queue"]
+    assert [check.id for check in plan.checks if check.severity == "error"] == ["cannot_queue"]
     opened.runs.cancel(ref)
     opened.runs.wait([ref], timeout=PATIENCE)
 
@@ -337,7 +380,7 @@ def test_a_destroyed_active_run_is_stopped_and_freed_once_it_has_ended(
     (project / "train.py").write_text(SLEEPS)
     opened = session()
     ref = launched(opened)
-    next(it for it in opened.runs.logs(ref, ranks=(0,), follow=True) if it is not None)
+    next(log for log in opened.runs.logs(ref, ranks=(0,), follow=True) if log is not None)
 
     again = session()
     again.apply(again.plan(PlanOptions(destroy=True)))
@@ -359,8 +402,8 @@ def test_a_matrix_shares_what_is_uploaded(
     refs = opened.apply(opened.plan()).launched
 
     opened.runs.wait(refs, timeout=PATIENCE)
-    values = [opened.runs.results(ref)[0]["value"] for ref in refs]
-    assert sorted(it["n"] for it in values) == [1, 2, 3]
-    asked = server.recording.all(server.tenants.of_token(token).key)
-    shared = [it for it in asked if "import-file" in it.path and "objects" in it.path]
+    values: list[Any] = [opened.runs.results(ref)[0]["value"] for ref in refs]
+    assert sorted(value["n"] for value in values) == [1, 2, 3]
+    sent = uploads(server, server.tenants.of_token(token).key)
+    shared = [item for item in sent if "/objects/" in item]
     assert len(shared) == 2, "code and agent, once each"

@@ -5,24 +5,28 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.base import Launching
-from sgpu_decl.backends.configured import config_of
-from sgpu_decl.backends.databricks.submitting import Staged, payload
+from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, payload
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from tests.backends.launches import launching_of
 
 REF = AttemptRef(Address.run("train", "lr=0.1"), 8)
 
 
-def asked(*, pool: str | None = None, staged: Staged | None = None, **said: Any) -> dict[str, Any]:
+def asked(
+    *, pool: str | None = None, staged: StagedLaunch | None = None, **said: Any
+) -> dict[str, Any]:
     spec = {"gpus": 2, "type": "A10", "entrypoint": "a.py", **said}
-    launching = Launching(
-        ref=REF, token="sgpu1-abc", lineage="l", spec=json.dumps(spec), owner="run.yaml",
-        code_digest="sha256:c", pool=pool,
-    )  # fmt: skip
-    staged = staged or Staged(folder="/Workspace/x/8-sgpu1-ab", code="/Workspace/o/c.tar.gz")
-    return payload(launching, config_of(REF, launching.spec), staged)
+    launching = launching_of(
+        ref=REF, token="sgpu1-abc", spec=json.dumps(spec), code_digest="sha256:c", pool=pool
+    )
+    staged = staged or StagedLaunch(
+        folder="/Workspace/x/8-sgpu1-ab",
+        experiments="/Workspace/Users/me",
+        code="/Workspace/o/c.tar.gz",
+    )
+    return payload(launching.record, launching.config, staged)
 
 
 def test_the_smallest_run() -> None:
@@ -39,6 +43,7 @@ def test_the_smallest_run() -> None:
                 "max_retries": 0,
                 "ai_runtime_task": {
                     "experiment": "train",
+                    "mlflow_experiment_directory": "/Workspace/Users/me",
                     "mlflow_run": f"{REF.address.folder.replace('@', '-')}-8",
                     "code_source_path": "/Workspace/o/c.tar.gz",
                     "deployments": [
@@ -53,20 +58,42 @@ def test_the_smallest_run() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ({}, 7 * 86400),
+        ({"timeout": "1h"}, 3600 + 86400 + 600),
+        ({"timeout": "1h", "startup_timeout": "3d"}, 3600 + 3 * 86400 + 600),
+        ({"timeout": "1h", "startup_timeout": "20m"}, 3600 + 1200 + 600),
+        ({"timeout": "1h", "retry": {"max": 1}}, 2 * (3600 + 86400 + 600)),
+        ({"timeout": "6d12h"}, 7 * 86400),
+    ],
+)
+def test_the_platforms_limit_has_time_for_its_queue(said: dict[str, Any], seconds: int) -> None:
+    assert asked(**said)["timeout_seconds"] == seconds
+
+
 def test_a_run_with_everything() -> None:
     body = asked(
         pool="p1",
-        staged=Staged(folder="/Volumes/a/b/c/8", policy="p-1", dependencies=("lightning",)),
+        staged=StagedLaunch(
+            folder="/Workspace/Users/me/.sgpu/runs/1/big/8",
+            experiments="/Workspace/Users/me",
+            policy="p-1",
+            dependencies=("lightning",),
+        ),
         gpus=16, type="H100", timeout="90m", retry={"max": 2, "on": ["infra"]},
         priority="best_effort", env={"base": "ai-5"},
-        mlflow={"experiment": "/Shared/deep/exp", "run_name": "my run"},
+        mlflow={"experiment": "/Shared/deep/exp", "run_name": "my run",
+                "artifact_location": "/Volumes/a/b/c/runs"},
         permissions=[{"level": "run", "group": "ml"}, {"level": "manage", "user": "a@b.c"}],
         on_finish={"failure": ["a@b.c"]},
     )  # fmt: skip
 
     (task,) = body["tasks"]
     ai = task["ai_runtime_task"]
-    assert body["timeout_seconds"] == 5400 + 600
+    assert ai["mlflow_artifact_location"] == "dbfs:/Volumes/a/b/c/runs"
+    assert body["timeout_seconds"] == 3 * (5400 + 24 * 3600 + 600)
     assert body["budget_policy_id"] == "p-1"
     assert body["email_notifications"] == {"on_failure": ["a@b.c"]}
     assert body["access_control_list"] == [
@@ -78,7 +105,10 @@ def test_a_run_with_everything() -> None:
         "dependencies": ["lightning"],
     }
     assert task["max_retries"] == 2
-    assert (ai["experiment"], ai["mlflow_experiment_directory"]) == ("exp", "/Shared/deep")
+    assert (ai["experiment"], ai["mlflow_experiment_directory"]) == (
+        "exp",
+        "/Workspace/Shared/deep",
+    )
     assert (ai["mlflow_run"], ai["priority_class"]) == ("my-run", "BEST_EFFORT")
     assert "code_source_path" not in ai
     assert ai["deployments"][0]["compute"] == {
@@ -106,11 +136,13 @@ def test_the_machines_for_a_number_of_gpus(gpus: int, kind: str, accelerator: st
     }
 
 
-def test_an_image_comes_without_an_environment() -> None:
+def test_an_image_comes_with_an_environment_too() -> None:
     body = asked(image="cat.schema.img:1")
 
-    assert "environments" not in body
-    assert "environment_key" not in body["tasks"][0]
+    (task,) = body["tasks"]
+    assert task["ai_runtime_task"]["unity_catalog_image_path"] == "cat.schema.img:1"
+    assert task["environment_key"] == "default"
+    assert body["environments"] == asked()["environments"]
 
 
 def test_ranks_without_gpus_have_no_machines() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.redacting import Redactor
-from sgpu_decl.backends.base import LogLine
-from sgpu_decl.backends.local.logs import CHUNK, read_lines
+from sgpu_decl.agent.redactor import Redactor
+from sgpu_decl.backends.local.logs import CHUNK, LocalLog
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.rank_output import LogLines
 
 REF = AttemptRef(Address.parse("run.train"), 1)
 
@@ -35,12 +35,19 @@ class Log:
 
 
 def read(folder: Path, **options: object) -> list[str]:
-    return [f"{it.rank} {it.text}" for it in stream(folder, **options) if it is not None]
+    found = [item for item in stream(folder, **options) if item is not None]
+    return [f"{item.rank} {line}" for item in found for line in item.lines]
 
 
-def stream(folder: Path, **options: object) -> Iterator[LogLine | None]:
-    given = {"ranks": None, "restart": None, "follow": False, "hide": str, "ended": lambda: True}
-    return read_lines(REF, folder, **{**given, **options})  # type: ignore[arg-type]
+def stream(folder: Path, **options: object) -> Iterator[LogLines | None]:
+    """The lines as they come; `None` where nothing is new."""
+    given = {"ranks": None, "restart": None, "hide": str, "ended": lambda: True}
+    log, over = LocalLog(REF, folder, **{**given, **options}), False  # type: ignore[arg-type]
+    while not over:
+        found, over = log.read()
+        yield from (lines := list(found))
+        if not (lines or over):
+            yield None
 
 
 def test_lines_of_python_ranks_come_in_the_order_of_time(tmp_path: Path) -> None:
@@ -72,7 +79,7 @@ def test_one_restart_can_be_asked_for(tmp_path: Path) -> None:
 def test_following_merges_what_is_there_and_waits_for_the_rest(tmp_path: Path) -> None:
     one, two = Log(tmp_path, 0), Log(tmp_path, 1)
     over = False
-    lines = stream(tmp_path, follow=True, ended=lambda: over)
+    lines = stream(tmp_path, ended=lambda: over)
     assert next(lines) is None
     two.write("b\nhalf", at=20)
     one.write("a\n", at=10)
@@ -86,9 +93,21 @@ def test_following_merges_what_is_there_and_waits_for_the_rest(tmp_path: Path) -
 @pytest.mark.parametrize("size", [CHUNK - 1, CHUNK, CHUNK + 1, 3 << 20])
 def test_long_lines_and_large_logs_lose_nothing(tmp_path: Path, size: int) -> None:
     Log(tmp_path, 0).write("x" * size + "\nend\n", at=1)
-    lines = [it.text for it in stream(tmp_path) if it]
+    lines = [line for item in stream(tmp_path) if item for line in item.lines]
     assert "".join(lines) == "x" * size + "end"
     assert lines[-1] == "end"
+
+
+def test_lines_that_were_written_together_come_as_one_text(tmp_path: Path) -> None:
+    one, two = Log(tmp_path, 0), Log(tmp_path, 1)
+    for number in range(3):
+        one.write(f"a{number}\nb\r\nc\n" * 1_000, at=10 * number + 10)
+    two.write("between\n", at=15)
+    found = [item for item in stream(tmp_path) if item]
+    amounts = [(item.rank, len(item.lines)) for item in found]
+    assert amounts == [(0, 3_000), (1, 1), (0, 3_000), (0, 3_000)]
+    assert found[0].lines[-3:] == ["a0", "b", "c"]
+    assert found[3].lines[:3] == ["a2", "b", "c"]
 
 
 def test_a_part_that_the_bound_took_is_said_to_be_missing(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from sgpu_decl.environments.captured import remembering
-from sgpu_decl.environments.captured.capturing import Captured, capture
-from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.stored.store import EnvironmentStore
+from sgpu_decl.environments.captured import stat_cache
+from sgpu_decl.environments.captured.capture import Captured, capture
+from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.model.step_progress import Progress, Quiet
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 SITE = f"lib/python{MINOR}/site-packages"
@@ -26,7 +27,9 @@ class Venv:
     cache: Path
 
     @classmethod
-    def make(cls, path: Path, cache: Path, python: str = sys.executable, minor: str = MINOR):
+    def make(
+        cls, path: Path, cache: Path, python: str = sys.executable, minor: str = MINOR
+    ) -> Self:
         base = os.path.realpath(python)
         (path / "bin").mkdir(parents=True)
         (path / "bin/python").symlink_to(base)
@@ -52,7 +55,9 @@ class Venv:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def install(self, name: str, version: str = "1.0", files: Mapping[str, str] | None = None):
+    def install(
+        self, name: str, version: str = "1.0", files: Mapping[str, str] | None = None
+    ) -> None:
         """A package as an installer leaves it, with a command of its own."""
         info = f"{name}-{version}.dist-info"
         files = {f"{name}/__init__.py": f"VERSION = {version!r}\n", **(files or {})}
@@ -74,10 +79,10 @@ class Venv:
         for source in self.site.rglob("*.py"):
             py_compile.compile(str(source), doraise=True)
 
-    def look(self, progress=None) -> tuple[Captured | None, dict[str, str]]:
+    def look(self, progress: Progress | None = None) -> tuple[Captured | None, dict[str, str]]:
         """Capture it; return what was said by code."""
         captured, findings = capture(self.python, progress=progress or Quiet(), cache=self.cache)
-        return captured, {it.code: it.summary for it in findings}
+        return captured, {finding.code: finding.summary for finding in findings}
 
     def taken(self) -> Captured:
         captured, said = self.look()
@@ -85,11 +90,16 @@ class Venv:
         assert captured is not None
         return captured
 
-    def inside(self, captured: Captured) -> dict[str, str]:
+    def inside(self, captured: Captured | None) -> dict[str, str]:
         """Kinds of the captured files of the first site, by path below it."""
+        assert captured is not None
         start = captured.manifest.sites[0] + "/"
         files = captured.manifest.files
-        return {it.path.removeprefix(start): it.kind for it in files if it.path.startswith(start)}
+        return {
+            file.path.removeprefix(start): file.kind
+            for file in files
+            if file.path.startswith(start)
+        }
 
 
 @pytest.fixture
@@ -98,14 +108,14 @@ def make_venv(tmp_path: Path) -> Callable[..., Venv]:
 
 
 @pytest.fixture
-def venv(make_venv) -> Venv:
+def venv(make_venv: Callable[..., Venv]) -> Venv:
     return make_venv()
 
 
 @pytest.fixture
 def remembers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a test are young, and what is young is not remembered."""
-    monkeypatch.setattr(remembering, "YOUNG", 0)
+    monkeypatch.setattr(stat_cache, "YOUNG", 0)
 
 
 @pytest.fixture

@@ -12,20 +12,21 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.declared.building import Built, build
-from sgpu_decl.environments.declared.calling_uv import find_uv
+from sgpu_decl.environments.declared.environment_build import Built, build
 from sgpu_decl.environments.declared.lock import Lock
-from sgpu_decl.environments.declared.pythons import LocalPython, find_python
-from sgpu_decl.environments.declared.resolutions import Resolutions
-from sgpu_decl.environments.declared.resolving import Asking, resolve
-from sgpu_decl.environments.progress import Progress, Quiet
-from sgpu_decl.environments.stored.store import EnvironmentStore
+from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
+from sgpu_decl.environments.declared.resolution_cache import Resolutions
+from sgpu_decl.environments.declared.uv import find_uv
+from sgpu_decl.environments.interpreters import LocalPython, Pythons
+from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.model.step_progress import Progress, Quiet
 
 
 def make_wheel(
@@ -44,7 +45,7 @@ def make_wheel(
     body = {
         f"{module}/__init__.py": f"def main():\n    print('{name}', '{version}')\n",
         **(files or {}),
-        f"{info}/METADATA": head + "".join(f"Requires-Dist: {it}\n" for it in requires),
+        f"{info}/METADATA": head + "".join(f"Requires-Dist: {require}\n" for require in requires),
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
     if scripts:
@@ -122,9 +123,9 @@ def _handler(index: Index) -> type[http.server.BaseHTTPRequestHandler]:
                 return 200, index.other.get(name) or path.read_bytes()
             found = sorted(index.wheels.glob(f"{name.replace('-', '_')}-*"))
             links = "".join(
-                f'<a href="/files/{it.name}#sha256={sha256(it)[7:]}"'
-                f"{' data-yanked=broken' if it.name in index.yanked else ''}>{it.name}</a>"
-                for it in found
+                f'<a href="/files/{item.name}#sha256={sha256(item)[7:]}"'
+                f"{' data-yanked=broken' if item.name in index.yanked else ''}>{item.name}</a>"
+                for item in found
             )
             return (200, f"<html>{links}".encode()) if found else (404, b"<p>none")
 
@@ -173,10 +174,10 @@ class Declared:
     known: Resolutions
     memory: Path
 
-    def python(self, wanted: str | None = None) -> LocalPython | None:
-        return find_python(
-            wanted, folder=self.folder, environ=self.environ, memory=self.memory / "pythons.json"
-        )
+    def python(self, wanted: str | None = None) -> LocalPython:
+        found = Pythons(self.environ, self.memory / "pythons.json").find(wanted, self.folder)
+        assert isinstance(found, LocalPython)
+        return found
 
     def resolve(
         self,
@@ -184,31 +185,32 @@ class Declared:
         previous: Lock | None = None,
         upgrade: bool = False,
         constraints: tuple[str, ...] = (),
-        **fields: object,
+        **fields: Any,
     ) -> tuple[Lock | None, tuple[Diagnostic, ...]]:
         python = self.python()
         assert python is not None
         block = EnvironmentBlock.model_validate(fields)
         listed = block.dependencies or ()
         places = {
-            f"env.dependencies.{it}": Place("run.yaml", 5 + it, 5) for it in range(len(listed))
+            f"env.dependencies.{item}": Place("run.yaml", 5 + item, 5)
+            for item in range(len(listed))
         }
-        places |= {f"env.{it}": Place("run.yaml", 4, 3) for it in fields}
-        asking = Asking(
+        places |= {f"env.{field_}": Place("run.yaml", 4, 3) for field_ in fields}
+        asking = ResolveRequest(
             block=block, python=python, folder=self.folder, environ=self.environ,
             places=places, constraints=constraints,
         )  # fmt: skip
         return resolve(asking, self.known, Quiet(), previous=previous, upgrade=upgrade)
 
     def versions(self, **fields: object) -> dict[str, str]:
-        return {it.name: it.version for it in self.lock(**fields).packages}
+        return {package.name: package.version for package in self.lock(**fields).packages}
 
-    def lock(self, **fields: object) -> Lock:
+    def lock(self, **fields: Any) -> Lock:
         lock, found = self.resolve(**fields)
         assert lock is not None, found
         return lock
 
-    def refused(self, **fields: object) -> Diagnostic:
+    def refused(self, **fields: Any) -> Diagnostic:
         lock, found = self.resolve(**fields)
         assert lock is None
         assert len(found) == 1, found
@@ -264,7 +266,7 @@ def store(tmp_path: Path) -> EnvironmentStore:
 def left(store: EnvironmentStore) -> Callable[[], list[str]]:
     """What builds left beside the objects of the store."""
     home = store.objects.parent / "building"
-    return lambda: sorted(it.name for it in home.iterdir()) if home.exists() else []
+    return lambda: sorted(path.name for path in home.iterdir()) if home.exists() else []
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def test_names_and_versions_come_from_folder_names(tmp_path: Path) -> None:
     )
     second = folder(tmp_path / "b", "torch-1.0.dist-info", "peft-0.17.1.dist-info")
     found = installed([first, second, str(tmp_path / "gone")])
-    assert [(it.name, it.version) for it in found] == [
+    assert [(item.name, item.version) for item in found] == [
         ("flask-cors", "6.0.5"),
         ("peft", "0.17.1"),
         ("six", "1.16.0"),
@@ -35,7 +35,10 @@ def test_names_and_versions_come_from_folder_names(tmp_path: Path) -> None:
 
 
 def test_this_interpreter_has_what_its_metadata_says() -> None:
-    known = {normalise(it.name): it.version for it in importlib.metadata.distributions()}
+    known = {
+        normalise(distribution.name): distribution.version
+        for distribution in importlib.metadata.distributions()
+    }
     found = this_interpreter()
     assert found.python is not None
     for name in ("click", "pytest", "hypothesis"):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
+from tests.support import PATIENCE
 
 databricks = pytest.importorskip("databricks.sdk")
 
@@ -55,7 +55,7 @@ def call(
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = urllib.request.Request(url, data=data, method=method, headers=named)
     try:
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return Answer(response.status, response.headers, response.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -80,8 +80,8 @@ def no_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def token() -> str:
-    return f"dapi{uuid4().hex}"
+def token(server: WorkspaceServer) -> str:
+    return server.new_token()
 
 
 def client_of(url: str, token: str, **settings: Any) -> Any:

@@ -12,13 +12,13 @@ from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.support import PATIENCE
+
 __all__ = ["Exchange", "recorded", "replay"]
 
 Exchange = dict[str, Any]
 """A request (`method`, `path` with its query, `type`, `body` in base64), the `status` that it was
 answered with, and the `answer`, where it is JSON."""
-
-_PATIENCE = 60.0  # seconds until a run has come as far as it had when it was recorded
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def replay(session: list[Exchange], url: str, token: str) -> None:
     with all fields that were there, of the same kind. Ids may be others."""
     ids: dict[str, str] = {}
     for exchange in session:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while True:
             status, answer = _again(exchange, url, token, ids)
             wrong = list(_differences(exchange, status, answer))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.testing.workspace import WorkspaceServer
+from tests.support import REGEN
 from tests.testing.workspace.conftest import call
 from tests.testing.workspace.sessions import recorded, replay
 
@@ -85,10 +86,12 @@ def test_a_run_is_submitted_followed_and_looked_at(
     assert [one for one in asked["requests"] if one["status"] >= 400] == []
 
 
+@pytest.mark.expensive
 def test_a_session_that_was_recorded_is_answered_alike(tmp_path: Path) -> None:
     """Recorded with `air` itself, where SGPU_REGEN=1 asks for it; played without it."""
     with WorkspaceServer(tmp_path / "workspace") as server:
-        if os.environ.get("SGPU_REGEN") == "1":
+        server.admit(_RECORDED_AS)
+        if REGEN:
             with recorded(server.url) as (url, passed):
                 air = _air(url, _RECORDED_AS, tmp_path)
                 run_id = json.loads(

@@ -5,7 +5,8 @@ import io
 from typing import Any
 
 import pytest
-from databricks.sdk.errors import DatabricksError, NotFound, PermissionDenied
+from databricks.sdk.errors import NotFound, PermissionDenied
+from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.errors.platform import ResourceAlreadyExists
 
 MIB = 1024 * 1024

@@ -20,7 +20,7 @@ OFFERS = Offers(
 
 def test_a_server_offers_what_it_was_told(tmp_path: Path, token: str) -> None:
     with WorkspaceServer(tmp_path, offers=OFFERS) as server:
-        do = client_of(server.url, token).api_client.do
+        do = client_of(server.url, server.admit(token)).api_client.do
         options = do("GET", "/api/2.0/ai-compute-manager/compute-options")
         assert options == {"compute_options": [{"hardware_accelerator": "GPU_1xA10"}]}
         lab = do("GET", "/api/2.0/serverless-policies", query={"filter_by": {"policy_name": "LA"}})
@@ -39,7 +39,7 @@ def test_a_server_offers_what_it_was_told(tmp_path: Path, token: str) -> None:
 
 def test_base_environments_are_known_to_the_sdk(tmp_path: Path, token: str) -> None:
     with WorkspaceServer(tmp_path) as server:
-        client = client_of(server.url, token)
+        client = client_of(server.url, server.admit(token))
         names = [one.name for one in client.environments.list_workspace_base_environments()]
         assert "workspace-base-environments/databricks_ai_v5" in names
         one = client.environments.get_workspace_base_environment(name=names[0])

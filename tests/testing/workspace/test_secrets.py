@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from databricks.sdk.errors import NotFound
 from databricks.sdk.errors.platform import InvalidParameterValue, ResourceAlreadyExists
+from databricks.sdk.service.workspace import AclPermission
 
 
 def test_secrets_are_put_got_listed_and_deleted(client: Any) -> None:
@@ -54,3 +55,23 @@ def test_values_and_names_that_make_no_sense_are_refused(client: Any) -> None:
         client.secrets.put_secret("ml", "a key", string_value="1")
     with pytest.raises(InvalidParameterValue):
         client.secrets.create_scope("a:b")
+
+
+def test_a_scope_has_a_list_of_who_may_do_what(client: Any) -> None:
+    me = client.current_user.me().user_name
+    client.secrets.create_scope("ml")
+    client.secrets.put_acl("ml", "users", AclPermission.WRITE)
+    client.secrets.put_acl("ml", "users", AclPermission.READ)
+    listed = {one.principal: one.permission for one in client.secrets.list_acls("ml")}
+    assert listed == {me: AclPermission.MANAGE, "users": AclPermission.READ}
+    assert client.secrets.get_acl("ml", "users").permission is AclPermission.READ
+    client.secrets.delete_acl("ml", "users")
+    with pytest.raises(NotFound, match="users has no permission"):
+        client.secrets.get_acl("ml", "users")
+    with pytest.raises(InvalidParameterValue, match="'nobody' does not exist"):
+        client.secrets.put_acl("ml", "nobody", AclPermission.READ)
+    with pytest.raises(NotFound, match="Scope none"):
+        list(client.secrets.list_acls("none"))
+    client.secrets.delete_scope("ml")
+    client.secrets.create_scope("ml", initial_manage_principal="users")
+    assert [one.principal for one in client.secrets.list_acls("ml")] == ["users"]

@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.errors import PermissionDenied, Unauthenticated
 
 from sgpu_decl.testing.workspace import Effect, Fault, TokenState, User, WorkspaceServer
+from tests.support import PATIENCE
 from tests.testing.workspace.conftest import Answer, call, client_of
 
 
@@ -27,12 +29,48 @@ def test_the_sdk_finds_out_who_it_is_and_where(client: Any) -> None:
     assert client.get_workspace_id() == int(WorkspaceServer.org_id)
 
 
-def test_a_service_principal_gets_a_token_and_stays_one_tenant(server: WorkspaceServer) -> None:
+def test_a_service_principal_gets_a_token_and_stays_one_tenant(tmp_path: Path) -> None:
     names = set()
     for _ in range(2):
-        client = WorkspaceClient(host=server.url, client_id="robot", client_secret="x")
-        names.add(client.current_user.me().user_name)
+        with WorkspaceServer(tmp_path, clients={"robot": "x"}) as server:
+            client = WorkspaceClient(host=server.url, client_id="robot", client_secret="x")
+            names.add(client.current_user.me().user_name)
+            for wrong in ({"client_id": "robot"}, {"client_id": "stranger", "client_secret": "x"}):
+                form = urlencode({"grant_type": "client_credentials", **wrong}).encode()
+                answer = call("POST", f"{server.url}/oidc/v1/token", data=form)
+                assert (answer.status, answer.json["error_code"]) == (401, "invalid_client")
     assert len(names) == 1
+
+
+@pytest.mark.parametrize("stranger", ["dapi" + "0" * 32, "eyJ" + "0" * 64, "dapi-\xe9", "hello"])
+def test_a_token_that_nobody_gave_out_runs_nothing(server: WorkspaceServer, stranger: str) -> None:
+    """Whoever shares the machine could make one up, and run code as the server's owner."""
+    for method, path in (
+        ("POST", "/api/2.2/jobs/runs/submit"),
+        ("POST", "/api/2.0/workspace/import"),
+        ("POST", "/__testserver/fault"),
+        ("GET", "/__testserver/requests"),
+    ):
+        assert call(method, f"{server.url}{path}", token=stranger).status == 403
+        assert call(method, f"{server.url}{path}").status == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200), ("127.0.0.1:1", 200), ("LOCALHOST:80", 200), ("[::1]:80", 200),
+        ("evil.example", 421), ("evil.example:80", 421), ("localhost.evil.example", 421), ("", 421),
+    ],
+)  # fmt: skip
+def test_a_request_for_another_host_is_refused(
+    server: WorkspaceServer, token: str, host: str, status: int
+) -> None:
+    """A page in a browser can be led here by a name that its owner lets point to this machine."""
+    connection = http.client.HTTPConnection(*address(server), timeout=PATIENCE)
+    headers = {"Authorization": f"Bearer {token}", "Host": host}
+    connection.request("GET", "/api/2.0/preview/scim/v2/Me", headers=headers)
+    assert connection.getresponse().status == status
+    connection.close()
 
 
 def test_no_token_is_401_and_a_wrong_one_403(server: WorkspaceServer) -> None:
@@ -60,8 +98,8 @@ def test_known_tokens_are_what_the_server_was_told(tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_named(api: Callable[..., Answer]) -> None:
     answer = api("POST", "/api/2.0/clusters/create", {})
-    assert answer.status == 501
-    assert "`POST /api/2.0/clusters/create`" in answer.json["message"]
+    assert (answer.status, answer.json["error_code"]) == (404, "ENDPOINT_NOT_FOUND")
+    assert "'POST /api/2.0/clusters/create'" in answer.json["message"]
 
 
 def test_a_body_that_is_no_json_is_the_callers_fault(api: Callable[..., Answer]) -> None:
@@ -70,7 +108,7 @@ def test_a_body_that_is_no_json_is_the_callers_fault(api: Callable[..., Answer])
 
 
 def test_one_connection_serves_many_requests(server: WorkspaceServer, token: str) -> None:
-    connection = http.client.HTTPConnection(*address(server), timeout=30)
+    connection = http.client.HTTPConnection(*address(server), timeout=PATIENCE)
     connection.connect()
     first = connection.sock
     for _ in range(5):
@@ -87,7 +125,7 @@ def test_one_connection_serves_many_requests(server: WorkspaceServer, token: str
 
 def test_chunked_bodies_are_read(server: WorkspaceServer, client: Any, token: str) -> None:
     blocks = [b"a" * 70_000, b"b", b"c" * 1_500_000]
-    connection = http.client.HTTPConnection(*address(server), timeout=30)
+    connection = http.client.HTTPConnection(*address(server), timeout=PATIENCE)
     connection.request(
         "PUT", "/api/2.0/fs/files/Volumes/main/default/files/chunks.bin", body=iter(blocks),
         headers={"Authorization": f"Bearer {token}"}, encode_chunked=True,
@@ -102,8 +140,8 @@ def test_a_body_that_breaks_off_leaves_nothing(
     server: WorkspaceServer, token: str, api: Callable[..., Answer]
 ) -> None:
     path = "/api/2.0/fs/files/Volumes/main/default/files/half.bin"
-    with socket.create_connection(address(server), timeout=30) as raw:
-        head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    with socket.create_connection(address(server), timeout=PATIENCE) as raw:
+        head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         raw.sendall(f"{head}Content-Length: 4000000\r\n\r\n".encode() + b"x" * 3_000_000)
         raw.shutdown(socket.SHUT_WR)
         assert raw.recv(1) == b""
@@ -112,7 +150,7 @@ def test_a_body_that_breaks_off_leaves_nothing(
 
 
 def test_tokens_do_not_see_each_other(server: WorkspaceServer) -> None:
-    first, second = (client_of(server.url, f"dapi-isolated-{name}") for name in "ab")
+    first, second = (client_of(server.url, server.new_token()) for _ in "ab")
     first.secrets.create_scope("mine")
     first.workspace.mkdirs("/Shared/mine")
     assert [one.name for one in first.secrets.list_scopes()] == ["mine"]
@@ -122,7 +160,7 @@ def test_tokens_do_not_see_each_other(server: WorkspaceServer) -> None:
 
 def test_a_server_that_starts_again_has_what_it_had(tmp_path: Path, token: str) -> None:
     with WorkspaceServer(tmp_path) as server:
-        client = client_of(server.url, token)
+        client = client_of(server.url, server.admit(token))
         home = f"/Users/{client.current_user.me().user_name}"
         client.workspace.mkdirs(f"{home}/kept")
         client.secrets.create_scope("scope")
@@ -141,6 +179,7 @@ def test_a_server_that_starts_again_has_what_it_had(tmp_path: Path, token: str) 
 
 def test_closing_ends_connections_and_requests_that_wait(tmp_path: Path, token: str) -> None:
     server = WorkspaceServer(tmp_path).start()
+    server.admit(token)
     arrived = threading.Event()
     server.faults.register("arrive", lambda *_: arrived.set())
     server.faults.add(Fault(pattern="GET *", effect=Effect.HOOK, hook="arrive"))
@@ -154,17 +193,16 @@ def test_closing_ends_connections_and_requests_that_wait(tmp_path: Path, token: 
             outcome.append(error)
 
     waiting = threading.Thread(target=ask)
-    with socket.create_connection(address(server), timeout=30) as idle:
+    with socket.create_connection(address(server), timeout=PATIENCE) as idle:
         waiting.start()
-        assert arrived.wait(30)
+        assert arrived.wait(PATIENCE)
         server.close()
-        waiting.join(30)
+        waiting.join(PATIENCE)
         assert idle.recv(1) == b""
     assert isinstance(outcome[0], OSError)
 
 
-def test_unauthenticated_is_an_error_of_its_own_for_the_sdk(server: WorkspaceServer) -> None:
-    client = client_of(server.url, "dapi-anything")
+def test_unauthenticated_is_an_error_of_its_own_for_the_sdk(client: Any) -> None:
     client.api_client._cfg._header_factory = lambda: {"Authorization": ""}
     with pytest.raises(Unauthenticated):
         client.current_user.me()

@@ -1,11 +1,13 @@
 """Workspace files through the SDK, and what only other clients send."""
 
-import io
+import json
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from databricks.sdk.errors import BadRequest, DatabricksError, NotFound
+from databricks.sdk.errors import BadRequest, NotFound
+from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.errors.platform import InvalidParameterValue, ResourceAlreadyExists
 from databricks.sdk.service.workspace import ImportFormat, Language, ObjectType
 
@@ -23,9 +25,7 @@ def home(client: Any) -> str:
 def test_files_come_back_as_they_were(client: Any, home: str) -> None:
     content = bytes(range(256)) * 300 + b"\r\n--\r\n"
     client.workspace.upload(f"{home}/data.bin", content, format=AUTO)
-    client.workspace.upload(f"/Workspace{home}/empty", io.BytesIO(b""), format=AUTO)
     assert client.workspace.download(f"/Workspace{home}/data.bin").read() == content
-    assert client.workspace.download(f"{home}/empty").read() == b""
     status = client.workspace.get_status(f"/Workspace{home}/data.bin")
     assert (status.object_type, status.path) == (ObjectType.FILE, f"{home}/data.bin")
     assert status.size == len(content)
@@ -40,6 +40,8 @@ def test_content_comes_as_base64_too(client: Any, home: str) -> None:
         client.workspace.import_(f"{home}/b.txt", content="%%%", format=AUTO)
     with pytest.raises(InvalidParameterValue, match="No input data"):
         client.workspace.import_(f"{home}/b.txt", content="", format=AUTO)
+    with pytest.raises(DatabricksError, match="No input data"):
+        client.workspace.upload(f"{home}/b.txt", b"", format=AUTO)
 
 
 def test_other_clients_send_the_bytes_alone(
@@ -47,6 +49,9 @@ def test_other_clients_send_the_bytes_alone(
 ) -> None:
     path = f"/api/2.0/workspace-files/import-file{home}/with%20space.bin"
     assert api("POST", path, b"one").status == 200
+    empty = f"/api/2.0/workspace-files/import-file{home}/empty"
+    assert api("POST", empty, b"").status == 200
+    assert client.workspace.download(f"{home}/empty").read() == b""
     refused = api("POST", path, b"two")
     assert (refused.status, refused.json["error_code"]) == (409, "RESOURCE_ALREADY_EXISTS")
     assert api("POST", f"{path}?overwrite=true", b"x" * 3_000_000).status == 200
@@ -136,11 +141,13 @@ def test_imports_and_exports_have_a_limit(
 ) -> None:
     big = b"x" * (10 * 1024 * 1024 + 1)
     with pytest.raises(BadRequest, match=r"exceeded max size \(10485760 bytes\)"):
-        client.workspace.upload(f"{home}/big", big, format=AUTO)
-    answer = api("POST", f"/api/2.0/workspace-files/import-file{home}/big", big)
+        client.workspace.import_(f"{home}/big", content=b64encode(big).decode(), format=AUTO)
+    client.workspace.upload(f"{home}/big", big, format=AUTO)
+    answer = api("POST", f"/api/2.0/workspace-files/import-file{home}/big?overwrite=true", big)
     assert answer.status == 200
-    with pytest.raises(BadRequest, match=r"\(10485761 bytes\), exceeded max size"):
+    with pytest.raises(BadRequest, match=r"\(10485761 bytes\), exceeded max size") as refused:
         client.workspace.download(f"{home}/big")
+    assert refused.value.error_code == "BAD_REQUEST"
 
 
 @pytest.mark.parametrize("path", ["relative", "/Users/../../etc/passwd", f"/Shared/{'n' * 256}"])
@@ -156,3 +163,20 @@ def test_what_a_node_writes_is_seen(client: Any, server: Any, home: str, token: 
     first = client.workspace.get_status(f"{home}/result.json")
     assert client.workspace.get_status(f"{home}/result.json").object_id == first.object_id
     assert client.workspace.download(f"{home}/result.json").read() == b"{}"
+
+
+@pytest.mark.expensive
+def test_forms_have_a_limit_of_their_own(client: Any, home: str) -> None:
+    client.workspace.upload(f"{home}/large", bytes(449_000_000), format=AUTO)
+    assert client.workspace.get_status(f"{home}/large").size == 449_000_000
+    with pytest.raises(BadRequest, match="exceeded max size"):
+        client.workspace.upload(f"{home}/larger", bytes(450_000_001), format=AUTO)
+
+
+def test_json_of_another_content_type_is_json(
+    client: Any, api: Callable[..., Answer], home: str
+) -> None:
+    client.workspace.mkdirs(f"{home}/a/b")
+    body = json.dumps({"path": f"{home}/a", "recursive": True}).encode()
+    answer = api("POST", "/api/2.0/workspace/delete", body, **{"Content-Type": "text/json"})
+    assert answer.status == 200

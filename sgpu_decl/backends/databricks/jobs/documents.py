@@ -39,14 +39,16 @@ def document_of(settings: Mapping[str, Any]) -> dict[str, Json]:
     document = dict(settings)
     for name, key in _KEYED.items():
         listed = document.get(name)
-        if isinstance(listed, list) and all(isinstance(it, dict) and key in it for it in listed):
+        if isinstance(listed, list) and all(
+            isinstance(item, dict) and key in item for item in listed
+        ):
             document[name] = {
-                str(it[key]): {field: value for field, value in it.items() if field != key}
-                for it in listed
+                str(item[key]): {field: value for field, value in item.items() if field != key}
+                for item in listed
             }
     if isinstance(document.get("tasks"), dict):
         document["tasks"] = {
-            key: _deployed(task, lambda listed: {str(at): it for at, it in enumerate(listed)})
+            key: _deployed(task, lambda listed: {str(at): item for at, item in enumerate(listed)})
             for key, task in document["tasks"].items()
         }
     tags = {key: value for key, value in (document.get("tags") or {}).items() if key != MARK}
@@ -56,13 +58,15 @@ def document_of(settings: Mapping[str, Any]) -> dict[str, Json]:
 
 def settings_of(document: Mapping[str, Json], token: str) -> dict[str, Json]:
     """What the Jobs API is told, with the mark."""
-    settings = {key: it for key, it in document.items() if key not in OURS and key != PERMISSIONS}
+    settings = {
+        key: item for key, item in document.items() if key not in OURS and key != PERMISSIONS
+    }
     for name, key in _KEYED.items():
         members = settings.get(name)
         if isinstance(members, Mapping):
             settings[name] = [
-                {key: member, **_deployed(it, lambda by_index: list(by_index.values()))}
-                for member, it in sorted(members.items())
+                {key: member, **_deployed(item, lambda by_index: list(by_index.values()))}
+                for member, item in sorted(members.items())
             ]
     tags = settings.get("tags")
     settings["tags"] = {**(tags if isinstance(tags, Mapping) else {}), MARK: token}
@@ -104,8 +108,8 @@ def permissions_of(answer: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str
     owner: dict[str, Json] = {}
     for entry in answer.get("access_control_list") or ():
         kind = next((name for name in _PRINCIPALS if entry.get(name)), None)
-        own = [it for it in entry.get("all_permissions") or () if not it.get("inherited")]
-        for level in (it.get("permission_level") for it in own if kind is not None):
+        own = [item for item in entry.get("all_permissions") or () if not item.get("inherited")]
+        for level in (item.get("permission_level") for item in own if kind is not None):
             if level == "IS_OWNER":
                 owner = {str(kind): entry[kind], "permission_level": level}
             else:

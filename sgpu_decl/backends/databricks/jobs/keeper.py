@@ -5,11 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sgpu_decl.backends.base import Launching
-from sgpu_decl.backends.configured import config_of
-from sgpu_decl.backends.databricks.complaints import Rejected, Unknown
-from sgpu_decl.backends.databricks.endings import ending_of, state_of
-from sgpu_decl.backends.databricks.jobs.creating import create_once
-from sgpu_decl.backends.databricks.jobs.describing import JobRun, describe
+from sgpu_decl.backends.databricks.api.sdk_errors import Rejected
+from sgpu_decl.backends.databricks.jobs.creation import create_once
 from sgpu_decl.backends.databricks.jobs.documents import (
     acl_of,
     document_of,
@@ -18,14 +15,17 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     settings_of,
 )
 from sgpu_decl.backends.databricks.jobs.folders import JobFolders
-from sgpu_decl.backends.databricks.offers import policy_of
-from sgpu_decl.backends.databricks.submitting import Staged
+from sgpu_decl.backends.databricks.jobs.job_settings import JobRun, describe
+from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
+from sgpu_decl.backends.databricks.planning.catalog import policy_of
+from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.keeping import Described, JobLaunch, JobOnShelf
+from sgpu_decl.backends.job_backend import Described, JobLaunch, JobOnShelf
+from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.config.job import Job
-from sgpu_decl.config.project import Mode
 from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.target import Mode
 
 __all__ = ["WorkspaceJobs"]
 
@@ -70,7 +70,7 @@ class WorkspaceJobs:
             return None
         return JobLaunch(
             id=str(run["run_id"]),
-            state=state_of(run) or ending_of(run).state,
+            state=state_of(run) or termination_of(run).state,
             started_at=_moment(run.get("start_time")),
             ended_at=_moment(run.get("end_time")),
             url=str(run.get("run_page_url") or self.url(job_id)),
@@ -83,7 +83,7 @@ class WorkspaceJobs:
         try:
             document = document_of(self._settings(job_id))
             answer = self._connection.ask(f"reading the job {job_id}", _acl(job_id))
-        except Unknown:
+        except RemoteMissing:
             return None
         given, _ = permissions_of(answer)
         return {**document, PERMISSIONS: given} if given else document
@@ -97,7 +97,8 @@ class WorkspaceJobs:
             self._connection,
             body,
             lambda: next(
-                (it.id for it in self._named(str(document["name"])) if it.token == token), None
+                (item.id for item in self._named(str(document["name"])) if item.token == token),
+                None,
             ),
         )
 
@@ -123,7 +124,7 @@ class WorkspaceJobs:
             self._connection.tell(
                 f"deleting the job {job_id}", f"{_API}/delete", {"job_id": int(job_id)}
             )
-        except Unknown:
+        except RemoteMissing:
             return
         except Rejected:
             # What is refused for a job that is gone is no refusal.
@@ -143,19 +144,20 @@ class WorkspaceJobs:
                 limit=1,
                 **query,
             )
-        except (Rejected, Unknown):
+        except (Rejected, RemoteMissing):
             return None  # there is no such job any more
         return next(iter(answer.get("runs") or ()), None)
 
     def _run(self, launching: Launching) -> JobRun:
-        config = config_of(launching.ref, launching.spec)
-        code = launching.code_digest
+        config = launching.config
+        code = launching.inputs.code_digest
         return JobRun(
             config=config,
-            pool=launching.pool,
-            staged=Staged(
-                folder=self._folders.of(launching),
-                code=self._workspace.places.code(code) if code is not None else None,
+            pool=launching.inputs.pool,
+            staged=StagedLaunch(
+                folder=self._workspace.layout.commands(self._folders.of(launching)),
+                experiments=self._workspace.experiments,
+                code=self._workspace.layout.code(code) if code is not None else None,
                 policy=policy_of(self._connection, config.budget) if config.budget else None,
                 dependencies=tuple(config.env.dependencies or ()),
             ),

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sgpu_decl.testing.workspace.executing.stopping import Stopping
+from sgpu_decl.testing.workspace.executing.stop_signal import StopSignal
 
-__all__ = ["Asked", "Capacity"]
+__all__ = ["CapacityRequest", "GpuCapacity"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CapacityRequest:
     """So many of a thing (GPUs of a type, active runs of a job), of which there are `limit`; None
     is without a limit."""
 
@@ -21,7 +21,7 @@ class Asked:
     limit: int | None
 
 
-class Capacity:
+class GpuCapacity:
     """Who holds what."""
 
     def __init__(self) -> None:
@@ -30,7 +30,9 @@ class Capacity:
         self._changed = threading.Condition()
 
     @contextmanager
-    def held(self, asked: Asked, stopping: Stopping, deadline: float | None) -> Iterator[bool]:
+    def held(
+        self, asked: CapacityRequest, stopping: StopSignal, deadline: float | None
+    ) -> Iterator[bool]:
         """Hold it inside. Gives False, and holds nothing, where somebody asked to stop or the
         deadline (of `time.monotonic`) came first."""
         got = self._acquire(asked, stopping, deadline)
@@ -42,7 +44,9 @@ class Capacity:
                     self._used[asked.thing] -= asked.amount
                     self._changed.notify_all()
 
-    def _acquire(self, asked: Asked, stopping: Stopping, deadline: float | None) -> bool:
+    def _acquire(
+        self, asked: CapacityRequest, stopping: StopSignal, deadline: float | None
+    ) -> bool:
         ticket = object()
         with stopping.heard_by(self._wake), self._changed:
             line = self._line.setdefault(asked.thing, [])
@@ -67,5 +71,5 @@ class Capacity:
             self._changed.notify_all()
 
 
-def _fits(asked: Asked, used: int) -> bool:
+def _fits(asked: CapacityRequest, used: int) -> bool:
     return asked.limit is None or used + asked.amount <= asked.limit

@@ -6,41 +6,40 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
 
-from sgpu_decl.testing.workspace.executing.attempting import Attempting, Site
-from sgpu_decl.testing.workspace.executing.capacity import Asked
-from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
-from sgpu_decl.testing.workspace.executing.gang import NodeDeath
-from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Attempt, Run, Runs
-from sgpu_decl.testing.workspace.executing.stopping import Stopping, Why
+from sgpu_decl.testing.workspace.executing.capacity import CapacityRequest
+from sgpu_decl.testing.workspace.executing.doom import Doom
+from sgpu_decl.testing.workspace.executing.endings import GOOD, TABLE, AttemptEnding
+from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, RunRecords, TaskAttempt
+from sgpu_decl.testing.workspace.executing.stop_signal import StopSignal, Why
+from sgpu_decl.testing.workspace.executing.task_attempt import Attempting, AttemptSite
 from sgpu_decl.testing.workspace.executing.workload import workload_of
 from sgpu_decl.testing.workspace.tenant import Tenant
 
 __all__ = ["Execution"]
 
-_GOOD = {Ending.SUCCEEDED, Ending.EXCLUDED}
-_HINDERED = frozenset({Ending.UPSTREAM_FAILED, Ending.UPSTREAM_CANCELLED})
+_HINDERED = frozenset({AttemptEnding.UPSTREAM_FAILED, AttemptEnding.UPSTREAM_CANCELLED})
 
 
 class Execution:
-    """Runs all tasks of a run; `run` blocks until the last has ended. `deaths` says which nodes are
-    to vanish, by attempt."""
+    """Runs all tasks of a run; `run` blocks until the last has ended. `dooms` is
+    what is to befall it."""
 
     def __init__(
         self,
-        site: Site,
+        site: AttemptSite,
         tenant: Tenant,
         run: Run,
         *,
         credential: str,
-        deaths: Mapping[int, Sequence[NodeDeath]],
+        dooms: Sequence[Doom],
     ) -> None:
-        self.stopping = Stopping()
+        self.stopping = StopSignal()
         self._site = site
         self._tenant = tenant
-        self._runs = Runs(tenant)
+        self._runs = RunRecords(tenant)
         self._run = run
         self._credential = credential
-        self._deaths = deaths
+        self._dooms = dooms
         self._active: dict[int, Attempting] = {}
 
     def run(self) -> None:
@@ -48,15 +47,15 @@ class Execution:
         ended."""
         settings = self._run.settings
         limit = settings.get("max_concurrent_runs") if self._run.kind == JOB_RUN else None
-        room = Asked(f"job {self._tenant.key}/{self._run.job_id}", 1, limit)  # type: ignore[arg-type]  # kept settings have a number
+        room = CapacityRequest(f"job {self._tenant.key}/{self._run.job_id}", 1, limit)  # type: ignore[arg-type]  # kept settings have a number
         with self._site.capacity.held(room, self.stopping, None) as got:
             if got:
                 self._walk()
             elif self.stopping.asked is not Why.SERVER_ENDS:
-                said = TABLE[Ending.CANCELLED].life_cycle
+                said = TABLE[AttemptEnding.CANCELLED].life_cycle
                 self._runs.update(
                     self._run.run_id,
-                    lambda run: run.broken_off(Ending.CANCELLED, said, "Run cancelled."),
+                    lambda run: run.broken_off(AttemptEnding.CANCELLED, said, "Run cancelled."),
                 )
 
     def lose_node(self, node: int) -> bool:
@@ -73,7 +72,7 @@ class Execution:
         )
         tasks = {task["task_key"]: task for task in self._run.tasks}
         order = TopologicalSorter({key: _upstream(task) for key, task in tasks.items()})
-        ended: dict[str, Future[Attempt]] = {}
+        ended: dict[str, Future[TaskAttempt]] = {}
         with ThreadPoolExecutor(
             max_workers=len(tasks), thread_name_prefix="workspace-task"
         ) as pool:
@@ -84,15 +83,18 @@ class Execution:
         if self.stopping.asked is not Why.SERVER_ENDS:
             self._conclude(attempts)
 
-    def _task(self, task: Mapping[str, Any], before: Sequence[Future[Attempt]]) -> Attempt:
+    def _task(self, task: Mapping[str, Any], before: Sequence[Future[TaskAttempt]]) -> TaskAttempt:
         key = str(task["task_key"])
-        attempt = next(one for one in self._run.attempts if one.task_key == key)
+        attempt = self._run.latest(key)
+        if attempt.ending is not None:
+            return attempt  # a repair runs others again
+        first = attempt.number
         hindrance = _hindrance(str(task["run_if"]), [one.result() for one in before])
         if hindrance is not None:
             return self._skipped(attempt, hindrance)
         while True:
             attempt = self._attempted(task, attempt)
-            if not self._again(task, attempt):
+            if not self._again(task, attempt, made=attempt.number - first):
                 return attempt
             attempt = self._runs.new_attempt(self._run.run_id, key, attempt.number + 1)
             if pause := float(task.get("min_retry_interval_millis") or 0) / 1000:
@@ -100,12 +102,12 @@ class Execution:
                 self._runs.update(self._run.run_id, _adding(waiting))
                 self.stopping.wait(pause)
 
-    def _attempted(self, task: Mapping[str, Any], attempt: Attempt) -> Attempt:
+    def _attempted(self, task: Mapping[str, Any], attempt: TaskAttempt) -> TaskAttempt:
         attempting = Attempting(
             self._site, self._tenant, self._run.run_id, attempt,
             settings=self._run.settings, task=task, workload=workload_of(task),
             credential=self._credential, stopping=self.stopping,
-            deaths=self._deaths.get(attempt.number, ()),
+            dooms=[doom for doom in self._dooms if doom.befalls(attempt.number)],
         )  # fmt: skip
         self._active[attempt.run_id] = attempting
         try:
@@ -113,30 +115,31 @@ class Execution:
         finally:
             del self._active[attempt.run_id]
 
-    def _again(self, task: Mapping[str, Any], attempt: Attempt) -> bool:
+    def _again(self, task: Mapping[str, Any], attempt: TaskAttempt, *, made: int) -> bool:
+        """Whether a further attempt is made; `made` are those after the first."""
         if attempt.ending is None or self.stopping.asked is not None:
             return False
         most = int(task.get("max_retries") or 0)
-        if most != -1 and attempt.number >= most:
+        if most != -1 and made >= most:
             return False
-        if attempt.ending is Ending.TIMED_OUT:
+        if attempt.ending is AttemptEnding.TIMED_OUT:
             return bool(task.get("retry_on_timeout"))
         return TABLE[attempt.ending].again
 
-    def _skipped(self, attempt: Attempt, ending: Ending) -> Attempt:
+    def _skipped(self, attempt: TaskAttempt, ending: AttemptEnding) -> TaskAttempt:
         ended = attempt.ended_as(ending)
         self._runs.update(self._run.run_id, _adding(ended))
         return ended
 
-    def _conclude(self, attempts: Sequence[Attempt]) -> None:
+    def _conclude(self, attempts: Sequence[TaskAttempt]) -> None:
         """The run ends as the first task that did not end well."""
-        bad = [one for one in attempts if one.ending not in _GOOD]
+        bad = [one for one in attempts if one.ending not in GOOD]
         if not bad:
-            ending, life_cycle, message = Ending.SUCCEEDED, "TERMINATED", ""
+            ending, life_cycle, message = AttemptEnding.SUCCEEDED, "TERMINATED", ""
         else:
             # A task that was skipped for another may end in the same millisecond.
             first = min(bad, key=lambda one: (one.ending in _HINDERED, one.ended or 0))
-            ending = first.ending or Ending.PLATFORM
+            ending = first.ending or AttemptEnding.PLATFORM
             # The platform calls every run with a failed task an internal error.
             failed = TABLE[ending].result == "FAILED"
             life_cycle = "INTERNAL_ERROR" if failed else TABLE[ending].life_cycle
@@ -145,7 +148,7 @@ class Execution:
         self._runs.update(self._run.run_id, lambda run: run.ended_as(ending, life_cycle, message))
 
 
-def _adding(attempt: Attempt) -> Callable[[Run], Run]:
+def _adding(attempt: TaskAttempt) -> Callable[[Run], Run]:
     return lambda run: run.with_attempt(attempt)
 
 
@@ -153,10 +156,10 @@ def _upstream(task: Mapping[str, Any]) -> list[str]:
     return [str(one["task_key"]) for one in task.get("depends_on") or ()]
 
 
-def _hindrance(run_if: str, before: Sequence[Attempt]) -> Ending | None:
+def _hindrance(run_if: str, before: Sequence[TaskAttempt]) -> AttemptEnding | None:
     """Why a task is not run after those, if it is not."""
-    good = [one for one in before if one.ending in _GOOD]
-    bad = [one for one in before if one.ending not in _GOOD]
+    good = [one for one in before if one.ending in GOOD]
+    bad = [one for one in before if one.ending not in GOOD]
     runs = {
         "ALL_SUCCESS": not bad,
         "NONE_FAILED": not bad,
@@ -168,7 +171,7 @@ def _hindrance(run_if: str, before: Sequence[Attempt]) -> Ending | None:
     if runs:
         return None
     if run_if in ("ALL_FAILED", "AT_LEAST_ONE_FAILED"):
-        return Ending.EXCLUDED
-    if any(one.ending is Ending.CANCELLED for one in bad):
-        return Ending.UPSTREAM_CANCELLED
-    return Ending.UPSTREAM_FAILED
+        return AttemptEnding.EXCLUDED
+    if any(one.ending is AttemptEnding.CANCELLED for one in bad):
+        return AttemptEnding.UPSTREAM_CANCELLED
+    return AttemptEnding.UPSTREAM_FAILED

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sgpu_decl.testing.workspace.executing.endings import Ending
+from sgpu_decl.testing.workspace.executing.endings import AttemptEnding
 from sgpu_decl.testing.workspace.executing.logs import Log
-from sgpu_decl.testing.workspace.executing.node import Node, NodeSpec
+from sgpu_decl.testing.workspace.executing.node import NodeProcess, NodeSpec
 
 __all__ = ["Gang", "NodeDeath", "Result"]
 
@@ -35,23 +35,30 @@ class NodeDeath:
 class Result:
     """How the nodes ended; `exit_code` of the first that failed, negative for a signal."""
 
-    ending: Ending
+    ending: AttemptEnding
     message: str = ""
     exit_code: int | None = None
 
 
 class Gang:
     """Runs all nodes until the last has ended. The first failure, of whatever kind, stops the
-    others: SIGTERM, and after the grace SIGKILL."""
+    others: SIGTERM, and after the grace SIGKILL; or SIGKILL alone where `asks` says no of it."""
 
     def __init__(
-        self, specs: Sequence[NodeSpec], log: Log, *, grace: float, deaths: Sequence[NodeDeath] = ()
+        self,
+        specs: Sequence[NodeSpec],
+        log: Log,
+        *,
+        grace: float,
+        deaths: Sequence[NodeDeath] = (),
+        asks: Callable[[AttemptEnding], bool] = lambda _: True,
     ) -> None:
         self._specs = specs
         self._log = log
         self._grace = grace
         self._deaths = list(deaths)
-        self._nodes: list[Node] = []
+        self._asks = asks
+        self._nodes: list[NodeProcess] = []
         self._running: set[int] = set()
         self._result: Result | None = None
         self._kill_at: float | None = None
@@ -92,12 +99,12 @@ class Gang:
                     node.close()
                 os.close(self._woken)
                 os.close(self._wake)
-        return self._result or Result(ending=Ending.SUCCEEDED)
+        return self._result or Result(ending=AttemptEnding.SUCCEEDED)
 
     def _start(self, selector: selectors.BaseSelector) -> None:
         selector.register(self._woken, selectors.EVENT_READ, ("word", -1))
         for number, spec in enumerate(self._specs):
-            node = Node(spec)
+            node = NodeProcess(spec)
             self._nodes.append(node)
             self._running.add(number)
             selector.register(node.output, selectors.EVENT_READ, ("output", number))
@@ -120,10 +127,10 @@ class Gang:
                 self._read_report(selector, number)
         now = time.monotonic()
         if deadline is not None and now >= deadline and self._result is None:
-            self._end(Result(ending=Ending.TIMED_OUT, message="Timed out"))
+            self._end(Result(ending=AttemptEnding.TIMED_OUT, message="Timed out"))
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
-            self._each(Node.kill)
+            self._each(NodeProcess.kill)
 
     def _listen(self) -> None:
         os.read(self._woken, _BLOCK)
@@ -132,9 +139,9 @@ class Gang:
             if word == "lose":
                 self._nodes[number].lose()
                 continue
-            self._end(Result(ending=Ending.CANCELLED, message="Run cancelled."))
+            self._end(Result(ending=AttemptEnding.CANCELLED, message="Run cancelled."))
             if word == "kill":
-                self._each(Node.kill)
+                self._each(NodeProcess.kill)
 
     def _read_output(self, selector: selectors.BaseSelector, number: int) -> None:
         data = os.read(self._nodes[number].output, _BLOCK)
@@ -173,10 +180,13 @@ class Gang:
         """What ends the attempt, unless something has before; whatever still runs is stopped."""
         if self._result is None:
             self._result = result
+            if not self._asks(result.ending):
+                self._each(NodeProcess.kill)
+                return
             self._kill_at = time.monotonic() + self._grace
-            self._each(Node.stop)
+            self._each(NodeProcess.stop)
 
-    def _each(self, act: Callable[[Node], None]) -> None:
+    def _each(self, act: Callable[[NodeProcess], None]) -> None:
         for number in self._running:
             act(self._nodes[number])
 
@@ -190,12 +200,12 @@ class Gang:
 def _judged(number: int, report: dict[str, object] | None) -> Result | None:
     """What a node's report means for the attempt; None where it did well."""
     if report is None:
-        return Result(ending=Ending.NODE_LOST, message=f"Node {number} was lost")
+        return Result(ending=AttemptEnding.NODE_LOST, message=f"Node {number} was lost")
     if "error" in report:
-        return Result(ending=Ending.PLATFORM, message=f"Node {number}: {report['error']}")
+        return Result(ending=AttemptEnding.PLATFORM, message=f"Node {number}: {report['error']}")
     status = int(str(report["status"]))
     if status == 0:
         return None
     how = f"exit code {status}" if status > 0 else f"signal {-status}"
     message = f"Workload failed on node {number} with {how}. See the logs for details."
-    return Result(ending=Ending.FAILED, message=message, exit_code=status)
+    return Result(ending=AttemptEnding.FAILED, message=message, exit_code=status)

@@ -3,6 +3,7 @@ them an index of all lines of all nodes in the order in which they came."""
 
 import os
 from bisect import bisect_left
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +12,16 @@ from typing import Self
 
 from sgpu_decl.testing.workspace.clock import now_ns
 
-__all__ = ["Log", "Page", "Record", "chunk_name", "read_page"]
+__all__ = ["Log", "Page", "StoredLine", "chunk_name", "read_page"]
 
 _CHUNK = 4_000_000
-_LONGEST = 1 << 16  # bytes of a line that is cut, so that no line ever waits for its end for long
+_LONGEST = 1 << 20  # bytes of a line that is cut, so that no line ever waits for its end for long
 _ENTRY = Struct("<QIIII")  # time in ns, node, chunk, offset, length
 _INDEX = "lines.index"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class StoredLine:
     """One line; `number` counts the lines of its attempt."""
 
     number: int
@@ -33,7 +34,7 @@ class Record:
 class Page:
     """Some lines, and where to go on; None where there are no more."""
 
-    records: tuple[Record, ...]
+    records: tuple[StoredLine, ...]
     next: int | None
 
 
@@ -43,13 +44,16 @@ def chunk_name(node: int, number: int) -> str:
 
 
 class Log:
-    """Takes what nodes write. `index` is the attempt's own folder, `chunks` where its text goes."""
+    """Takes what nodes write. `index` is the attempt's own folder, `chunks` where its text goes.
+    Lines longer than `longest` bytes are cut."""
 
-    def __init__(self, index: Path, chunks: Path, nodes: int) -> None:
+    def __init__(self, index: Path, chunks: Path, nodes: int, *, longest: int = _LONGEST) -> None:
         self._last = 0
         with ExitStack() as stack:
             self._index = stack.enter_context((index / _INDEX).open("ab", buffering=0))
-            self._nodes = [stack.enter_context(_NodeLog(chunks, node)) for node in range(nodes)]
+            self._nodes = [
+                stack.enter_context(_NodeLog(chunks, node, longest)) for node in range(nodes)
+            ]
             self._files = stack.pop_all()
 
     def add(self, node: int, data: bytes) -> int:
@@ -77,8 +81,9 @@ class Log:
 
 
 class _NodeLog:
-    def __init__(self, folder: Path, node: int) -> None:
+    def __init__(self, folder: Path, node: int, longest: int) -> None:
         self._folder = folder
+        self._longest = longest
         self._node = node
         self._held = b""
         self._number = 0
@@ -98,11 +103,11 @@ class _NodeLog:
         lines = [part + b"\n" for part in (self._held + data).split(b"\n")]
         lines[-1] = lines[-1][:-1]
         self._held = b""
-        if not ended and len(lines[-1]) < _LONGEST:
+        if not ended and len(lines[-1]) <= self._longest:
             self._held = lines.pop()
         places: list[tuple[int, int, int]] = []
         batch: list[bytes] = []
-        for line in filter(None, lines):
+        for line in (piece for whole in lines for piece in self._pieces(whole)):
             if self._size and self._size + len(line) > _CHUNK:
                 self._file.write(b"".join(batch))
                 batch = []
@@ -113,6 +118,15 @@ class _NodeLog:
         self._file.write(b"".join(batch))
         self.lines += len(places)
         return places
+
+    def _pieces(self, line: bytes) -> Iterator[bytes]:
+        """Parts of a line that are not too long; of one that fits, itself."""
+        longest = self._longest
+        while len(line.rstrip(b"\r\n")) > longest:
+            yield line[:longest]
+            line = line[longest:]
+        if line:
+            yield line
 
     def _turn(self) -> None:
         self._file.close()
@@ -148,7 +162,7 @@ def read_page(
     if start is not None:
         first, last = (max(first, start), last) if ascending else (first, min(last, start))
     order = range(first, last) if ascending else range(last - 1, first - 1, -1)
-    found: list[Record] = []
+    found: list[StoredLine] = []
     with _Chunks(chunks) as texts:
         for position in order:
             time_ns, of_node, chunk, offset, length = _ENTRY.unpack_from(
@@ -159,7 +173,7 @@ def read_page(
             if len(found) == size:
                 return Page(records=tuple(found), next=position + (0 if ascending else 1))
             text = texts.text(of_node, chunk, offset, length)
-            found.append(Record(number=position, time_ns=time_ns, node=of_node, text=text))
+            found.append(StoredLine(number=position, time_ns=time_ns, node=of_node, text=text))
     return Page(records=tuple(found), next=None)
 
 

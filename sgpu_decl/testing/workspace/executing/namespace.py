@@ -11,10 +11,16 @@ from __future__ import annotations
 import ctypes
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = ["NotAllowed", "enter"]
 
 _CLONE_NEWNS = 0x0002_0000
 _CLONE_NEWUSER = 0x1000_0000
+_MS_RDONLY = 0x1
+_MS_REMOUNT = 0x20
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_PRIVATE = 0x4_0000
@@ -25,9 +31,9 @@ class NotAllowed(OSError):
     """This machine lets us make no namespace."""
 
 
-def enter(root: str, folders: dict[str, str]) -> None:
+def enter(root: str, folders: dict[str, str], read_only: Sequence[str] = ()) -> None:
     """Move this process into a new root, built on the empty folder `root`. `folders` says which
-    folder of this machine lies where in it.
+    folder of this machine lies where in it, and `read_only` which of them take nothing.
 
     Raises:
         NotAllowed: the kernel or a container's policy forbids it.
@@ -39,12 +45,27 @@ def enter(root: str, folders: dict[str, str]) -> None:
     for name in os.listdir("/"):
         if name not in covered:
             _bind_entry("/" + name, os.path.join(root, name))
+    for top in covered - {place[1:] for place in folders}:
+        _bind_rest(f"/{top}", root, folders)
     for place, folder in folders.items():
         inside = root + place
         os.makedirs(inside, exist_ok=True)
         _mount(folder, inside, "", _MS_BIND | _MS_REC)
+        if place in read_only:
+            _mount("none", inside, "", _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
     os.chroot(root)
     os.chdir("/")
+
+
+def _bind_rest(folder: str, root: str, folders: dict[str, str]) -> None:
+    """Bind what a folder of this machine holds beside the folders that lie in it."""
+    os.mkdir(root + folder)
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        path = os.path.join(folder, name)
+        if not any(place == path or place.startswith(path + "/") for place in folders):
+            _bind_entry(path, root + path)
+        elif path not in folders:
+            _bind_rest(path, root, folders)
 
 
 def _unshare() -> None:

@@ -13,26 +13,29 @@ from uuid import uuid4
 from sgpu_decl.agent import processes
 from sgpu_decl.testing.workspace.programs import package_home
 
-__all__ = ["Node", "NodeSpec", "can_have_root"]
+__all__ = ["NodeProcess", "NodeSpec", "can_have_root"]
 
-_PROGRAM = ("-S", "-m", "sgpu_decl.testing.workspace.executing.keeper")
+_PROGRAM = ("-S", "-m", "sgpu_decl.testing.workspace.executing.node_keeper")
 _MARK = "SGPU_WORKSPACE_NODE"
 _SIGKILL = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """What a node runs. `folders` says what lies where in a root of its own, built on `root`;
-    without one it runs in the machine's."""
+    """What a node runs. `folders` says what lies where in a root of its own, built on `root`,
+    and `read_only` which of it takes nothing; without a root it runs in the machine's. `refused`
+    are system calls that it is not allowed."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     cwd: str
     root: Path | None = None
     folders: Mapping[str, str] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
 
 
-class Node:
+class NodeProcess:
     """A started node. `output` and `report` are descriptors to read from; both end with the
     node."""
 
@@ -58,7 +61,9 @@ class Node:
                 {
                     "argv": spec.argv, "cwd": spec.cwd, "folders": dict(spec.folders),
                     "root": None if spec.root is None else str(spec.root),
+                    "read_only": spec.read_only,
                     "environment": {**spec.environment, _MARK: self._mark},
+                    "mark": f"{_MARK}={self._mark}", "refused": spec.refused,
                 }
             )
         )  # fmt: skip
@@ -85,13 +90,13 @@ class Node:
         with suppress(BrokenPipeError):
             if self._keeper.stdin is not None:
                 self._keeper.stdin.close()
-        if self._keeper.wait() == -_SIGKILL:
+        if self._keeper.wait() != 0:
             self._sweep()
         os.close(self.output)
         os.close(self.report)
 
     def _sweep(self) -> None:
-        """Kill what a keeper left behind that was itself killed."""
+        """Kill what a keeper may have left behind that did not end well."""
         entry = f"{_MARK}={self._mark}".encode()
         while left := [
             (pid, started)

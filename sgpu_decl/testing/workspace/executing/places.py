@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Places", "workspace_path"]
+__all__ = ["NodePlaces", "workspace_path"]
 
 _TREES = ("Workspace", "Volumes")
 _SCHEME = "dbfs:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class NodePlaces:
     """The folders of one node: `trees` by name, and `local`, its own disk at `/databricks`.
     `rooted` says whether it has a root of its own."""
 

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.testing.workspace.clock import now_ms
-from sgpu_decl.testing.workspace.executing.endings import TABLE, Ending
-from sgpu_decl.testing.workspace.mails import write_mails
-from sgpu_decl.testing.workspace.routing import ApiError, JsonObject, invalid
+from sgpu_decl.testing.workspace.executing.endings import TABLE, AttemptEnding
+from sgpu_decl.testing.workspace.notifications import write_mails
+from sgpu_decl.testing.workspace.routes import ApiError, JsonObject, invalid
 from sgpu_decl.testing.workspace.tenant import Tenant
 
-__all__ = ["JOB_RUN", "SUBMIT_RUN", "Attempt", "Run", "Runs", "attempt_folder"]
+__all__ = ["JOB_RUN", "SUBMIT_RUN", "Round", "Run", "RunRecords", "TaskAttempt", "attempt_folder"]
 
 JOB_RUN = "JOB_RUN"
 SUBMIT_RUN = "SUBMIT_RUN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class TaskAttempt:
     """One attempt of a task, a run of its own in the API. `life_cycle` is the API's word; `running`
     is when its nodes started; `logs` the folder of its chunks."""
 
@@ -29,7 +29,7 @@ class Attempt:
     started: int
     running: int | None = None
     ended: int | None = None
-    ending: Ending | None = None
+    ending: AttemptEnding | None = None
     message: str = ""
     exit_code: int | None = None
     status_message: str = ""
@@ -39,13 +39,27 @@ class Attempt:
     original_run_id: int
 
     def ended_as(
-        self, ending: Ending, message: str = "", exit_code: int | None = None
-    ) -> "Attempt":
+        self, ending: AttemptEnding, message: str = "", exit_code: int | None = None
+    ) -> "TaskAttempt":
         """The same, ended now."""
         return replace(
             self, life_cycle=TABLE[ending].life_cycle, ending=ending, message=message,
             exit_code=exit_code, ended=now_ms(), status_message="",
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a run was before it was repaired: its original round, or that of an earlier repair.
+    `attempts` are the run ids of the attempts that were made in it."""
+
+    repair_id: int | None
+    started: int
+    ended: int
+    life_cycle: str
+    ending: AttemptEnding
+    message: str
+    attempts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +78,13 @@ class Run:
     started: int
     ended: int | None = None
     life_cycle: str = "PENDING"
-    ending: Ending | None = None
+    ending: AttemptEnding | None = None
     message: str = ""
     cancelled: bool = False
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[TaskAttempt, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    repair_id: int | None = None
+    repaired: int | None = None
 
     @property
     def active(self) -> bool:
@@ -79,17 +96,41 @@ class Run:
         """The tasks that were asked for."""
         return self.settings["tasks"]  # type: ignore[return-value]  # validated when it was submitted
 
-    def attempt(self, run_id: int) -> Attempt | None:
+    def latest(self, task_key: str) -> TaskAttempt:
+        """The newest attempt of a task."""
+        return max(
+            (one for one in self.attempts if one.task_key == task_key), key=lambda one: one.run_id
+        )
+
+    @property
+    def current_attempts(self) -> tuple[int, ...]:
+        """The run ids of the attempts that were made since the last repair."""
+        earlier = {run_id for one in self.rounds for run_id in one.attempts}
+        return tuple(one.run_id for one in self.attempts if one.run_id not in earlier)
+
+    def reopened(self, repair_id: int, ended: int, ending: AttemptEnding) -> "Run":
+        """The same, active again by a repair; `ended` and `ending` are what it was."""
+        closed = Round(
+            repair_id=self.repair_id, started=self.repaired or self.started, ended=ended,
+            life_cycle=self.life_cycle, ending=ending, message=self.message,
+            attempts=self.current_attempts,
+        )  # fmt: skip
+        return replace(
+            self, rounds=(*self.rounds, closed), repair_id=repair_id, repaired=now_ms(),
+            ending=None, ended=None, life_cycle="PENDING", message="", cancelled=False,
+        )  # fmt: skip
+
+    def attempt(self, run_id: int) -> TaskAttempt | None:
         """The attempt with that run id."""
         return next((one for one in self.attempts if one.run_id == run_id), None)
 
-    def with_attempt(self, attempt: Attempt) -> "Run":
+    def with_attempt(self, attempt: TaskAttempt) -> "Run":
         """The same, with an attempt added, or put in the place of what it was."""
         others = [one for one in self.attempts if one.run_id != attempt.run_id]
         ordered = sorted([*others, attempt], key=lambda one: one.run_id)
         return replace(self, attempts=tuple(ordered))
 
-    def broken_off(self, ending: Ending, life_cycle: str, message: str) -> "Run":
+    def broken_off(self, ending: AttemptEnding, life_cycle: str, message: str) -> "Run":
         """The same, ended now with all attempts that have not."""
         run = self
         for attempt in self.attempts:
@@ -97,7 +138,7 @@ class Run:
                 run = run.with_attempt(attempt.ended_as(ending, message))
         return run.ended_as(ending, life_cycle, message)
 
-    def ended_as(self, ending: Ending, life_cycle: str, message: str = "") -> "Run":
+    def ended_as(self, ending: AttemptEnding, life_cycle: str, message: str = "") -> "Run":
         """The same, ended now."""
         return replace(self, ending=ending, life_cycle=life_cycle, message=message, ended=now_ms())
 
@@ -107,7 +148,7 @@ def attempt_folder(tenant: Tenant, run_id: int) -> Path:
     return tenant.folder / "attempts" / str(run_id)
 
 
-class Runs:
+class RunRecords:
     """The runs of a tenant."""
 
     def __init__(self, tenant: Tenant) -> None:
@@ -139,12 +180,12 @@ class Runs:
 
     def new_attempt(
         self, run_id: int, task_key: str, number: int, life_cycle: str = "PENDING"
-    ) -> Attempt:
+    ) -> TaskAttempt:
         """Add an attempt to a run."""
         with self._tenant.transaction():
             own = self._tenant.next_id()
             earlier = [one for one in self.need(run_id).attempts if one.task_key == task_key]
-            attempt = Attempt(
+            attempt = TaskAttempt(
                 run_id=own, task_key=task_key, number=number, started=now_ms(),
                 life_cycle=life_cycle, original_run_id=earlier[0].run_id if earlier else own,
             )  # fmt: skip
@@ -159,7 +200,7 @@ class Runs:
             run = change(before)
             self._runs.put(run_id, _written(run))
             if before.active and not run.active:
-                succeeded = run.ending is Ending.SUCCEEDED
+                succeeded = run.ending is AttemptEnding.SUCCEEDED
                 write_mails(self._tenant, run_id, run.settings, succeeded=succeeded)
             return run
 
@@ -195,8 +236,12 @@ def _written(run: Run) -> JsonObject:
 
 def _read(kept: dict[str, Any]) -> Run:
     attempts = tuple(
-        Attempt(**{**one, "ending": one["ending"] and Ending(one["ending"])})
+        TaskAttempt(**{**one, "ending": one["ending"] and AttemptEnding(one["ending"])})
         for one in kept["attempts"]
     )
-    ending = kept["ending"] and Ending(kept["ending"])
-    return Run(**{**kept, "attempts": attempts, "ending": ending})
+    rounds = tuple(
+        Round(**{**one, "ending": AttemptEnding(one["ending"]), "attempts": tuple(one["attempts"])})
+        for one in kept.get("rounds", ())
+    )
+    ending = kept["ending"] and AttemptEnding(kept["ending"])
+    return Run(**{**kept, "attempts": attempts, "ending": ending, "rounds": rounds})

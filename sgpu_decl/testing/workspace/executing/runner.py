@@ -3,33 +3,26 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from sgpu_decl.testing.workspace.executing.attempting import Site
-from sgpu_decl.testing.workspace.executing.capacity import Capacity
-from sgpu_decl.testing.workspace.executing.endings import Ending
+from sgpu_decl.model.assumptions import Profile
+from sgpu_decl.testing.workspace.executing.capacity import GpuCapacity
+from sgpu_decl.testing.workspace.executing.doom import Doom
+from sgpu_decl.testing.workspace.executing.endings import AttemptEnding
 from sgpu_decl.testing.workspace.executing.execution import Execution
-from sgpu_decl.testing.workspace.executing.gang import NodeDeath
 from sgpu_decl.testing.workspace.executing.node import can_have_root
-from sgpu_decl.testing.workspace.executing.records import Run, Runs
+from sgpu_decl.testing.workspace.executing.records import Run, RunRecords
 from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
-from sgpu_decl.testing.workspace.executing.stopping import Why
+from sgpu_decl.testing.workspace.executing.stop_signal import Why
+from sgpu_decl.testing.workspace.executing.task_attempt import AttemptSite
+from sgpu_decl.testing.workspace.mlflow_names import Tracking
 from sgpu_decl.testing.workspace.tenant import Tenant
-from sgpu_decl.testing.workspace.tracking import Tracking
 
-__all__ = ["Doom", "Runner"]
+__all__ = ["Runner"]
 
 _RESTARTED = "The workspace was restarted while this run was active."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doom:
-    """What befalls the next run of a tenant: in that attempt, a node vanishes."""
-
-    attempt: int
-    death: NodeDeath
 
 
 class Runner:
@@ -42,12 +35,14 @@ class Runner:
         *,
         scratch: Path,
         url: Callable[[], str],
+        profile: Callable[[], Profile],
     ) -> None:
         self._settings = settings
         self._tracking = tracking
         self._scratch = scratch
         self._url = url
-        self._capacity = Capacity()
+        self._profile = profile
+        self._capacity = GpuCapacity()
         self._live: dict[tuple[str, int], tuple[Execution, threading.Thread]] = {}
         self._dooms: dict[str, deque[Doom]] = {}
         self._changed = threading.Condition()
@@ -61,16 +56,13 @@ class Runner:
 
     def launch(self, tenant: Tenant, run: Run, credential: str) -> None:
         """Start a run that was written down; `credential` is the token that its nodes use."""
-        deaths: dict[int, list[NodeDeath]] = {}
         with self._changed:
-            dooms = self._dooms.pop(tenant.key, deque())
-            for doom in dooms:
-                deaths.setdefault(doom.attempt, []).append(doom.death)
-            site = Site(
+            dooms = tuple(self._dooms.pop(tenant.key, ()))
+            site = AttemptSite(
                 settings=self._settings, capacity=self._capacity, tracking=self._tracking,
-                rooted=lambda: self.rooted, url=self._url(),
+                profile=self._profile(), rooted=lambda: self.rooted, url=self._url(),
             )  # fmt: skip
-            execution = Execution(site, tenant, run, credential=credential, deaths=deaths)
+            execution = Execution(site, tenant, run, credential=credential, dooms=dooms)
             if self._closed:
                 return
             thread = threading.Thread(
@@ -79,7 +71,7 @@ class Runner:
             )  # fmt: skip
             self._live[tenant.key, run.run_id] = (execution, thread)
             thread.start()
-        if Runs(tenant).need(run.run_id).cancelled:  # between being written down and now
+        if RunRecords(tenant).need(run.run_id).cancelled:  # between being written down and now
             execution.stopping.ask(Why.CANCELLED)
 
     def doom(self, tenant: Tenant, doom: Doom) -> None:
@@ -95,7 +87,9 @@ class Runner:
 
     def cancel(self, tenant: Tenant, run_id: int) -> None:
         """Ask a run to stop; one that has ended stays as it is."""
-        Runs(tenant).update(run_id, lambda run: replace(run, cancelled=True) if run.active else run)
+        RunRecords(tenant).update(
+            run_id, lambda run: replace(run, cancelled=True) if run.active else run
+        )
         with self._changed:
             live = self._live.get((tenant.key, run_id))
         if live is not None:
@@ -109,7 +103,7 @@ class Runner:
 
     def recover(self, tenant: Tenant) -> None:
         """End what a former server of the same folder left active."""
-        runs = Runs(tenant)
+        runs = RunRecords(tenant)
         for run in runs.all():
             if run.active:
                 runs.update(run.run_id, _lost)
@@ -128,7 +122,7 @@ class Runner:
         try:
             execution.run()
         except BaseException:
-            Runs(tenant).update(run_id, _crashed)
+            RunRecords(tenant).update(run_id, _crashed)
             raise
         finally:
             with self._changed:
@@ -145,4 +139,4 @@ def _crashed(run: Run) -> Run:
 
 
 def _broken(run: Run, message: str) -> Run:
-    return run.broken_off(Ending.PLATFORM, "INTERNAL_ERROR", message)
+    return run.broken_off(AttemptEnding.PLATFORM, "INTERNAL_ERROR", message)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from sgpu_decl.testing.workspace.routing import ApiError
+from sgpu_decl.testing.workspace.routes import ApiError
 from sgpu_decl.testing.workspace.secrets import secret_value
 from sgpu_decl.testing.workspace.tenant import Tenant
 
@@ -21,8 +21,8 @@ class Unprepared(Exception):
     says."""
 
 
-def variables(tenant: Tenant, folder: Path) -> dict[str, str]:
-    """The variables that lie beside a command, with the secrets among them resolved.
+def variables(tenant: Tenant, folder: Path, *, secrets: bool = True) -> dict[str, str]:
+    """The variables that lie beside a command; with `secrets` those too, resolved.
 
     Raises:
         Unprepared: a file makes no sense, or there is no such secret.
@@ -30,6 +30,8 @@ def variables(tenant: Tenant, folder: Path) -> dict[str, str]:
     found = {
         entry["name"]: entry["value"] for entry in _entries(folder / VARIABLES, "name", "value")
     }
+    if not secrets:
+        return found
     for entry in _entries(folder / SECRETS, "name", "secret_scope", "secret_key"):
         name = entry["name"]
         found[name] = resolved(tenant, name, entry["secret_scope"], entry["secret_key"])

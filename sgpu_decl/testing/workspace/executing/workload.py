@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sgpu_decl.model.gpu import ACCELERATORS
+from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
 
 __all__ = ["EXECUTED", "Workload", "workload_of"]
 
@@ -39,7 +39,7 @@ def workload_of(task: Mapping[str, Any]) -> Workload:
     if (asked := task.get("ai_runtime_task")) is not None:
         return _ai_runtime(asked)
     accelerator = (task.get("compute") or {}).get("hardware_accelerator", "")
-    gpus = ACCELERATORS[accelerator][1] if accelerator else 0
+    gpus = ACCELERATORS[accelerator] if accelerator else 0
     if (script := task.get("spark_python_task")) is not None:
         program, arguments = script["python_file"], tuple(script.get("parameters") or ())
     else:
@@ -57,7 +57,7 @@ def _ai_runtime(asked: Mapping[str, Any]) -> Workload:
     return Workload(
         accelerator=compute["accelerator_type"],
         gpus=gpus,
-        nodes=gpus // ACCELERATORS[compute["accelerator_type"]][1],
+        nodes=gpus // ACCELERATORS[compute["accelerator_type"]],
         program=deployment["command_path"],
         code_source=asked.get("code_source_path"),
         experiment=asked["experiment"],

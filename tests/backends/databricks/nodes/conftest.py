@@ -18,13 +18,11 @@ import pytest
 from sgpu_decl.agent.hostlocks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import carriers, descendants, tell
-from sgpu_decl.backends.base import Launching
-from sgpu_decl.backends.databricks.node import agent_zip, node_files
-from sgpu_decl.config.run import RunConfig
-from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.testing.workspace.executing.node_environment import Position, node_environment
 from tests.agent.environments.conftest import make_environment
+from tests.backends.launches import launching_of, workspace_files_of
+from tests.support import PATIENCE, until
 
 __all__ = ["make_environment"]
 
@@ -71,7 +69,7 @@ class Hosted:
 
     def wait(self) -> list[int]:
         """Wait for all nodes; nothing of the run is left then. Returns their exit codes."""
-        codes = [node.wait(60) for node in self.started]
+        codes = [node.wait(PATIENCE) for node in self.started]
         os.close(self._lock)
         assert carriers(self.token) == []
         left = [path for own in self.home.glob("node-?") for path in own.iterdir()]
@@ -91,7 +89,7 @@ class Hosted:
         shutil.rmtree(self.home / f"node-{node}")
 
     def run(self, **variables: str) -> list[int]:
-        return self.start(**variables).wait()
+        return self.start(but={}, **variables).wait()
 
     def log(self, node: int = 0) -> str:
         return self.logs[node].read_text(errors="replace")
@@ -104,10 +102,7 @@ class Hosted:
         ]
 
     def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, [self.log(node) for node in range(self.nodes)]
-            time.sleep(0.01)
+        until(condition, lambda: [self.log(node) for node in range(self.nodes)])
 
     def back(self, name: str, *, node: int = 0, attempt: int = 0) -> Path:
         return self.launch / "back" / str(attempt) / f"node_{node}" / name
@@ -137,15 +132,14 @@ def make_hosted(tmp_path: Path) -> Iterator[Callable[..., Hosted]]:
             "name": "test", "gpus": 2, "type": "A10", "grace": "400ms",
             "entrypoint": "main.py:main", **config,
         }  # fmt: skip
-        read = RunConfig.model_validate(given)
-        launching = Launching(
-            ref=AttemptRef(Address.run("test"), 1), token=token, lineage="lineage", spec="",
-            owner="run.yaml", code_digest="sha256:0" if code else None, call=call,
+        launching = launching_of(
+            token=token, spec=json.dumps(given), code_digest=f"sha256:{'0' * 64}" if code else None,
+            call=call,
         )  # fmt: skip
         (home / "scratch").mkdir()
-        files = node_files(
-            launching, read, root=root, nodes=nodes, scratch=home / "scratch", code=root,
-            environment=environment,
+        files = workspace_files_of(
+            launching, root=root, nodes=nodes, scratch=home / "scratch", folder=str(launch),
+            code=root, environment=environment,
         )  # fmt: skip
         for name, content in files.items():
             if isinstance(content, bytes):

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -10,18 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.base import Launching
-from sgpu_decl.backends.databricks.node import agent_zip, node_files
-from sgpu_decl.config.run import RunConfig
+from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef
+from tests.backends.launches import launching_of, workspace_files_of
 
 
 def test_it_is_the_same_in_every_process_and_known_by_its_content() -> None:
     digest, data = agent_zip()
     assert hashlib.sha256(data).hexdigest() == digest
-    code = "from sgpu_decl.backends.databricks.node import agent_zip; print(agent_zip()[0])"
+    code = "from sgpu_decl.backends.archives import agent_zip; print(agent_zip()[0])"
     environment = {**os.environ, "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
     said = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
@@ -49,14 +47,11 @@ def test_it_runs_without_anything_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reference", ["env:HF_TOKEN", "file:/token"])
 def test_a_secret_of_this_machine_is_refused(tmp_path: Path, reference: str) -> None:
-    config = RunConfig.model_validate(
-        {"name": "test", "gpus": 1, "type": "A10", "entrypoint": "main.py:main",
-         "env": {"secrets": {"HF_TOKEN": reference}}}
-    )  # fmt: skip
-    launching = Launching(
-        ref=AttemptRef(Address.run("test"), 1), token="t", lineage="l", spec="", owner="run.yaml",
-        code_digest=None,
-    )  # fmt: skip
+    given = {"gpus": 1, "type": "A10", "entrypoint": "main.py:main",
+             "env": {"secrets": {"HF_TOKEN": reference}}}  # fmt: skip
+    launching = launching_of(token="t", spec=json.dumps(given), code_digest=None)
     with pytest.raises(BackendError, match="HF_TOKEN") as caught:
-        node_files(launching, config, root=tmp_path, nodes=1, scratch=tmp_path)
+        workspace_files_of(
+            launching, root=tmp_path, nodes=1, scratch=tmp_path, folder="/w/runs/l/r/1"
+        )
     assert "databricks:scope/key" in (caught.value.hint or "")

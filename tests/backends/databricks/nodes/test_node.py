@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.node.missing_variables import interface_to
 from sgpu_decl.agent.processes import carriers
-from sgpu_decl.backends.databricks.node import manifest_name
-from sgpu_decl.environments.progress import Quiet
-from sgpu_decl.environments.stored.packing import FolderPlace, make_index, send
+from sgpu_decl.backends.remote.launch_folder import manifest_name
+from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
 from sgpu_decl.model.call import Call, Pickled
+from sgpu_decl.model.step_progress import Quiet
 
 TELL = """
 import os, sys
@@ -70,6 +71,59 @@ def test_it_runs_in_any_folder_and_where_the_platform_says_nothing_of_nodes(
     value = hosted.read("ranks/1/output.json")
     assert value == {"pickle": "output.pkl", "repr": "{1}"}
     assert pickle.loads(hosted.back("ranks/1/output.pkl").read_bytes()) == {1}
+
+
+def test_a_node_that_reads_its_command_from_elsewhere_finds_the_launch_folder(
+    make_hosted: Any,
+) -> None:
+    hosted = make_hosted("def main(): return 7", config={"gpus": 1})
+    environment = {"PATH": os.environ["PATH"], **hosted.variables, "TMPDIR": str(hosted.home)}
+    with (hosted.launch / "command.sh").open() as script:
+        done = subprocess.run(
+            ["bash"], stdin=script, cwd=hosted.home, check=False, capture_output=True, text=True,
+            env=environment,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert hosted.read("ranks/0/output.json") == 7
+
+
+VARIABLES = """
+import os
+def main(): return [os.environ.get(it) for it in ("MLFLOW_TRACKING_URI", "GLOO_SOCKET_IFNAME")]
+"""
+
+
+def test_ranks_find_the_workspaces_mlflow_and_the_way_to_other_nodes(make_hosted: Any) -> None:
+    hosted = make_hosted(VARIABLES, nodes=2)
+    assert hosted.run(MLFLOW_RUN_ID="0123") == [0, 0]
+    for node in (0, 1):  # the platform's address of node 0 is that of the loopback here
+        assert hosted.read(f"ranks/{node}/output.json", node=node) == ["databricks", "lo"]
+
+
+@pytest.mark.parametrize(
+    ("given", "uri", "interface"),
+    [
+        ({"MLFLOW_RUN_ID": "0123", "MLFLOW_TRACKING_URI": "http://x"}, "http://x", "lo"),
+        ({}, None, "lo"),
+        ({"GLOO_SOCKET_IFNAME": "eth7"}, None, "eth7"),
+    ],
+    ids=["store", "no-run", "interface"],
+)
+def test_what_the_platform_says_itself_stays(
+    make_hosted: Any, given: dict[str, str], uri: str | None, interface: str
+) -> None:
+    hosted = make_hosted(VARIABLES, config={"gpus": 1})
+    assert hosted.run(**given) == [0]
+    assert hosted.read("ranks/0/output.json") == [uri, interface]
+
+
+def test_the_interface_is_that_of_the_kernels_route() -> None:
+    rows = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
+    default = [row[0] for row in rows if (row[1], row[7]) == ("00000000", "00000000")]
+    if default:
+        assert interface_to("203.0.113.1") in default
+    assert interface_to("127.0.0.1") == "lo"
+    assert interface_to("no such host") is None
 
 
 def test_a_call_travels_to_nodes(make_hosted: Any, tmp_path: Path) -> None:
@@ -157,8 +211,9 @@ def test_a_mistake_of_the_user_is_told_and_not_repeated(make_hosted: Any) -> Non
     outcome = hosted.read("outcome.json")
     assert (outcome["state"], outcome["class"]) == ("failed", "exception")
     assert outcome["first_cause"]["summary"] == "ValueError: a mistake"
-    assert hosted.read("ranks/1/0/error.json", node=1)["message"] == "a mistake"
-    assert "[rank 0 err] ValueError: a mistake" in hosted.log().splitlines()
+    first = outcome["first_cause"]["rank"]  # the other one may be stopped before it fails
+    assert hosted.read(f"ranks/{first}/0/error.json", node=first)["message"] == "a mistake"
+    assert f"[rank {first} err] ValueError: a mistake" in hosted.log(first).splitlines()
     assert hosted.run() == [1, 1]  # the platform tries again
     assert "settled this run, with 1" in hosted.log(0)
     assert "settled this run, with 1" in hosted.log(1)
@@ -201,7 +256,14 @@ def test_a_rank_that_crashes_says_so_to_the_platform(make_hosted: Any) -> None:
     hosted = make_hosted(source)
     assert hosted.run() == [139]
     assert hosted.read("outcome.json")["class"] == "signal_self"
-    assert hosted.read("done") == {"v": 1, "exit_code": 139, "mlflow_run_id": None, "left": []}
+    done: dict[str, Any] = {
+        "v": 1,
+        "exit_code": 139,
+        "mlflow_run_id": None,
+        "left": [],
+        "parts": {},
+    }
+    assert hosted.read("done") == done
 
 
 BLOCK = """
@@ -417,3 +479,21 @@ def test_ranks_fork_from_a_warm_parent_on_every_node(make_hosted: Any) -> None:
         events = hosted.back("events.log", node=node).read_text()
         assert "warm_ready" in events
         assert "cold_start" not in events
+
+
+def test_a_node_without_torch_says_so_if_its_base_promises_it(
+    make_hosted: Any, tmp_path: Path
+) -> None:
+    real = Path(sys.executable).resolve()
+    (tmp_path / "bare" / "bin").mkdir(parents=True)
+    (tmp_path / "bare" / "bin" / "python3").symlink_to(real)
+    (tmp_path / "bare" / "pyvenv.cfg").write_text(f"home = {real.parent}\n")
+    path = f"{tmp_path / 'bare' / 'bin'}:{os.environ['PATH']}"
+    hosted = make_hosted("def main(): return 1", config={"env": {"base": "ai-5"}})
+    assert hosted.run(PATH=path) == [0], hosted.log()
+    (line,) = hosted.log().splitlines()
+    assert line.startswith("sgpu: neither `")
+    assert "`env.base: gpu-" in line
+    other = make_hosted("def main(): return 1")
+    assert other.run(PATH=path) == [0]
+    assert other.log() == ""

@@ -11,11 +11,8 @@ from uuid import uuid4
 import pytest
 
 from sgpu_decl.agent.processes import carriers
-from sgpu_decl.backends.base import Launching
-from sgpu_decl.backends.databricks.node import agent_zip, node_files
-from sgpu_decl.config.run import RunConfig
-from sgpu_decl.model.address import Address
-from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.backends.archives import agent_zip
+from tests.backends.launches import launching_of, workspace_files_of
 from tests.testing.workspace.conftest import client, no_profile, server, token
 from tests.testing.workspace.executing.conftest import User, user
 
@@ -63,16 +60,15 @@ def submit(user: User, tmp_path: Path) -> Callable[..., Submitted]:
         (tmp_path / "main.py").write_text(source)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        launching = Launching(
-            ref=AttemptRef(Address.run("test"), 1), token=token, lineage="lineage", spec="",
-            owner="run.yaml", code_digest="sha256:0",
-        )  # fmt: skip
-        files = node_files(
-            launching, RunConfig.model_validate(given), root=tmp_path, nodes=nodes, scratch=scratch,
-            code=tmp_path,
-        )  # fmt: skip
+        launching = launching_of(
+            token=token, spec=json.dumps(given), code_digest=f"sha256:{'0' * 64}"
+        )
         staging = f"{user.home}/.sgpu"
         folder = f"{staging}/runs/lineage/test/1-{token[:8]}"
+        files = workspace_files_of(
+            launching, root=tmp_path, nodes=nodes, scratch=scratch,
+            folder=folder, code=tmp_path,
+        )  # fmt: skip
         for name, content in files.items():
             assert isinstance(content, bytes)
             put(f"{folder}/{name}", content)
@@ -90,6 +86,7 @@ def submit(user: User, tmp_path: Path) -> Callable[..., Submitted]:
     return make
 
 
+@pytest.mark.expensive
 def test_ranks_on_two_nodes_return_their_values(submit: Any) -> None:
     source = """
 import os

@@ -2,9 +2,6 @@
 
 import io
 import os
-import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,22 +10,12 @@ from uuid import uuid4
 import pytest
 from databricks.sdk.service.workspace import ImportFormat
 
-_PATIENCE = 120.0  # for a machine under load; nothing here waits for a time to pass
+from tests.support import until
 
 
 @pytest.fixture
 def user(client: Any) -> "User":
     return User(client)
-
-
-def until(happened: Callable[[], Any]) -> Any:
-    """What `happened` gives once it gives something."""
-    end = time.monotonic() + _PATIENCE
-    pause = threading.Event()
-    while not (found := happened()):
-        assert time.monotonic() < end, "it never happened"
-        pause.wait(0.02)
-    return found
 
 
 @dataclass

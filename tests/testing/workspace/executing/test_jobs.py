@@ -1,6 +1,7 @@
 """Jobs that are kept, through the SDK."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,9 +142,19 @@ def test_runs_are_listed_in_pages(user: User) -> None:
         ({"idempotency_token": "x" * 65}, "at most 64"),
         ({"environments": []}, "Environment 'default' is not defined"),
         ({"spec": {"environment_version": "5", "base_environment": "b"}}, "Only one of"),
+        ({"spec": {"environment_version": "99"}}, "version 99 is not supported"),
+        (
+            {"spec": {"base_environment": "workspace-base-environments/databricks_ai_v99"}},
+            "databricks_ai_v99 does not exist",
+        ),
+        ({"budget_policy_id": "notauuid"}, "not a valid policy id"),
+        ({"pool": "", "priority": "HUGE"}, "Unknown value 'HUGE'"),
+        ({"pool": "nope"}, "Provisioned capacity nope does not exist"),
         ({"spec": {"base_environment": "/Workspace/x.yaml"}}, "databricks-ai base environment"),
         ({"deployments": []}, "Exactly one deployment"),
         ({"deployments": 2}, "Exactly one deployment"),
+        ({"directory": "/Shared/team"}, "must start with /Workspace"),
+        ({"directory": "team"}, "must start with /Workspace"),
         ({"kind": "GPU_2xA10"}, "Unsupported accelerator type"),
         ({"kind": "GPU_8xB300", "count": 8}, "not available"),
         ({"count": 0}, "at least 1"),
@@ -161,6 +172,12 @@ def test_what_makes_no_sense_is_refused(user: User, change: dict[str, Any], mess
     compute = {name: change.pop(name) for name in ("kind", "count") if name in change}
     task = user.task("/Workspace/Users/x", **compute)
     payload = user.payload(task)
+    asked = task["ai_runtime_task"]
+    if "pool" in change:
+        asked["deployments"][0]["compute"]["provisioned_capacity_id"] = change.pop("pool")
+        asked |= {"priority_class": change.pop("priority")} if "priority" in change else {}
+    if "directory" in change:
+        task["ai_runtime_task"]["mlflow_experiment_directory"] = change.pop("directory")
     deployments = change.pop("deployments", None)
     if deployments is not None:
         asked = task["ai_runtime_task"]
@@ -168,11 +185,69 @@ def test_what_makes_no_sense_is_refused(user: User, change: dict[str, Any], mess
     if "spec" in change:
         payload["environments"][0]["spec"] = change.pop("spec")
     for name, value in change.items():
-        of_run = name in ("tasks", "idempotency_token", "environments", "timeout_seconds")
+        of_run = name in (
+            "tasks", "idempotency_token", "environments", "timeout_seconds", "budget_policy_id",
+        )  # fmt: skip
         (payload if of_run else task)[name] = value
     with pytest.raises(InvalidParameterValue, match=message):
         user.post("runs/submit", payload)
     assert not list(user.client.jobs.list_runs())
+
+
+@pytest.mark.parametrize("change", [
+    {"spec": {"environment_version": "99"}},
+    {"spec": {"base_environment": "workspace-base-environments/databricks_ai_v99"}},
+    {"compute": {"provisioned_capacity_id": "nope"}},
+    {"compute": {"accelerator_type": "GPU_8xB300", "accelerator_count": 8}},
+    {"compute": {"accelerator_type": "GPU_9"}},
+    {"ai": {"unity_catalog_image_path": "trainer"}},
+    {"ai": {"priority_class": "HUGE"}},
+    {"ai": {"mlflow_experiment_directory": "/Shared/team"}},
+], ids=str)  # fmt: skip
+def test_jobs_runs_and_validation_refuse_the_same(user: User, change: dict[str, Any]) -> None:
+    task = user.task("/Workspace/Users/x", ai=change.get("ai", {}))
+    task["ai_runtime_task"]["deployments"][0]["compute"] |= change.get("compute", {})
+    payload = user.payload(task, name="refused")
+    payload["environments"][0]["spec"] = change.get("spec", {"environment_version": "5"})
+    whole = {"new_settings": payload, "job_id": user.post("create", {"name": "kept"})["job_id"]}
+
+    refused = []
+    for path, body in (("runs/submit", payload), ("create", payload), ("reset", whole)):
+        with pytest.raises(InvalidParameterValue) as caught:
+            user.post(path, body)
+        refused.append(str(caught.value))
+    answer = user.client.api_client.do(
+        "POST", "/api/2.0/ai-training/config:validate",
+        body={"task": task["ai_runtime_task"], "environment": payload["environments"][0]["spec"]},
+    )  # fmt: skip
+
+    assert len(set(refused)) == 1
+    said = answer["errors"][0]
+    message, _, path = refused[0].removesuffix(")").rpartition(" (")
+    assert said["message"] == message
+    field = path.removeprefix("tasks[0].ai_runtime_task.")
+    assert said["path"] == field.replace("environments[0].spec", "environment")
+    assert [item.settings.name for item in user.client.jobs.list()] == ["kept"]
+
+
+def test_a_job_is_not_launched_once_what_it_asks_for_is_gone(
+    user: User, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = user.post("create", user.payload(user.task("/Workspace/Users/x"), name="kept"))
+    monkeypatch.setattr(server, "offers", replace(server.offers, environment_versions=("6",)))
+
+    with pytest.raises(InvalidParameterValue, match="version 5 is not supported"):
+        user.post("run-now", job_id)
+
+
+def test_an_image_needs_an_environment_as_everything_else(user: User) -> None:
+    folder = user.stage(command__sh="true\n")
+    task = user.task(folder, ai={"unity_catalog_image_path": "main.ml.trainer:3"})
+    payload = user.payload(task)
+    assert user.ended(user.post("runs/submit", payload)["run_id"]).state.result_state
+    del task["environment_key"], payload["environments"]
+    with pytest.raises(InvalidParameterValue, match="An environment is required"):
+        user.post("runs/submit", payload)
 
 
 def test_what_nobody_executes_is_said_so(user: User) -> None:

@@ -7,6 +7,7 @@ import pytest
 from sgpu_decl.testing.workspace.executing import logs
 from tests.testing.workspace.executing.conftest import User
 
+_MIB = 1 << 20
 _MANY = 3000
 
 
@@ -82,9 +83,16 @@ def test_chunks_are_full_and_no_line_is_torn(
 
 
 def test_a_line_without_an_end_does_not_wait_for_ever(tmp_path: Path, log: logs.Log) -> None:
-    log.add(0, b"x" * 70_000)
+    log.add(0, b"x" * (_MIB + 5))
     log.close()
-    assert everything(tmp_path) == ["x" * 70_000]
+    assert everything(tmp_path) == ["x" * _MIB, "x" * 5]
+
+
+def test_a_long_line_is_cut_wherever_it_ends(tmp_path: Path) -> None:
+    log = logs.Log(tmp_path, tmp_path, 1, longest=4)
+    log.add(0, b"abcd\nabcdefghi\nx\n")
+    log.close()
+    assert everything(tmp_path) == ["abcd", "abcd", "efgh", "i", "x"]
 
 
 def test_all_lines_of_all_nodes_come_back(user: User) -> None:

@@ -1,6 +1,5 @@
 """What becomes of runs when the server ends, in peace or killed, and another takes its place."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
+from tests.support import until
 from tests.testing.workspace.conftest import client_of
-from tests.testing.workspace.executing.conftest import User, processes_with, until
+from tests.testing.workspace.executing.conftest import User, processes_with
 
 _SERVER = """
 import signal, sys
@@ -18,7 +18,7 @@ from pathlib import Path
 from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
 settings = ExecutionSettings(capacity={"GPU_1xA10": 2})
 with WorkspaceServer(Path(sys.argv[1]), execution=settings) as server:
-    print(server.url, flush=True)
+    print(server.url, server.new_token(), flush=True)
     signal.sigwait({signal.SIGTERM})
 """
 _LONG = """
@@ -28,10 +28,12 @@ echo up; while :; do sleep 0.05; done
 """
 
 
-@pytest.fixture(params=[signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
+@pytest.fixture(
+    params=[pytest.param(signal.SIGTERM, marks=pytest.mark.expensive), signal.SIGKILL],
+    ids=["ended", "killed"],
+)
 def left(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, list[int]]:
     """A server's folder, a token, and the ids of a run that was running and one that waited."""
-    token = f"dapi{os.urandom(16).hex()}"
     blocked = {signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     try:
@@ -42,7 +44,8 @@ def left(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, lis
         signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
     with server:
         assert server.stdout is not None
-        user = User(client_of(server.stdout.readline().strip(), token))
+        url, token = server.stdout.readline().split()
+        user = User(client_of(url, token))
         running = user.submit(_LONG, count=2, max_retries=3)
         until(lambda: user.lines(running, node=0) == ["up"])
         waiting = user.submit("echo never\n", count=2)

@@ -1,13 +1,17 @@
 """Runs of AI Runtime tasks, from submission to their end, as a user of the SDK sees them."""
 
 import json
-import os
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from databricks.sdk.errors import InvalidParameterValue, ResourceDoesNotExist
 
-from tests.testing.workspace.executing.conftest import User, processes_with, until
+from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
+from tests.support import until
+from tests.testing.workspace.conftest import client_of
+from tests.testing.workspace.executing.conftest import User, processes_with
 
 _MEETING = """
 cat > meet.py <<'PYTHON'
@@ -56,14 +60,29 @@ def test_a_node_finds_the_documented_environment(user: User) -> None:
     expected = {
         "NUM_NODES": "1", "NODE_RANK": "0", "POD_RANK": "0", "WORLD_SIZE": "8",
         "LOCAL_WORLD_SIZE": "8", "PYTHONUNBUFFERED": "1", "NCCL_DEBUG": "INFO", "GREETING": "hello",
-        "MLFLOW_TRACKING_URI": user.client.config.host,
+        "MLFLOW_TRACKING_URI": "databricks",
     }  # fmt: skip
     assert {name: found.get(name) for name in expected} == expected
     assert not {"RANK", "LOCAL_RANK", "CODE_SOURCE_PATH"} & found.keys()
+    assert not {name for name in found if name.startswith("DATABRICKS_")}, "nobody saw any there"
+    assert {name for name in found if name.startswith("MLFLOW_")} == {
+        "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID",
+    }  # fmt: skip
     assert int(found["MASTER_PORT"]) > 0
     assert found["MASTER_ADDR"]
     assert found["HYPERPARAMETERS_PATH"].endswith("hyperparameters.yaml")
     assert found["MLFLOW_RUN_ID"] == user.output(run_id).ai_runtime_task_output.mlflow_run_id
+
+
+@pytest.mark.expensive
+def test_a_generous_workspace_gives_nodes_more_variables(tmp_path: Path) -> None:
+    settings = ExecutionSettings(generous=True)
+    with WorkspaceServer(tmp_path, execution=settings) as server:
+        user = User(client_of(server.url, server.new_token()))
+        run_id = user.submit('echo "$DATABRICKS_HOST $MLFLOW_EXPERIMENT_ID $MLFLOW_TRACKING_URI"\n')
+        user.ended(run_id)
+        experiment = user.output(run_id).ai_runtime_task_output.mlflow_experiment_id
+        assert user.lines(run_id) == [f"{server.url} {experiment} databricks"]
 
 
 def test_a_command_that_fails_is_the_runs_failure(user: User) -> None:
@@ -165,6 +184,10 @@ def test_what_a_command_leaves_running_ends_with_it(user: User) -> None:
     assert processes_with(user.lines(run_id)[0]) == []
 
 
+def _task_output(user: User, run_id: int) -> Any:
+    return user.output(run_id).ai_runtime_task_output
+
+
 def test_runs_wait_for_gpus_and_are_cancelled_while_they_do(user: User) -> None:
     holding = user.submit("echo up; sleep 10000\n", kind="GPU_8xH100", count=8)
     user.says(holding, "up")
@@ -172,7 +195,7 @@ def test_runs_wait_for_gpus_and_are_cancelled_while_they_do(user: User) -> None:
     cancelled = user.submit("echo never\n", kind="GPU_8xH100", count=8)
     timed = user.submit("echo never\n", kind="GPU_8xH100", count=8, of_run={"timeout_seconds": 1})
     for run_id in (waiting, cancelled):
-        told = until(lambda run_id=run_id: user.output(run_id).ai_runtime_task_output)
+        told = until(partial(_task_output, user, run_id))
         assert told.status_message == "STATUS: Waiting for GPU compute capacity."
         assert user.state(run_id) == "PENDING"
     user.client.jobs.cancel_run(cancelled)
@@ -182,6 +205,10 @@ def test_runs_wait_for_gpus_and_are_cancelled_while_they_do(user: User) -> None:
     user.client.jobs.cancel_run(holding)
     assert user.ended(waiting).state.result_state.value == "SUCCESS"
     assert user.lines(waiting) == ["second"]
+
+
+def _first_ended(user: User, run_id: int) -> bool:
+    return user.run(run_id).tasks[0].state.result_state is not None
 
 
 def test_a_lost_node_is_the_platforms_failure_and_tried_again(user: User) -> None:
@@ -194,7 +221,7 @@ def test_a_lost_node_is_the_platforms_failure_and_tried_again(user: User) -> Non
         text = f"echo one; echo two; if [ ! -e {user.home}/seen ]; then sleep 1000; fi\n"
         run_id = user.submit(text, count=2, max_retries=retries)
         if retries:
-            until(lambda run_id=run_id: user.run(run_id).tasks[0].state.result_state)
+            until(partial(_first_ended, user, run_id))
             user.stage("", seen="x")
         run = user.ended(run_id)
         first = run.tasks[0]
@@ -264,7 +291,7 @@ def test_a_run_is_nobody_elses(user: User, server: Any) -> None:
     from tests.testing.workspace.conftest import client_of
 
     run_id = user.submit("echo mine\n")
-    other = User(client_of(server.url, f"dapi{os.urandom(16).hex()}"))
+    other = User(client_of(server.url, server.new_token()))
     with pytest.raises(ResourceDoesNotExist):
         other.run(run_id)
     assert list(other.client.jobs.list_runs()) == []

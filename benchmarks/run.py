@@ -1,0 +1,261 @@
+"""The benchmark table: ratios taken in one run, so that they mean the same on any machine.
+
+    make bench
+    python benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
+                                   [--only start,plans,applies,watched,ranks,calls,environments,
+                                   databricks] [--without-terraform]
+
+Times are wall clock; memory is the peak of the one process. Start-up and plans are medians of
+alternating rounds (a round that takes minutes is the last one; `n` says how many there were), each
+apply is taken once. Beside `terraform` where it is on the PATH: as many built-in `terraform_data`,
+so no plugin takes part: blocks against as many blocks, a matrix against one block with a `count`.
+"""
+
+import argparse
+import compileall
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measuring import Row, Taken, alternating, take
+from workloads import (
+    blocks,
+    matrix,
+    terraform_blocks,
+    terraform_count,
+    terraform_state,
+)
+
+PARTS = "start,plans,applies,watched,ranks,calls,environments,databricks"
+ROOT = Path(__file__).resolve().parents[1]
+SGPU = str(Path(sys.executable).with_name("sgpu"))
+OLDER = "bfccb5d"  # what launches are measured against
+LAUNCH_ROUNDS = 4
+
+
+def starting(scratch: Path, repeats: int) -> Iterator[Row]:
+    """The commands that a user runs most, against an interpreter that does nothing."""
+    folder = scratch / "one"
+    blocks(folder, 1)
+    _remember(folder / "sgpu.yml")
+    commands = (
+        ("sgpu --help", ("--help",), 8),
+        ("sgpu status", ("status",), 8),
+        ("sgpu show", ("show", "r00000"), 8),
+        ("sgpu wait, of a run that has ended", ("wait", "r00000"), 8),
+        ("sgpu plan, one unchanged run", ("plan",), 12),
+        ("sgpu validate, one run", ("validate",), 20),
+    )
+    (empty, *columns), _ = alternating(
+        [((sys.executable, "-c", "pass"), folder)]
+        + [((SGPU, *words), folder) for _, words, _ in commands],
+        repeats,
+        warm=True,
+    )
+    for (what, _, limit), taken in zip(commands, columns, strict=True):
+        yield Row(
+            what=what,
+            took=f"{taken.seconds * 1000:.0f} ms",
+            against=f"python -c pass, {empty.seconds * 1000:.0f} ms",
+            ratio=taken.seconds / empty.seconds,
+            limit=limit,
+        )
+
+
+def planning(scratch: Path, sizes: Sequence[int], *, terraform: str | None) -> Iterator[Row]:
+    """Plans of many runs, first and no-op: growth from size to size, and beside terraform's."""
+    for shape, write in (("blocks", blocks), ("matrix", matrix)):
+        before: dict[str, tuple[int, Taken]] = {}
+        for size in sizes:
+            folder = scratch / f"{shape}{size}"
+            file = write(folder, size)
+            peer = None if terraform is None else scratch / f"tf{shape}{size}"
+            if terraform is not None and peer is not None:
+                (terraform_count if shape == "matrix" else terraform_blocks)(peer, size)
+                take((terraform, "init", "-no-color"), peer)
+            for kind in ("first", "no-op"):
+                if kind == "no-op":
+                    _remember(file)
+                    if peer is not None:
+                        terraform_state(peer, size, counted=shape == "matrix")
+                # The exit code of a no-op that is none would be 2, which is not fine.
+                exact = kind == "no-op"
+                commands: list[tuple[Sequence[str], Path]] = [
+                    ((SGPU, "plan", *["--detailed-exitcode"] * exact, file.name), folder)
+                ]
+                if terraform is not None and peer is not None:
+                    plan = (terraform, "plan", "-no-color", "-lock=false")
+                    commands.append(((*plan, *["-detailed-exitcode"] * exact), peer))
+                (taken, *peers), rounds = alternating(commands, 3)
+                what = f"plan of {size:,} runs, {shape}, {kind}"
+                if kind in before:
+                    less, earlier = before[kind]
+                    yield Row(
+                        what=what,
+                        took=_shown(taken),
+                        against=f"{size // less} x the time of {less:,}",
+                        ratio=taken.seconds / (earlier.seconds * size / less),
+                        limit=1.3,
+                    )
+                before[kind] = (size, taken)
+                limit = 0.25 if size >= 10_000 else None
+                for other in peers:
+                    for measure, ratio in (
+                        ("time", taken.seconds / other.seconds),
+                        ("memory", taken.memory / other.memory),
+                    ):
+                        yield Row(
+                            what=f"{what}: {measure}",
+                            took=_shown(taken),
+                            against=f"terraform, {_shown(other)}, n={rounds}",
+                            ratio=ratio,
+                            limit=limit,
+                        )
+
+
+def applying(scratch: Path, counts: Sequence[int], *, terraform: str | None) -> Iterator[Row]:
+    """Applies of many short runs, detached: the time of each must not grow with their number."""
+    before: tuple[int, Taken] | None = None
+    for count in counts:
+        folder = scratch / f"apply{count}"
+        file = matrix(folder, count)
+        taken = take((SGPU, "apply", "-y", "--detach", file.name), folder)
+        started = time.perf_counter()
+        take((SGPU, "wait", "run.*"), folder)
+        after = time.perf_counter() - started
+        what = f"apply of {count:,} runs (the last ended {after:.0f} s later)"
+        if before is not None:
+            less, earlier = before
+            yield Row(
+                what=what,
+                took=_shown(taken),
+                against=f"{count / less:g} x the time of {less:,}, {earlier.seconds:.1f} s",
+                ratio=taken.seconds / (earlier.seconds * count / less),
+                limit=1.3,
+            )
+        before = (count, taken)
+        if terraform is not None:
+            peer_folder = scratch / f"tfapply{count}"
+            terraform_blocks(peer_folder, count)
+            take((terraform, "init", "-no-color"), peer_folder)
+            peer = take((terraform, "apply", "-auto-approve", "-no-color"), peer_folder)
+            yield Row(
+                what=what,
+                took=_shown(taken),
+                against=f"terraform, {_shown(peer)}",
+                ratio=taken.seconds / peer.seconds,
+                limit=None,
+            )
+
+
+def launching(scratch: Path, count: int) -> Iterator[Row]:
+    """Applies of short runs, detached, beside those of an older commit, in turns."""
+    older = scratch / "older"
+    older.mkdir()
+    packed = subprocess.run(("git", "-C", ROOT, "archive", OLDER), capture_output=True, check=False)
+    if packed.returncode:
+        print(f"the commit {OLDER} is not here: no figures beside it")
+        return
+    subprocess.run(("tar", "-x", "-C", older), input=packed.stdout, check=True)
+    compileall.compile_dir(older / "sgpu_decl", quiet=2)
+    each = count // LAUNCH_ROUNDS
+    taken: dict[Path, list[float]] = {older: [], ROOT: []}
+    for number in range(LAUNCH_ROUNDS):
+        for checkout, seconds in taken.items():
+            folder = scratch / f"launch-{checkout.name}-{number}"
+            file = matrix(folder, each)
+            sgpu = ("env", f"PYTHONPATH={checkout}", sys.executable, "-m", "sgpu_decl")
+            seconds.append(take((*sgpu, "apply", "-y", "--detach", file.name), folder).seconds)
+            take((*sgpu, "wait", "run.*"), folder)
+    before, now = (sum(seconds) for seconds in taken.values())
+    yield Row(
+        what=f"{count:,} detached ranks launched, {each} at a time",
+        took=f"{now:.1f} s",
+        against=f"commit {OLDER}, {before:.1f} s",
+        ratio=now / before,
+        limit=0.75,
+    )
+
+
+def _remember(file: Path) -> None:
+    """Seed the state in a process of its own: a child's peak memory counts from its parent's."""
+    subprocess.run([sys.executable, Path(__file__).with_name("workloads.py"), file], check=True)
+
+
+def _shown(taken: Taken) -> str:
+    return f"{taken.seconds:.2f} s, {taken.memory / 1e6:.0f} MB"
+
+
+def _show(row: Row) -> None:
+    limit = "" if row.limit is None else f"{row.limit:g}"
+    verdict = "" if row.limit is None else ("ok" if row.ratio <= row.limit else "OVER")
+    took = f"{row.took:<18}"
+    print(f"{row.what:<58} {took} {row.ratio:>7.2f} x  {limit:>5} {verdict:<5} {row.against}")
+    sys.stdout.flush()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="the benchmark table of sgpu, as ratios")
+    parser.add_argument("--sizes", type=_numbers, default=[1000, 10_000])
+    parser.add_argument("--applies", type=_numbers, default=[250, 1000])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--only", default=PARTS)
+    parser.add_argument("--without-terraform", action="store_true")
+    asked = parser.parse_args()
+    terraform = None if asked.without_terraform else shutil.which("terraform")
+    parts = set(asked.only.split(","))
+    # An import that compiles its module would be measured as one that loads it.
+    compileall.compile_dir(ROOT / "sgpu_decl", quiet=2)
+
+    print(f"{'what':<58} {'took':<18} {'ratio':>9}  {'limit':>5} {'':<5} against")
+    over = 0
+    with tempfile.TemporaryDirectory(prefix="sgpu-bench-") as text:
+        scratch = Path(text)
+        rows: list[Iterator[Row]] = []
+        if "start" in parts:
+            rows.append(starting(scratch, asked.repeats))
+        if "plans" in parts:
+            rows.append(planning(scratch, asked.sizes, terraform=terraform))
+        if "applies" in parts:
+            rows.append(applying(scratch, asked.applies, terraform=terraform))
+            rows.append(launching(scratch, max(asked.applies)))
+        if "watched" in parts:
+            from watching import watching
+
+            rows.append(watching(scratch, asked.repeats))
+        if "ranks" in parts:
+            from ranks import ranks  # with what the agent's folders are made of
+
+            rows.append(ranks(scratch))
+        if "calls" in parts:
+            from calls import calls
+
+            rows.append(calls(scratch, repeats=asked.repeats))
+        if "environments" in parts:
+            from environments import environments
+
+            rows.append(environments(scratch))
+        if "databricks" in parts:
+            from workspaces import workspaces
+
+            rows.append(workspaces(scratch, asked.repeats))
+        for part in rows:
+            for row in part:
+                _show(row)
+                over += row.limit is not None and row.ratio > row.limit
+    if terraform is None:
+        print("terraform is not on the PATH: no figures beside it")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

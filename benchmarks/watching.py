@@ -1,0 +1,96 @@
+"""Runs that are watched beside `cat` of the same lines, on a terminal and on a pipe.
+
+Of both the time counts from the first line to the last, as whoever reads them sees it: how long a
+run takes to start is another row's matter.
+"""
+
+import os
+import pty
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from measuring import Row
+
+__all__ = ["watching"]
+
+LINES = 400_000
+LIMITS = {"a terminal": 3, "a pipe": 6}  # a pipe takes 1 GB/s: cat copies, and looks at nothing
+FIRST, LAST = b"line 0", f"line {LINES - 1}".encode()
+SGPU = str(Path(sys.executable).with_name("sgpu"))
+
+Opened = Callable[[], tuple[int, int]]
+
+
+def watching(scratch: Path, repeats: int) -> Iterator[Row]:
+    folder = scratch / "watched"
+    folder.mkdir()
+    lines = folder / "lines.txt"
+    lines.write_text("".join(f"line {number}\n" for number in range(LINES)))
+    (folder / "run.yaml").write_text(
+        "name: watched\ngpus: 1\ntype: CPU\nuntil: always\nmlflow: {enabled: false}\n"
+        f"command: [cat, {lines}]\n"
+    )
+    for where, opened in (("a terminal", _terminal), ("a pipe", os.pipe)):
+        cat: list[float] = []
+        ours: dict[str, list[float]] = {"attached apply": [], "sgpu logs": []}
+        for _ in range(max(3, repeats // 3)):
+            cat.append(_seconds(["cat", str(lines)], folder, opened))
+            for what, argv in (
+                ("attached apply", [SGPU, "apply", "-y", "run.yaml"]),
+                ("sgpu logs", [SGPU, "logs", "watched"]),
+            ):
+                ours[what].append(_seconds(argv, folder, opened))
+        beside = statistics.median(cat)
+        for what, times in ours.items():
+            yield Row(
+                what=f"{LINES:,} lines on {where}: {what}",
+                took=f"{statistics.median(times) * 1000:.0f} ms",
+                against=f"cat, {beside * 1000:.0f} ms",
+                ratio=statistics.median(times) / beside,
+                limit=LIMITS[where],
+            )
+
+
+def _terminal() -> tuple[int, int]:
+    return pty.openpty()
+
+
+def _seconds(argv: Sequence[str], folder: Path, opened: Opened) -> float:
+    """How long it takes from the first line to the last.
+
+    Raises:
+        SystemExit: they did not come.
+    """
+    ours, theirs = opened()
+    with subprocess.Popen(
+        argv,
+        cwd=folder,
+        env={**os.environ, "TERM": "xterm-256color"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs if os.isatty(theirs) else subprocess.DEVNULL,
+    ):
+        os.close(theirs)
+        first = last = None
+        tail = b""
+        while True:
+            try:
+                came = os.read(ours, 1 << 16)
+            except OSError:  # a terminal whose other side has closed
+                break
+            if not came:
+                break
+            moment = time.perf_counter()
+            if first is None and FIRST in tail + came:
+                first = moment
+            if LAST in tail + came:
+                last = moment
+            tail = came[-len(LAST) :]
+    os.close(ours)
+    if first is None or last is None:
+        sys.exit(f"`{' '.join(argv)}` did not show all lines")
+    return last - first

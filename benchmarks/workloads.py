@@ -1,0 +1,167 @@
+"""What the benchmarks plan and apply: files of many runs, and states that remember them.
+
+python workloads.py FILE    fills the state of FILE's project, see `remember_as_succeeded`
+"""
+
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+__all__ = [
+    "blocks",
+    "matrix",
+    "remember_as_succeeded",
+    "terraform_blocks",
+    "terraform_count",
+    "terraform_state",
+]
+
+
+def blocks(folder: Path, count: int) -> Path:
+    """Write a project of `count` separate runs."""
+    lines = ["project: {name: bench}", "runs:"]
+    for number in range(count):
+        lines += [
+            f"  r{number:05}:",
+            "    gpus: 1",
+            "    type: CPU",
+            f'    command: ["true", "{number}"]',
+            "    timeout: 5m",
+            "    mlflow: {enabled: false}",
+        ]
+    return _write(folder / "sgpu.yml", "\n".join(lines) + "\n")
+
+
+def matrix(folder: Path, count: int) -> Path:
+    """Write one run with a matrix of `count` cells."""
+    return _write(
+        folder / "run.yaml",
+        "name: many\n"
+        "gpus: 1\n"
+        "type: CPU\n"
+        'command: ["true", "${matrix.n}"]\n'
+        f"matrix: {{n: {list(range(count))}}}\n"
+        "timeout: 5m\n"
+        "mlflow: {enabled: false}\n",
+    )
+
+
+def remember_as_succeeded(file: Path) -> None:
+    """Fill the project's state as if every run of `file` had been applied and had succeeded."""
+    from sgpu_decl.api import Location, PlanOptions, Session
+    from sgpu_decl.applying.launch_records import launch_of, resource_of
+    from sgpu_decl.model.attempt import AttemptState
+    from sgpu_decl.model.state import Intent
+    from sgpu_decl.storing.sqlite.store import SqliteStore
+
+    session = Session.open(
+        Location(file=file, project=file.parent, target=None, variables=(), sets=())
+    )
+    plan = session.plan(PlanOptions()).plan
+    now = datetime.now(UTC)
+    store = SqliteStore(session.state_dir / "state.db")
+    with store.lock("bench", lineage=plan.lineage) as writer:
+        for change in plan.changes:
+            launch = launch_of(plan, change)
+            intent = Intent(
+                token=launch.token,
+                address=change.address,
+                owner=file.name,
+                action="create",
+                attempt=launch.ref.number,
+                plan_id="bench",
+                created_at=now,
+                launch=launch,
+            )
+            assert intent.attempt_record is not None
+            attempt = replace(
+                intent.attempt_record,
+                state=AttemptState.SUCCEEDED,
+                started_at=now,
+                ended_at=now,
+                exit_code=0,
+            )
+            writer.begin(intent)
+            writer.launched(intent, resource_of(change, last=attempt), attempt)
+
+
+def terraform_blocks(folder: Path, count: int) -> None:
+    """Write as many `terraform_data` resources, with an input of about the same size."""
+    text = "".join(
+        f'resource "terraform_data" "r{number:05}" {{\n'
+        f'  input = {{ gpus = 1, type = "CPU", command = ["true", "{number}"], timeout = "5m" }}\n'
+        "}\n"
+        for number in range(count)
+    )
+    _write(folder / "main.tf", text)
+
+
+def terraform_count(folder: Path, count: int) -> None:
+    """Write one `terraform_data` resource with a `count`: the peer of a matrix."""
+    text = (
+        'resource "terraform_data" "many" {\n'
+        f"  count = {count}\n"
+        '  input = { gpus = 1, type = "CPU", command = ["true", tostring(count.index)],'
+        ' timeout = "5m" }\n'
+        "}\n"
+    )
+    _write(folder / "main.tf", text)
+
+
+def terraform_state(folder: Path, count: int, *, counted: bool) -> None:
+    """Write the state that an apply of `terraform_blocks` or `terraform_count` leaves."""
+    if counted:
+        instances = [{"index_key": at, **_instance(at)} for at in range(count)]
+        resources = [_resource("many", instances)]
+    else:
+        resources = [_resource(f"r{at:05}", [_instance(at)]) for at in range(count)]
+    state = {
+        "version": 4,
+        "terraform_version": "1.5.0",
+        "serial": 1,
+        "lineage": "00000000-0000-0000-0000-000000000000",
+        "outputs": {},
+        "resources": resources,
+        "check_results": None,
+    }
+    _write(folder / "terraform.tfstate", json.dumps(state))
+
+
+def _resource(name: str, instances: list[dict[str, object]]) -> dict[str, object]:
+    return {
+        "mode": "managed",
+        "type": "terraform_data",
+        "name": name,
+        "provider": 'provider["terraform.io/builtin/terraform"]',
+        **({"each": "list"} if name == "many" else {}),
+        "instances": instances,
+    }
+
+
+def _instance(number: int) -> dict[str, object]:
+    fields = {"command": ["tuple", ["string", "string"]], "gpus": "number",
+              "timeout": "string", "type": "string"}  # fmt: skip
+    value = {"command": ["true", str(number)], "gpus": 1, "timeout": "5m", "type": "CPU"}
+    typed = {"value": value, "type": ["object", fields]}
+    return {
+        "schema_version": 0,
+        "attributes": {
+            "id": f"00000000-0000-0000-0000-{number:012}",
+            "input": typed,
+            "output": typed,
+            "triggers_replace": None,
+        },
+        "sensitive_attributes": [],
+    }
+
+
+def _write(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+if __name__ == "__main__":
+    remember_as_succeeded(Path(sys.argv[1]))

@@ -1,0 +1,71 @@
+"""Environment variables that `/proc/PID/environ` must not show.
+
+That file shows the variables that a process was started with, for as long as it lives. So the
+caller's variables reach the agent by a pipe, and those of the tracker that may be secrets reach it
+in a file of memory. Both processes set them for themselves."""
+
+from __future__ import annotations
+
+import os
+
+from sgpu_decl.agent.fast_stdlib import dumps, loads
+from sgpu_decl.agent.memory_file import memory_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["receive_variables", "split_secrets", "startup_variables", "without_secrets"]
+
+# The variables that the interpreter and the loader read before any of our code runs, and the cookie
+# by which a run that is launched inside a rank is found again.
+_EARLY = ("LANG", "LD_", "LC_", "GLIBC_TUNABLES", "SGPU_COOKIE")
+_SECRET = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH")
+_DESCRIPTOR = "SGPU_ENVIRON_FD"
+
+
+def startup_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a process needs to start at all."""
+    return {name: value for name, value in environment.items() if name.startswith(_EARLY)}
+
+
+def without_secrets(environment: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without secrets: without variables of their names, and without
+    variables of any name that have their values."""
+    hidden = {value for value in secrets.values() if value}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in secrets and value not in hidden
+    }
+
+
+def split_secrets(
+    environment: Mapping[str, str], secrets: Mapping[str, str]
+) -> tuple[dict[str, str], int]:
+    """Split an environment into the variables that a program is started with, and a descriptor of
+    the rest: secrets, and variables whose names look like secrets. The program calls
+    `receive_variables`.
+
+    Raises:
+        OSError: the machine has no descriptor or no memory left.
+    """
+    plain = {
+        name: value
+        for name, value in without_secrets(environment, secrets).items()
+        if not any(word in name.upper() for word in _SECRET)
+    }
+    rest = {name: value for name, value in environment.items() if name not in plain}
+    memory = memory_file(dumps(rest).encode("utf-8", "surrogateescape"))
+    return {**plain, _DESCRIPTOR: str(memory)}, memory
+
+
+def receive_variables() -> None:
+    """Set the variables that `split_secrets` passed to this process by a descriptor."""
+    descriptor = os.environ.pop(_DESCRIPTOR, None)
+    if descriptor is None:
+        return
+    with open(int(descriptor), "rb") as memory:
+        memory.seek(0)
+        variables = loads(memory.read().decode("utf-8", "surrogateescape"))
+    os.environ.update(variables)

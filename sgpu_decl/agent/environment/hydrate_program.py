@@ -1,0 +1,110 @@
+"""Making the tree of an environment, as a program: a backend runs it where ranks will run.
+
+    python agent.zip hydrate --manifest M --objects DIR --tree DIR --python PYTHON
+                             [--digest SHA256] [--packs DIR] [--bytecode DIR]
+
+It says how far it is in lines of JSON, and last how it ended:
+
+    {"phase": "linking", "done": 4096, "total": 81920}
+    {"tree": "/path"}
+    {"error": "damaged", "message": "…", "objects": ["ab12…"]}
+
+The errors are `damaged`, `mismatch`, `manifest`, `packs` and `system`; the exit code is 1 then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+import time
+
+from sgpu_decl.agent.environment.hydration import Damaged, Mismatch, hydrate
+from sgpu_decl.agent.environment.manifest import BadManifest, Manifest
+from sgpu_decl.agent.environment.pack_reader import unpack
+from sgpu_decl.agent.environment.packs import BadPack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_OFTEN = 0.1  # seconds between two lines of progress
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the command line says; return the exit code."""
+    gc.disable()  # a manifest is many small values that stay to the end
+    options = _parser().parse_args(arguments[1:])
+    try:
+        with open(options.manifest, "rb") as file:
+            manifest = Manifest.from_bytes(file.read(), options.digest)
+        progress = _Progress()
+        if options.packs is not None:
+            unpack(
+                manifest,
+                options.packs,
+                options.objects,
+                options.python,
+                advance=progress.advance,
+            )
+        hydrate(
+            manifest,
+            options.objects,
+            options.tree,
+            options.python,
+            bytecode=options.bytecode,
+            advance=progress.advance,
+        )
+    except Damaged as error:
+        return _failed("damaged", error, objects=error.objects)
+    except Mismatch as error:
+        return _failed("mismatch", error)
+    except BadManifest as error:
+        return _failed("manifest", error)
+    except BadPack as error:
+        return _failed("packs", error)
+    except OSError as error:
+        return _failed("system", error, errno=error.errno)
+    _say({"tree": os.path.abspath(options.tree)})
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="agent hydrate", description="Make a tree.")
+    parser.add_argument("--manifest", required=True, metavar="FILE")
+    parser.add_argument("--digest", metavar="SHA256", help="what the manifest must have")
+    parser.add_argument("--objects", required=True, metavar="DIR")
+    parser.add_argument("--packs", metavar="DIR", help="where objects come from, and their index")
+    parser.add_argument("--tree", required=True, metavar="DIR")
+    parser.add_argument("--python", required=True, metavar="FILE", help="what ranks run")
+    parser.add_argument(
+        "--bytecode", metavar="DIR", help="`bytecode` beside the objects if left out"
+    )
+    return parser
+
+
+class _Progress:
+    """Lines at most every so often, and the last one of each phase."""
+
+    def __init__(self) -> None:
+        self._said = 0.0
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done == total or now - self._said >= _OFTEN:
+            self._said = now
+            _say({"phase": phase, "done": done, "total": total})
+
+
+def _failed(kind: str, error: Exception, **more: object) -> int:
+    _say({"error": kind, "message": str(error), **more})
+    return 1
+
+
+def _say(message: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()

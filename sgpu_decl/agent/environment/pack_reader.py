@@ -1,0 +1,189 @@
+"""Objects out of packs: nothing is believed but what has the right SHA-256.
+
+A pack is read into a folder of its own; only when all of it was right are its objects moved to
+where objects are. So what is refused leaves nothing, and what was cut off begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import zlib
+
+from sgpu_decl.agent.environment.packs import BadPack, Index, Pack, index_name, needed
+from sgpu_decl.agent.environment.tree_files import FIXED_NS, clear, making, remove
+from sgpu_decl.agent.environment.workers import Crew
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import BinaryIO
+
+    from sgpu_decl.agent.environment.manifest import Manifest
+
+    # Its file, its contents, those that are wanted, where to read it to, and where they belong.
+    Task = tuple[str, Sequence[tuple[str, int]], Sequence[str], str, str]
+
+__all__ = ["read_pack", "unpack", "unpack_task"]
+
+_CHUNK = 1 << 18
+_DENSEST = 1032  # deflate makes at most this of a byte
+_GZIP = 31
+
+
+def unpack(
+    manifest: Manifest,
+    packs: str,
+    objects: str,
+    python: str,
+    *,
+    advance: Callable[[str, int, int], None],
+) -> None:
+    """Bring the objects of a manifest that are not there yet from a folder of packs.
+
+    Args:
+        manifest: what it is for; its index lies beside the packs.
+        packs: the folder.
+        objects: where objects are kept; made where it is missing.
+        python: the interpreter of the two processes that read packs.
+        advance: told `unpacking`, in bytes of content.
+
+    Raises:
+        BadPack: the index or a pack is missing, cut off, or holds something else than it must.
+        OSError: the disk does not take it.
+    """
+    objects = os.path.abspath(objects)
+    os.makedirs(objects, mode=0o700, exist_ok=True)
+    there = {name for part in os.listdir(objects) for name in os.listdir(f"{objects}/{part}")}
+    wanted = {key for key in needed(manifest) if key not in there}
+    index = _index(manifest, packs)
+    chosen = [pack for pack in index.packs if any(key in wanted for key, _ in pack.contents)]
+    if not chosen:
+        return
+    store = os.path.dirname(objects)
+    clear(store)
+    place, lock = making(store)
+    total, done = sum(pack.size for pack in chosen), 0
+
+    def note(task: Task, refused: list[str]) -> None:
+        nonlocal done
+        if refused:
+            raise BadPack(refused[0])
+        done += sum(size for _, size in task[1])
+        advance("unpacking", done, total)
+
+    try:
+        os.mkdir(place, 0o700)
+        with contextlib.closing(Crew(python)) as crew:
+            crew.work(
+                "unpack", (_task(item, wanted, packs, place, objects) for item in chosen), note
+            )
+    finally:
+        remove(place)
+        os.close(lock)
+
+
+def _index(manifest: Manifest, packs: str) -> Index:
+    path = os.path.join(packs, index_name(manifest.digest))
+    try:
+        with open(path, "rb") as file:
+            return Index.from_bytes(file.read(), manifest)
+    except FileNotFoundError:
+        raise BadPack(f"there is no index `{path}`: the transfer was not completed") from None
+
+
+def _task(pack: Pack, wanted: set[str], packs: str, place: str, objects: str) -> Task:
+    paths = [os.path.abspath(os.path.join(packs, pack.name)), os.path.join(place, pack.name)]
+    file, own, there = (
+        os.fsencode(path).decode("utf-8", "surrogateescape") for path in (*paths, objects)
+    )
+    return (file, pack.contents, [key for key, _ in pack.contents if key in wanted], own, there)
+
+
+def unpack_task(task: Task) -> list[str]:
+    """What a worker does with one pack; answers why it refused it."""
+    path, contents, wanted, place, objects = task
+    pack = Pack(tuple((key, size) for key, size in contents))
+    os.mkdir(place, 0o700)
+    try:
+        with open(path, "rb") as file:
+            read_pack(file, pack, set(wanted), place)
+    except FileNotFoundError:
+        return [f"there is no pack `{path}`: the transfer was not completed"]
+    except BadPack as error:
+        return [f"the pack `{path}` is refused: {error}"]
+    for key in wanted:
+        folder = os.path.join(objects, key[:2])
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.rename(os.path.join(place, key), os.path.join(folder, key))
+    return []
+
+
+def read_pack(file: BinaryIO, pack: Pack, wanted: set[str], place: str) -> None:
+    """Read a pack to its end, and write its wanted objects to a folder under their names.
+
+    Raises:
+        BadPack: it is not exactly what it must be.
+    """
+    if pack.size > _DENSEST * os.fstat(file.fileno()).st_size:
+        raise BadPack("it is too small for what it should hold")
+    stream = _Stream(file)
+    head = pack.head
+    if b"".join(stream.read(len(head))) != head:
+        raise BadPack("it begins otherwise than its name says")
+    for key, size in pack.contents:
+        if key not in wanted:
+            for _ in stream.read(size):
+                pass
+            continue
+        hashed = hashlib.sha256()
+        with open(os.path.join(place, key), "xb") as target:
+            for chunk in stream.read(size):
+                hashed.update(chunk)
+                target.write(chunk)
+            target.flush()
+            os.fchmod(target.fileno(), 0o555 if key.endswith(".x") else 0o444)
+            os.utime(target.fileno(), ns=(FIXED_NS, FIXED_NS))
+        if hashed.hexdigest() != key[:64]:
+            raise BadPack(f"{key} has another content than its name says")
+    stream.end()
+
+
+class _Stream:
+    """What a gzip file holds, never more of it in memory than a chunk."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._inflate = zlib.decompressobj(_GZIP)
+        self._waiting = b""
+
+    def read(self, size: int) -> Iterator[bytes]:
+        """Exactly so many bytes, in chunks."""
+        while size:
+            chunk = self._next(min(size, _CHUNK))
+            if not chunk:
+                raise BadPack("it is cut off")
+            size -= len(chunk)
+            yield chunk
+
+    def end(self) -> None:
+        """Refuse what follows."""
+        if self._next(1) or not self._inflate.eof:
+            raise BadPack("it holds more than it should, or is cut off")
+        if self._waiting or self._inflate.unused_data or self._file.read(1):
+            raise BadPack("something follows its end")
+
+    def _next(self, most: int) -> bytes:
+        try:
+            while not self._inflate.eof:
+                if not self._waiting:
+                    self._waiting = self._file.read(_CHUNK)
+                given = self._waiting
+                made = self._inflate.decompress(given, most)
+                self._waiting = self._inflate.unconsumed_tail
+                if made or not given:
+                    return made
+        except zlib.error as error:
+            raise BadPack(f"it cannot be decompressed: {error}") from None
+        return b""

@@ -1,0 +1,87 @@
+"""What a tree has beside its packages: that which makes it an environment to Python, and tells
+installers to leave it alone."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from sgpu_decl.agent.environment import tree_start
+from sgpu_decl.agent.environment.manifest import BadManifest
+from sgpu_decl.agent.environment.tree_files import RECORD
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sgpu_decl.agent.environment.manifest import Manifest, Python
+
+__all__ = ["Furnishing", "furnish", "packages_folder"]
+
+_START = "_sgpu_tree"
+# Its lines are worked off in the order of names: what others put on the path comes first.
+_PTH = "zzzz_sgpu.pth"
+
+
+class Furnishing(NamedTuple):
+    """By path: the content of files, of programs, and the targets of links."""
+
+    files: dict[str, bytes]
+    programs: dict[str, bytes]
+    links: dict[str, str]
+
+    @property
+    def paths(self) -> list[str]:
+        return [*self.files, *self.programs, *self.links]
+
+
+def packages_folder(python: Python) -> str:
+    """Where this interpreter looks for packages by itself, relative to the tree."""
+    free_threaded = "t" if python.abi.split("-")[1].endswith("t") else ""
+    return f"lib/python{python.minor}{free_threaded}/site-packages"
+
+
+def furnish(manifest: Manifest, interpreter: str) -> Furnishing:
+    """Say what to make beside the manifest's files, for the base interpreter at a path.
+
+    Raises:
+        BadManifest: it holds one of these itself.
+    """
+    packages = packages_folder(manifest.python)
+    here = {file.path for file in manifest.files}
+    further = [site for site in manifest.sites if site != packages]
+    begin = f"import {_START}; {_START}.begin({', '.join(map(ascii, further))})\n"
+    refusing = b"#!/bin/sh\ncat >&2 <<'END'\n" + tree_start.REFUSAL.encode() + b"END\nexit 1\n"
+    made = Furnishing(
+        files={
+            "pyvenv.cfg": os.fsencode(
+                f"home = {os.path.dirname(interpreter)}\ninclude-system-site-packages = false\n"
+                f"version = {manifest.python.version}\nexecutable = {interpreter}\n"
+            ),
+            f"{os.path.dirname(packages)}/EXTERNALLY-MANAGED": _externally_managed(),
+            f"{packages}/{_START}.py": _start_source(),
+            f"{packages}/{_PTH}": begin.encode("ascii"),
+        },
+        # An environment without pip would otherwise find one of the machine on the PATH.
+        programs={path: refusing for path in ("bin/pip", "bin/pip3") if path not in here},
+        links={
+            "bin/python": interpreter,
+            "bin/python3": "python",
+            f"bin/python{manifest.python.minor}": "python",
+            "lib64": "lib",
+        },
+    )
+    own = {*made.paths, RECORD}
+    for path in here:
+        if path in own or path.startswith("lib64/"):
+            raise BadManifest(f"{path!r} is a file that only the tree itself has")
+    return made
+
+
+def _externally_managed() -> bytes:
+    """PEP 668: the text is the value of an INI file, whose further lines are indented."""
+    _, _, text = tree_start.REFUSAL.strip().partition("\n\n")
+    return ("[externally-managed]\nError=" + text.replace("\n", "\n  ") + "\n").encode("ascii")
+
+
+def _start_source() -> bytes:
+    """Read by the loader, since it may lie in a zip."""
+    return bytes(tree_start.__loader__.get_data(tree_start.__file__))  # type: ignore[union-attr]

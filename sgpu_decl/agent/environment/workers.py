@@ -1,0 +1,200 @@
+"""Two processes of an environment's own interpreter that make its tree together.
+
+Hashing, linking and compiling keep the cores busy, and Python threads would wait for each other. A
+worker takes a batch of work as a line of JSON and answers with the names of what it could not do:
+
+    ["link", [[key, size, [path], [script], ns]]]    [key]
+    ["compile", [[digest, [path], name]]]        []
+    ["unpack", [path, contents, …]]              ["why the pack is refused"]
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+
+from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.agent.environment.python_match import base_executable, this_python
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, BinaryIO, TypeVar
+
+    Batch = TypeVar("Batch")
+
+__all__ = ["Crew", "WorkerError", "main"]
+
+_WORKERS = 2
+
+
+class WorkerError(OSError):
+    """A worker could not be started, could not do its work, or died."""
+
+
+class Crew:
+    """The workers, and what they say of their interpreter: `base` is its own path, `tag` the tag of
+    its bytecode."""
+
+    def __init__(self, python: str) -> None:
+        """Start them with the interpreter `python`.
+
+        Raises:
+            WorkerError: there is no such interpreter, or it does not start.
+        """
+        self._workers: list[_Worker] = []
+        try:
+            for _ in range(_WORKERS):
+                self._workers.append(_Worker(python))
+            for worker in self._workers:
+                facts, self.base, self.tag = worker.answer()
+        except BaseException:
+            self.close()
+            raise
+        self.python = Python(*facts)
+
+    def begin(self, **setup: str) -> None:
+        """Tell all workers where they work."""
+        for worker in self._workers:
+            worker.tell(["begin", setup])
+            worker.answer()
+
+    def work(
+        self,
+        kind: str,
+        batches: Iterable[Batch],
+        done: Callable[[Batch, list[str]], None] = lambda _batch, _failed: None,
+    ) -> None:
+        """Have all batches done, and `done(batch, answer)` called after each, one at a time.
+
+        Raises:
+            WorkerError: what the system said to a worker, or a worker died.
+        """
+        waiting = iter(batches)
+        lock = threading.Lock()
+        errors: list[BaseException] = []
+
+        def serve(worker: _Worker) -> None:
+            try:
+                while True:
+                    with lock:
+                        if errors:
+                            return
+                        batch = next(waiting)
+                    worker.tell([kind, batch])
+                    answer = worker.answer()
+                    with lock:
+                        done(batch, answer)
+            except StopIteration:
+                return
+            except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
+                errors.append(error)
+
+        threads = [threading.Thread(target=serve, args=[worker]) for worker in self._workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """End the workers, at once."""
+        for worker in self._workers:
+            worker.kill()
+
+
+class _Worker:
+    def __init__(self, python: str) -> None:
+        # The folder or the zip that this module lies in runs as a program, and a file is quicker.
+        agent = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        if os.path.isdir(agent):
+            agent = os.path.join(agent, "__main__.py")
+        self._python = python
+        try:
+            self._process = subprocess.Popen(
+                [python, "-I", "-S", "-X", "utf8", agent, "hydrate-worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd="/",
+            )
+        except OSError as error:
+            raise WorkerError(error.errno, error.strerror, python) from error
+
+    def tell(self, message: object) -> None:
+        stream = self._process.stdin
+        try:
+            stream.write(json.dumps(message).encode("ascii") + b"\n")  # type: ignore[union-attr]
+            stream.flush()  # type: ignore[union-attr]
+        except BrokenPipeError:
+            pass  # it died, and the missing answer says so
+
+    def answer(self) -> list[Any]:
+        line = self._process.stdout.readline()  # type: ignore[union-attr]
+        if not line:
+            code = self._process.wait()
+            raise WorkerError(f"a process of `{self._python}` ended with {code}")
+        answer: Any = json.loads(line)
+        if isinstance(answer, dict):
+            raise WorkerError(*answer["error"])
+        return list(answer)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of the agent
+    """Be a worker, until whoever started it is gone."""
+    gc.disable()  # nothing here makes cycles, and batches are many small values
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing but answers may reach them
+    _say(answers, [this_python(), base_executable(), sys.implementation.cache_tag or ""])
+    able: dict[str, Callable[[Any], list[str]]] = {"unpack": _unpack}
+    for line in sys.stdin.buffer:
+        kind, batch = json.loads(line)
+        answer: object = []
+        try:
+            if kind == "begin":
+                able.update(_prepared(**batch))
+            else:
+                answer = able[kind](batch)
+        except OSError as error:
+            path = os.fsdecode(error.filename) if error.filename else None
+            answer = {"error": [error.errno or errno.EIO, error.strerror or str(error), path]}
+        _say(answers, answer)
+    return 0
+
+
+def _unpack(batch: Any) -> list[str]:
+    from sgpu_decl.agent.environment.pack_reader import unpack_task
+
+    return unpack_task(batch)
+
+
+def _prepared(
+    *, folder: str, objects: str, bytecode: str, interpreter: str, tag: str
+) -> dict[str, Callable[[Any], list[str]]]:
+    from sgpu_decl.agent.environment.bytecode_cache import Compiler
+    from sgpu_decl.agent.environment.tree_links import Linker, finish_folders, make_folders
+
+    os.chdir(folder)
+    return {
+        "folders": make_folders,
+        "link": Linker(objects, interpreter).link,
+        "compile": Compiler(bytecode, tag).compile,
+        "finish": finish_folders,
+    }
+
+
+def _say(answers: BinaryIO, message: object) -> None:
+    try:
+        answers.write(json.dumps(message).encode("ascii") + b"\n")
+        answers.flush()
+    except BrokenPipeError:  # whom it works for is gone
+        os._exit(1)

@@ -1,0 +1,113 @@
+"""What ranks write, on the stdout of the node, where the platform keeps it for its users.
+
+Ranks write to files of their own, as everywhere, and are never waited for: here they are read again
+as they grow, so that a slow reader of stdout holds up nobody. Lines come out whole, each with whose
+it is: `[rank 3] text`, `[rank 3 err] text`, or as the platform has it. The agent's own lines,
+`agent.log`, have no such mark.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from sgpu_decl.agent.growing_log import GrowingLog, LogPart
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sgpu_decl.agent.node.platform import PlatformTable
+
+__all__ = ["Echo", "say"]
+
+_DROPPED = b"sgpu: %d bytes of older output were dropped: the log had grown too long\n"
+
+
+def say(text: str) -> None:
+    """Write a line of the agent's own."""
+    _write(f"sgpu: {text}\n".encode("utf-8", "replace"))
+
+
+def _write(data: bytes) -> None:
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(1, rest) :]
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO, errno.ENOSPC, errno.EBADF):
+            raise  # nobody reads it any more, or there is no room for it: the run goes on
+
+
+class Echo:
+    """Of the run in `folder`: its agent's log, and those of the ranks on this node. `hide` takes
+    the values of secrets out of a text.
+    """
+
+    def __init__(self, folder: str, hide: Callable[[str], str], platform: PlatformTable) -> None:
+        self._marks = {"stdout": platform.stdout_mark, "stderr": platform.stderr_mark}
+        self._ranks = os.path.join(folder, "ranks")
+        self._hide = hide
+        self._tails = {"agent": _Tail(os.path.join(folder, "agent.log"), b"")}
+        self._restarts: dict[int, int] = {}
+
+    def turn(self) -> bool:
+        """Pass on a part of what was written since the last turn; whether there was any."""
+        self._discover()
+        busy = False
+        for tail in self._tails.values():
+            busy = self._advance(tail) or busy
+        return busy
+
+    def finish(self) -> None:
+        """Pass on all the rest, when nobody writes any more; lines that never ended too."""
+        self._discover()
+        while self._tails:
+            self._end(next(iter(self._tails)))
+
+    def _discover(self) -> None:
+        """Find the logs of ranks that were started; those of the restart before are whole then."""
+        for rank in _numbers(self._ranks):
+            for restart in _numbers(os.path.join(self._ranks, str(rank))):
+                if restart <= self._restarts.get(rank, -1):
+                    continue
+                self._restarts[rank] = restart
+                for stream, mark in self._marks.items():
+                    self._end(f"{rank} {stream}")
+                    path = os.path.join(self._ranks, str(rank), str(restart), f"{stream}.log")
+                    self._tails[f"{rank} {stream}"] = _Tail(path, mark.format(rank).encode())
+
+    def _advance(self, tail: _Tail) -> bool:
+        part = tail.read()
+        if part.dropped:
+            _write(tail.mark + _DROPPED % part.dropped)
+        self._pass_on(tail, part)
+        return part.size > 0
+
+    def _end(self, name: str) -> None:
+        tail = self._tails.pop(name, None)
+        if tail is not None:
+            while self._advance(tail):
+                pass
+            self._pass_on(tail, tail.last())
+
+    def _pass_on(self, tail: _Tail, part: LogPart) -> None:
+        if part.lines is not None:
+            text = part.lines.decode("utf-8", "surrogateescape")
+            whole = self._hide(text).encode("utf-8", "surrogateescape").split(b"\n")
+            _write(b"".join(tail.mark + line + b"\n" for line in whole))
+
+
+class _Tail(GrowingLog):
+    """A log, and the mark of its lines."""
+
+    def __init__(self, path: str, mark: bytes) -> None:
+        super().__init__(path)
+        self.mark = mark
+
+
+def _numbers(folder: str) -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
+    except OSError:
+        return []

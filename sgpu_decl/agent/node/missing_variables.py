@@ -1,0 +1,69 @@
+"""Variables that ranks need on the nodes of a platform, where the platform leaves them out."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from sgpu_decl.agent.node.platform import PlatformTable
+    from sgpu_decl.agent.node_group import Node
+
+__all__ = ["complete", "interface_to"]
+
+_GET_ADDRESS = 0x8915  # SIOCGIFADDR of <linux/sockios.h>
+_INET6 = "/proc/net/if_inet6"
+_ANY_PORT = 9  # nothing is sent there
+
+
+def complete(environ: MutableMapping[str, str], node: Node, platform: PlatformTable) -> None:
+    """Add what is missing; what the platform or the image says stays.
+
+    `MLFLOW_TRACKING_URI`: a node knows its MLflow run, and MLflow would write to a folder of the
+    node where nothing names the server. `GLOO_SOCKET_IFNAME`: nodes may all have one hostname,
+    and gloo takes the address that the hostname has.
+    """
+    if platform.mlflow_uri and platform.run_id(environ):
+        environ["MLFLOW_TRACKING_URI"] = environ.get("MLFLOW_TRACKING_URI") or platform.mlflow_uri
+    if node.count > 1 and "GLOO_SOCKET_IFNAME" not in environ:
+        interface = interface_to(node.address)
+        if interface is not None:
+            environ["GLOO_SOCKET_IFNAME"] = interface
+
+
+def interface_to(address: str) -> str | None:
+    """Return the network interface through which an address is reached, `None` where there is no
+    way to it, or where its name is not to be had."""
+    try:
+        family, kind, number, _, target = socket.getaddrinfo(
+            address, _ANY_PORT, type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind, number) as probe:
+            probe.connect(target)  # of a datagram socket: the route alone is looked up
+            own = str(probe.getsockname()[0]).partition("%")[0]
+        return _of_address(family, own)
+    except OSError:
+        return None
+
+
+def _of_address(family: int, own: str) -> str | None:
+    wanted = socket.inet_pton(family, own)
+    if family == socket.AF_INET6:
+        with open(_INET6, encoding="ascii") as file:
+            rows = [line.split() for line in file]
+        return next((row[5] for row in rows if bytes.fromhex(row[0]) == wanted), None)
+    from fcntl import ioctl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = ioctl(probe, _GET_ADDRESS, struct.pack("256s", os.fsencode(name)[:15]))
+            except OSError:  # it has no address
+                continue
+            if answer[20:24] == wanted:
+                return name
+    return None

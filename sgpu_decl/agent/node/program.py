@@ -1,0 +1,182 @@
+"""All that happens on one node of a run, as the program that a platform starts there.
+
+    python agent.zip node --run DIR --launch DIR --objects DIR [--code HEX] [--environment HEX]
+                          [--back DIR] [--part BYTES] [--platform JSON] --file NAME SHA256 ...
+
+    fetch ─▶ settled by an earlier attempt of the platform? ─▶ prepare ─▶ agent ─▶ bring back
+                                 └──▶ its exit code               └ in vain: the agent says so
+
+Which node this is comes from variables of the platform, see `platform`. SIGTERM ends the ranks, and
+what they left is brought back all the same. The exit code is the run's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+
+from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.environment.tree_files import remove
+from sgpu_decl.agent.node.agent_process import attend, conclude
+from sgpu_decl.agent.node.download import fetch
+from sgpu_decl.agent.node.end_barrier import await_others
+from sgpu_decl.agent.node.log_forwarding import Echo, say
+from sgpu_decl.agent.node.missing_variables import complete
+from sgpu_decl.agent.node.platform import PlatformTable
+from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, settled
+from sgpu_decl.agent.node.run_cancellation import cancel_run
+from sgpu_decl.agent.node.setup import TREE, prepare
+from sgpu_decl.agent.node.stop_request import StopRequest
+from sgpu_decl.agent.node.upload import NodeUpload
+from sgpu_decl.agent.redactor import Redactor
+from sgpu_decl.agent.verdict import blames_the_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from sgpu_decl.agent.node_group import Node
+
+__all__ = ["main"]
+
+_NOT_BROUGHT = 74  # sysexits.h: EX_IOERR
+_OUTPUT = "output"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run this node's part of a run; return the run's exit code. The folder `--run` is gone then,
+    with the archive that this program is: nothing can be imported any more."""
+    options = _parser().parse_args(arguments[1:])
+    os.umask(0o077)
+    platform = PlatformTable.from_json(options.platform)
+    node = platform.position(os.environ)
+    complete(os.environ, node, platform)
+    try:
+        return _NodeRun(options, node, platform, StopRequest()).run()
+    except OSError as error:
+        say(f"this node cannot go on: {error}")
+        return _NOT_BROUGHT
+    finally:
+        remove(os.path.join(options.run, TREE))
+        shutil.rmtree(options.run, ignore_errors=True)
+
+
+class _NodeRun:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        node: Node,
+        platform: PlatformTable,
+        stopping: StopRequest,
+    ) -> None:
+        self._options = options
+        self._node = node
+        self._platform = platform
+        self._stopping = stopping
+        self._folder = node.records(options.run)
+        self._attempts = PlatformAttempts(
+            options.back or os.path.join(options.launch, "back"), most=platform.starts
+        )
+        self._target: str | None = None
+
+    def run(self) -> int:
+        options, node = self._options, self._node
+        problem = fetch(options.launch, dict(options.file), options.run, self._stopping)
+        spec = attempt_files.read_json(options.run, attempt_files.SPEC)
+        if spec is None:
+            return self._give_up(problem or "this node was asked to stop before it could begin")
+        earlier, node.restart = self._attempts.look()
+        code = settled(earlier, spec["retry"], node.restart)
+        if earlier is not None and code is not None:
+            say(f"nothing to do: an earlier attempt of the platform settled this run, with {code}")
+            if node.number == 0:
+                self._attempts.repeat(earlier)
+            self._end(earlier)
+            return code
+        self._claim()
+        self._prepare(spec, problem)
+        hide = Redactor(os.environ.get(name, "") for name in spec["secrets"])
+        echo = Echo(options.run, hide, self._platform)
+        attend(options.run, node, self._stopping, echo)
+        code = self._bring_back(hide)
+        echo.finish()
+        return code
+
+    def _claim(self) -> None:
+        if self._node.number == 0:
+            self._target = self._attempts.claim()
+
+    def _give_up(self, why: str) -> int:
+        """End as a run that is lost: without its files not even the agent can say so."""
+        say(why)
+        os.makedirs(self._folder, exist_ok=True)
+        conclude(self._folder, "staging_failed", why)
+        self._claim()
+        return self._bring_back(Redactor(()))
+
+    def _prepare(self, spec: Mapping[str, Any], missing: str | None) -> None:
+        options, node = self._options, self._node
+        problem = ("staging_failed", missing) if missing is not None else None
+        if problem is None:
+            problem = prepare(
+                spec, options.run, self._stopping,
+                self._platform, code=options.code, environment=options.environment,
+                objects=options.objects,
+            )  # fmt: skip
+        if problem is not None:
+            failure, why = problem
+            node.unprepared = (failure, f"node {node.number}: {why}" if node.count > 1 else why)
+            say(node.unprepared[1])
+
+    def _bring_back(self, hide: Redactor) -> int:
+        outcome = attempt_files.read_json(self._folder, attempt_files.OUTCOME) or {}
+        code = int(outcome.get("exit_code", 1))
+        target = self._target or self._attempts.join(self._node.number)
+        options = self._options
+        returning = NodeUpload(options.run, self._folder, target, hide, part=options.part)
+        try:
+            left = returning.bring(_OUTPUT)
+            run_id = self._platform.run_id(os.environ)
+            returning.finish(exit_code=code, mlflow_run_id=run_id, left=left)
+        except OSError as error:
+            say(f"what the run left cannot be brought back to `{target}`: {error}")
+            return code or _NOT_BROUGHT
+        if code != 0 and outcome.get("class") != "node_lost":
+            await_others(target, self._node.count, self._stopping)
+        self._end(outcome)
+        return code
+
+    def _end(self, outcome: Mapping[str, Any]) -> None:
+        """See that the platform brings no nodes for a run whose own code has failed."""
+        request = self._platform.cancellation
+        if request is None or self._node.number != 0 or self._stopping.asked:
+            return
+        if outcome.get("state") == "failed" and blames_the_user(outcome["class"]):
+            back = self._options.back
+            cancel_run(os.path.dirname(back) if back else self._options.launch, request)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="agent node", description="Run one node of a run.")
+    parser.add_argument("--run", required=True, metavar="DIR", help="an empty folder, deleted")
+    parser.add_argument("--launch", required=True, metavar="DIR", help="the launch folder")
+    parser.add_argument("--objects", required=True, metavar="DIR", help="what launches share")
+    parser.add_argument("--code", metavar="HEX", help="the digest of the code, if there is any")
+    parser.add_argument("--environment", metavar="HEX", help="the digest of a manifest")
+    parser.add_argument(
+        "--back", metavar="DIR", help="where the run's remains go; `back` of the launch folder"
+    )
+    parser.add_argument(
+        "--part", type=int, metavar="BYTES",
+        help="what is brought back and is larger is written in parts of this size",
+    )  # fmt: skip
+    parser.add_argument(
+        "--platform", default="{}", metavar="JSON", help="what the platform calls things"
+    )
+    parser.add_argument(
+        "--file", nargs=2, action="append", default=[], metavar=("NAME", "SHA256"),
+        help="a file of the launch folder that the run needs",
+    )  # fmt: skip
+    return parser

@@ -1,0 +1,371 @@
+"""Several nodes as one group: which ranks are on which node, and who decides.
+
+Agent 0 (`Leader`) decides everything: when ranks start, that they stop, whether they start again
+and how it ended. The other agents (`Follower`) tell it what their ranks do and carry out what it
+says. Their exit code is the run's too. Agent 0 takes what it hears as happening when it hears it,
+so causes are ordered by one clock. How far the other clocks are apart is noted in its events.
+
+A lost node is the first cause, unless a rank had failed by itself before. A node that loses agent 0
+stops its ranks and ends as `node_lost`. Agent 0 claims the rendezvous port of the ranks on its own
+host, and sends it with the start. A node whose code or environment is missing still joins, but
+starts no ranks: agent 0 then reports one error that names the node.
+
+    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept · signal
+    agent 0 ─▶ follower   start {restart, port, env} · tracked · stop · kill · finish {outcome}
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from sgpu_decl.agent.outcome import Outcome
+from sgpu_decl.agent.verdict import RankEnding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, Protocol
+
+    from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.node_wire import Hub, Link
+    from sgpu_decl.agent.report import Report
+
+    class Actions(Protocol):
+        """What a team asks of the supervisor of its node."""
+
+        def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None: ...
+        def rank_refused(self, refused: Outcome) -> None: ...
+        def all_ready(self) -> None: ...
+        def rank_failed(self, *, collateral: bool) -> None: ...
+        def node_lost(self, node: int, why: str) -> None: ...
+        def stop_ranks(self, reason: str) -> None: ...
+        def kill_ranks(self) -> None: ...
+        def tracked(self, told: dict[str, Any]) -> None: ...
+        def judge(self) -> None: ...
+        def finish(self, outcome: Outcome) -> None: ...
+
+
+__all__ = ["FIRST", "SILENCE", "Node", "Team", "join_team"]
+
+SILENCE = 10.0
+_PATIENCE = 600.0  # seconds until all nodes must have joined, where no startup_timeout says
+
+
+class Node:
+    """Which of `count` nodes this is. The address and port are agent 0's; a node of which nothing
+    is heard for `silence` seconds is lost.
+
+    `agreed` is a hash over what all nodes must have been told alike. `unprepared` says, where this
+    node lacks what its ranks need, of which class that failure is and in words what is missing.
+    Ranks are numbered as started for the `restart`th time.
+    """
+
+    __slots__ = (
+        "address", "agreed", "count", "number", "port", "restart", "silence", "unprepared",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int = 0,
+        count: int = 1,
+        address: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        silence: float = SILENCE,
+        agreed: str = "",
+        unprepared: tuple[str, str] | None = None,
+        restart: int = 0,
+    ) -> None:
+        self.number = number
+        self.count = count
+        self.address = address
+        self.port = port
+        self.silence = silence
+        self.agreed = agreed
+        self.unprepared = unprepared
+        self.restart = restart
+
+    def records(self, run_dir: str) -> str:
+        """The folder of this node's own records; nodes may share the run's folder."""
+        return run_dir if self.number == 0 else os.path.join(run_dir, "nodes", str(self.number))
+
+    def local_world_size(self, spec: Mapping[str, Any]) -> int:
+        return int(spec["world_size"]) // self.count
+
+    def ranks(self, spec: Mapping[str, Any]) -> range:
+        """The processes that this node starts, numbered through all nodes."""
+        each = 1 if spec["per"] == "node" else self.local_world_size(spec)
+        return range(self.number * each, (self.number + 1) * each)
+
+
+FIRST = Node()
+
+
+class Team:
+    """One node by itself; with several, `Leader` and `Follower` say what is different.
+
+    `decides` says whether this agent judges by itself, rather than do what agent 0 says.
+    """
+
+    def __init__(self, node: Node, actions: Actions) -> None:
+        self.node = node
+        self.actions = actions
+        self.decides = True
+
+    def gather(self, then: Callable[[], None]) -> None:
+        """Call `then` once every node is there; it starts the ranks."""
+        then()
+
+    def start(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
+        """Start the ranks of all nodes."""
+        self.actions.start_ranks(restart, port, extra)
+
+    def tracked(self, told: dict[str, Any]) -> None:
+        """Let the other nodes know of the MLflow run."""
+
+    def ready(self) -> None:
+        """All ranks of this node are about to load the user's code."""
+        self.actions.all_ready()
+
+    def idle(self) -> None:
+        """No rank of this node did anything for the whole progress_timeout."""
+        self.actions.stop_ranks("hung")
+
+    def ended(self, ending: RankEnding) -> None:
+        """A rank of this node has ended."""
+
+    def refused(self, outcome: Outcome) -> None:
+        """A rank of this node could not be started: tell whoever decides."""
+
+    def signalled(self, name: str) -> None:
+        """Somebody asked this agent to stop: tell whoever decides."""
+
+    def stop(self, reason: str) -> None:
+        """Tell the others that ranks are to end."""
+
+    def kill(self) -> None:
+        """Tell the others to wait no longer for their ranks."""
+
+    def swept(self) -> None:
+        """Nothing of this node's ranks is left."""
+        self.actions.judge()
+
+    def others(self) -> list[RankEnding]:
+        """How the ranks of the other nodes ended."""
+        return []
+
+    def finish(self, outcome: Outcome) -> None:
+        """Tell the others how it ended."""
+
+
+class Leader(Team):
+    """Agent 0 of several."""
+
+    def __init__(
+        self, node: Node, actions: Actions, *, loop: Loop, hub: Hub, report: Report,
+        spec: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        super().__init__(node, actions)
+        self._loop = loop
+        self._hub = hub
+        self._report = report
+        self._spec = spec
+        self._endings: list[RankEnding] = []
+        self._begun = False
+        self._unready: set[int] = set()
+        self._unswept: set[int] = set()
+        self._idle: dict[int, float] = {}
+        hub.on_message = self._heard
+        hub.on_lost = self._lost
+        hub.on_refused = lambda why: report.event("node_refused", reason=why)
+
+    def gather(self, then: Callable[[], None]) -> None:
+        def complete() -> None:
+            self._loop.cancel("gather")
+            self._report.event("nodes_joined", nodes=self.node.count)
+            self._begun = True
+            then()
+
+        def late() -> None:
+            here = {0, *self._hub.members}
+            missing = [number for number in range(self.node.count) if number not in here]
+            also = "".join(f", nor did node {number}" for number in missing[1:])
+            self.actions.node_lost(missing[0], f"it did not join within {patience:g} s{also}")
+
+        patience = self._spec["startup_timeout"] or _PATIENCE
+        self._hub.on_complete = complete
+        self._hub.listen()
+        self._loop.after("gather", patience, late)
+
+    def start(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
+        self._restart = restart
+        self._endings = []
+        self._idle = {}
+        self._unready = {0, *self._hub.members}
+        self._unswept = {0, *self._hub.members}
+        self._hub.tell({"start": {"restart": restart, "port": port, "env": dict(extra)}})
+        self.actions.start_ranks(restart, port, extra)
+
+    def tracked(self, told: dict[str, Any]) -> None:
+        self._hub.tell({"tracked": told})
+
+    def ready(self) -> None:
+        self._is_ready(0)
+
+    def idle(self) -> None:
+        self._is_idle(0)
+
+    def stop(self, reason: str) -> None:
+        self._hub.tell({"stop": reason})
+
+    def kill(self) -> None:
+        self._hub.tell({"kill": True})
+
+    def swept(self) -> None:
+        self._is_swept(0)
+
+    def others(self) -> list[RankEnding]:
+        return list(self._endings)
+
+    def finish(self, outcome: Outcome) -> None:
+        self._loop.cancel("gather")
+        self._report.event("clocks", offset_ns=self._hub.offsets())
+        self._hub.tell({"finish": outcome.tell()})
+        self._hub.close()
+
+    def _heard(self, node: int, message: dict[str, Any]) -> None:
+        if "ended" in message:
+            self._rank_ended(message["ended"])
+        elif "ready" in message:
+            self._is_ready(node)
+        elif "idle" in message:
+            self._is_idle(node)
+        elif "swept" in message:
+            self._is_swept(node)
+        elif "refused" in message:
+            self.actions.rank_refused(Outcome(**message["refused"]))
+        elif "signal" in message:
+            self._report.event("signal", name=message["signal"], node=node)
+            self.actions.stop_ranks("cancelled")
+
+    def _rank_ended(self, told: dict[str, Any]) -> None:
+        ending = RankEnding.told(told, heard_ns=time.monotonic_ns())
+        self._endings.append(ending)
+        self._report.ended(ending, self._restart)
+        if ending.failed and not ending.by_us:
+            self.actions.rank_failed(collateral=ending.collateral)
+
+    def _is_ready(self, node: int) -> None:
+        for rank in Node(node, self.node.count).ranks(self._spec):
+            if self._report.ranks[rank]["state"] == "queued":
+                self._report.rank(rank, state="running")
+        self._unready.discard(node)
+        if not self._unready:
+            self.actions.all_ready()
+
+    def _is_idle(self, node: int) -> None:
+        """A node says so again and again while it lasts, so an old word does not count."""
+        now = time.monotonic()
+        self._idle[node] = now
+        lasts = 1.5 * self._spec["progress_timeout"]
+        if all(now - self._idle.get(other, -lasts) < lasts for other in self._unswept):
+            self.actions.stop_ranks("hung")
+
+    def _is_swept(self, node: int) -> None:
+        self._unswept.discard(node)
+        if not self._unswept:
+            self.actions.judge()
+
+    def _lost(self, node: int, why: str) -> None:
+        self._unready.discard(node)
+        needed = not self._begun or node in self._unswept
+        self._report.event("node_lost", node=node, reason=why)
+        if needed:
+            ended = {ending.rank for ending in self._endings}
+            for rank in Node(node, self.node.count).ranks(self._spec):
+                if rank not in ended:
+                    self._report.rank(rank, state="lost")
+            self.actions.node_lost(node, why)
+            if self._begun:
+                self._is_swept(node)
+
+
+class Follower(Team):
+    """Any other agent of several."""
+
+    def __init__(
+        self, node: Node, actions: Actions, *, loop: Loop, link: Link, report: Report,
+        spec: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        super().__init__(node, actions)
+        self._loop = loop
+        self._link = link
+        self._report = report
+        self._patience = spec["startup_timeout"] or _PATIENCE
+        link.on_joined = self._joined
+        link.on_message = self._heard
+        link.on_lost = self._lost
+
+    def gather(self, then: Callable[[], None]) -> None:
+        del then  # agent 0 says when
+        self._link.connect(self._patience)
+
+    def ready(self) -> None:
+        self._link.send({"ready": True})
+        self.actions.all_ready()
+
+    def idle(self) -> None:
+        self._link.send({"idle": True})
+
+    def ended(self, ending: RankEnding) -> None:
+        self._link.send({"ended": ending.tell(time.monotonic_ns())})
+
+    def refused(self, outcome: Outcome) -> None:
+        self._link.send({"refused": outcome.tell()})
+
+    def signalled(self, name: str) -> None:
+        self._link.send({"signal": name})
+
+    def swept(self) -> None:
+        if self.decides:
+            self.actions.judge()
+        else:
+            self._link.send({"swept": True})
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if "start" in message:
+            start = message["start"]
+            self.actions.start_ranks(start["restart"], start["port"], start["env"])
+        elif "tracked" in message:
+            self.actions.tracked(message["tracked"])
+        elif "stop" in message:
+            self.actions.stop_ranks(message["stop"])
+        elif "kill" in message:
+            self.actions.kill_ranks()
+        elif "finish" in message:
+            self._link.close()
+            self.actions.finish(Outcome(**message["finish"]))
+
+    def _joined(self) -> None:
+        self.decides = False
+
+    def _lost(self, why: str) -> None:
+        self.decides = True
+        self._report.event("node_lost", node=0, reason=why)
+        self.actions.node_lost(0, why)
+
+
+def join_team(
+    node: Node, actions: Actions, *, loop: Loop, report: Report, spec: Mapping[str, Any]
+) -> Team:
+    """Return the team of a node; what several nodes need is only loaded for them."""
+    if node.count == 1:
+        return Team(node, actions)
+    from sgpu_decl.agent.node_wire import Hub, Link
+
+    if node.number == 0:
+        hub = Hub(loop, node, key=spec["control_key"], spec=node.agreed)
+        return Leader(node, actions, loop=loop, hub=hub, report=report, spec=spec)
+    link = Link(loop, node, key=spec["control_key"], spec=node.agreed)
+    return Follower(node, actions, loop=loop, link=link, report=report, spec=spec)

@@ -1,0 +1,84 @@
+"""Stopping what ranks left behind: children, orphans and daemons, all of which we adopt."""
+
+from __future__ import annotations
+
+from sgpu_decl.agent import processes
+from sgpu_decl.agent.fast_stdlib import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.process_tree import ProcessTree
+    from sgpu_decl.agent.report import Report
+
+__all__ = ["Sweep"]
+
+_GRACE = 5.0
+_AGAIN = 0.01
+_BLIND = 0.1  # while there is no descriptor to look with, and if orphans are not adopted
+
+
+class Sweep:
+    """Calls `on_clean` once nothing is left of the process tree, except what `apart()` names and
+    what a setuid program made another user's."""
+
+    on_clean: Callable[[], None]
+
+    def __init__(
+        self, tree: ProcessTree, loop: Loop, report: Report, apart: Callable[[], set[int]]
+    ) -> None:
+        self._tree = tree
+        self._loop = loop
+        self._report = report
+        self._apart = apart
+        self._told: set[int] = set()
+        self._force = False
+        self.active = False
+
+    def remains(self) -> list[int]:
+        """Return what is left.
+
+        Raises:
+            OSError: there is no descriptor to look with.
+        """
+        apart = self._apart()
+        return [pid for pid in self._tree.pids() if pid not in apart]
+
+    def begin(self, grace: float, late: Callable[[], None]) -> None:
+        """Ask all that is left to end; after the grace, of 5 s at most, `late` is to `force` it."""
+        self.active, self._force, self._told = True, False, set()
+        self._loop.after("kill", min(grace, _GRACE), late)
+        self._step()
+
+    def force(self) -> None:
+        """Kill what is left now."""
+        if self.active:
+            self._force = True
+            self._step()
+
+    def _step(self) -> None:
+        if not self.active:
+            return
+        try:
+            left = list(filter(processes.may_signal, self.remains()))
+        except OSError:
+            self._loop.after("sweep", _BLIND, self._step)
+            return
+        if not left:
+            self.active = False
+            self._loop.cancel("kill")
+            self._loop.cancel("sweep")
+            self.on_clean()
+            return
+        if not self._told:
+            self._report.event("sweep", left=len(left))
+        for pid in left:
+            if self._force or pid not in self._told:
+                number = signal.SIGKILL if self._force else signal.SIGTERM
+                processes.tell(pid, processes.start_time(pid), number)
+        self._told.update(left)
+        # Orphans become our children and end with a SIGCHLD; only one whose parent still lives
+        # ends unseen, so look again soon. To look at all processes takes longer.
+        self._loop.after("sweep", _AGAIN if self._tree.adopts else _BLIND, self._step)

@@ -1,0 +1,54 @@
+"""The process that an attempt is tied to: the attempt is cancelled when that process has ended.
+
+A pidfd in the loop tells it; the start time guards against a pid that is used again.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sgpu_decl.agent.processes import alive, open_process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sgpu_decl.agent.loop import Loop
+
+__all__ = ["tie"]
+
+_LOOK = 0.2  # seconds between two looks, if the kernel does not tell when a process ends
+
+
+def tie(tether: Mapping[str, int], loop: Loop, gone: Callable[[], None]) -> None:
+    """Call `gone` once that very process has ended; at once if it has already.
+
+    The start time is read while the pidfd is open, so another process of its number never counts.
+
+    Raises:
+        OSError: there is no descriptor left to watch it with.
+    """
+    pid, started = tether["pid"], tether["start"]
+    try:
+        handle = open_process(pid)
+    except ProcessLookupError:
+        gone()
+        return
+
+    def look() -> None:
+        if alive(pid, started):
+            loop.after("tether", _LOOK, look)
+        else:
+            gone()
+
+    def ended() -> None:
+        loop.forget(handle)
+        gone()
+
+    if handle < 0:
+        look()
+    elif alive(pid, started):
+        loop.read(handle, ended)
+    else:
+        os.close(handle)
+        gone()

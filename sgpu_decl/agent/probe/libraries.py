@@ -1,0 +1,125 @@
+"""What the Python libraries of a node can do there: small programs, each in a process of its own.
+
+A program writes one line of JSON to stdout. Its environment is the one that ranks would have.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+__all__ = ["COLLECTIVE", "INDEX", "MLFLOW", "SDK", "run_program"]
+
+_FRAME = """
+import importlib.util, json, os, sys, time
+answer = {"there": importlib.util.find_spec(%r) is not None}
+began = time.monotonic()
+if answer["there"]:
+    try:
+        measure(answer)
+    except BaseException as error:
+        answer["error"] = f"{type(error).__name__}: {error}".partition(". Config:")[0][:500]
+answer["seconds"] = round(time.monotonic() - began, 1)
+print("\\n" + json.dumps(answer), flush=True)
+"""
+
+MLFLOW = (
+    """
+def measure(answer):
+    import mlflow
+    answer["version"] = mlflow.__version__
+    run = os.environ["MLFLOW_RUN_ID"]
+    client = mlflow.MlflowClient()
+    answer["artifact_scheme"] = client.get_run(run).info.artifact_uri.partition(":")[0]
+    client.log_param(run, sys.argv[1], "1")
+    answer["param"] = True
+    client.log_text(run, "1", sys.argv[1] + ".txt")
+    answer["artifact"] = True
+"""
+    + _FRAME % "mlflow"
+)
+"""Logs a parameter and an artifact, named by its argument, to the run that the platform made."""
+
+INDEX = (
+    """
+def measure(answer):
+    import subprocess
+    import tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir"]
+        argv += ["--retries", "1", "--timeout", "10", "--dest", folder, "six"]
+        ran = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        answer["works"] = ran.returncode == 0 and bool(os.listdir(folder))
+"""
+    + _FRAME % "pip"
+)
+"""Downloads a small package, from the index that pip is told to use."""
+
+SDK = (
+    """
+def measure(answer):
+    from databricks.sdk import WorkspaceClient
+    from databricks.sdk.config import Config
+    config = Config(http_timeout_seconds=20, retry_timeout_seconds=20)
+    answer["auth_type"] = config.auth_type
+    WorkspaceClient(config=config).current_user.me()
+    answer["works"] = True
+"""
+    + _FRAME % "databricks"
+)
+"""Asks the workspace who it is, with the credentials that the SDK finds by itself."""
+
+COLLECTIVE = (
+    """
+def measure(answer):
+    import datetime
+    import torch
+    import torch.distributed as dist
+    backend, node, nodes, address, port = sys.argv[1:]
+    if backend == "nccl" and not torch.cuda.is_available():
+        answer["skipped"] = "there is no GPU"
+        return
+    dist.init_process_group(
+        backend, rank=int(node), world_size=int(nodes),
+        init_method=f"tcp://{address}:{port}", timeout=datetime.timedelta(seconds=60),
+    )
+    summed = torch.ones(4, device="cuda:0" if backend == "nccl" else "cpu")
+    dist.all_reduce(summed)
+    answer["sum"] = summed.tolist()
+    answer["works"] = summed.tolist() == [float(nodes)] * 4
+    dist.destroy_process_group()
+"""
+    + _FRAME % "torch"
+)
+"""One all-reduce over all nodes. Arguments: backend, this node, how many, address, port."""
+
+
+def run_program(
+    python: str,
+    program: str,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    seconds: float = 120.0,
+) -> dict[str, Any]:
+    """Run a program; return what it answered, or why it did not."""
+    try:
+        ran = subprocess.run(
+            [python, "-c", program, *arguments],
+            env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer in {seconds:g} s"}
+    except OSError as error:
+        return {"error": str(error)}
+    lines = ran.stdout.decode("utf-8", "replace").strip().splitlines()
+    try:
+        answer = json.loads(lines[-1])
+    except (IndexError, ValueError):
+        return {"error": f"it ended with {ran.returncode}"}
+    return answer if isinstance(answer, dict) else {"error": "its answer is no object"}

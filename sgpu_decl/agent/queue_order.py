@@ -1,0 +1,79 @@
+"""The queue of an attempt: earlier attempts first, then a turn of `max_parallel`, then devices."""
+
+from __future__ import annotations
+
+from sgpu_decl.agent.slots import Slots, Waiters, wait_for_ends
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.report import Report
+
+__all__ = ["Queue"]
+
+
+class Queue:
+    """Calls `on_turn(devices)` once there is room, or `on_refused(why)` if there never will be."""
+
+    on_turn: Callable[[tuple[str, ...]], None]
+    on_refused: Callable[[str], None]
+
+    def __init__(self, spec: Mapping[str, Any], nodes: int, loop: Loop, report: Report) -> None:
+        self._spec = spec
+        self._need: int = spec["gpus"]["need"] // nodes
+        self._report = report
+        self._waiters = Waiters(loop)
+        self._slots: list[Slots] = []
+
+    @staticmethod
+    def waits(spec: Mapping[str, Any]) -> bool:
+        """Whether there is anything that an attempt may have to wait for."""
+        return bool(spec["gpus"]["need"] or spec["parallel"] or spec["wait_for"])
+
+    def enter(self) -> None:
+        """Stand in line."""
+        if self._spec["wait_for"]:
+            self._report.update(waiting_for="earlier attempts")
+            wait_for_ends(self._waiters, self._spec["wait_for"], self._for_turn)
+        else:
+            self._for_turn()
+
+    def leave(self) -> None:
+        """Wait no longer."""
+        self._waiters.stop()
+
+    def release(self) -> None:
+        """Give back the room that was taken."""
+        for slots in self._slots:
+            slots.release()
+
+    def _for_turn(self) -> None:
+        parallel = self._spec["parallel"]
+        if parallel is None:
+            self._for_devices()
+            return
+        names = [str(number) for number in range(parallel["limit"])]
+        self._wait(Slots(parallel["lock_dir"], names, 1), "max_parallel", self._for_devices)
+
+    def _for_devices(self) -> None:
+        gpus = self._spec["gpus"]
+        have = len(gpus["devices"])
+        if not self._need:
+            self._leave_with(())
+        elif self._need > have:
+            self.on_refused(f"{self._need} GPUs are needed, this machine has {have}")
+        else:
+            slots = Slots(gpus["lock_dir"], gpus["devices"], self._need)
+            self._wait(slots, "gpus", lambda: self._leave_with(slots.names))
+
+    def _wait(self, slots: Slots, what: str, then: Callable[[], None]) -> None:
+        self._slots.append(slots)
+        self._report.update(waiting_for=what)
+        slots.acquire(self._waiters, then)
+
+    def _leave_with(self, devices: tuple[str, ...]) -> None:
+        self._report.update(waiting_for=None)
+        self.on_turn(devices)

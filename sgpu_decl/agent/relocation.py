@@ -1,0 +1,59 @@
+"""A spec that was written without knowing where the run's folder will be: on nodes of a platform.
+
+Folders in it are relative to that of the run. A Python that is named by a relative path is that of
+an environment's tree, and one without any folder is looked for on the PATH.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sgpu_decl.agent.hostlocks import host_lock_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+__all__ = ["SITE", "activated", "place"]
+
+SITE = "site"
+_FOLDERS = ("code_dir", "output_dir")
+
+
+def place(spec: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
+    """Return the spec as it is for a run in the folder `run_dir` of this machine.
+
+    Raises:
+        OSError: the machine has no place for locks.
+    """
+    placed = {**spec, "run_dir": run_dir}
+    for name in _FOLDERS:
+        placed[name] = os.path.join(run_dir, spec[name])
+    folder, _, name = spec["python"].rpartition("/")
+    if not folder:
+        placed["python"] = _find(name)
+    elif not os.path.isabs(folder):
+        placed["python"] = os.path.join(run_dir, folder, name)
+        placed["env"] = {**activated(os.path.join(run_dir, folder), run_dir), **spec["env"]}
+    placed["port_lock_dir"] = spec["port_lock_dir"] or host_lock_folder("ports")
+    return placed
+
+
+def _find(program: str) -> str:
+    """Its path, or the bare name where it is nowhere: the start of a rank then says so."""
+    for folder in os.get_exec_path():
+        path = os.path.join(folder, program)
+        if os.access(path, os.X_OK):
+            return path
+    return program
+
+
+def activated(programs: str, run_dir: str) -> dict[str, str]:
+    """What lets commands find the tree's programs first, and where the attempt may install what it
+    wants for itself; an environment that is activated on the node is none of the ranks' matter."""
+    return {
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "SGPU_SITE": os.path.join(run_dir, SITE),
+        **{name: "" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if name in os.environ},
+    }

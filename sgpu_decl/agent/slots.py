@@ -1,0 +1,243 @@
+"""Waiting for room, first come first served, with nobody else needed.
+
+A folder of locks is shared by all runs that want the same slots. Each run takes a numbered ticket
+(a file that it keeps locked) and is at the head when all lower tickets are free; only the head may
+take slots, so runs that need several never hold each other up. Death frees tickets and slots.
+
+A lock that is not free is waited for by a forked child that blocks in flock on the descriptor it
+shares with us: when the child ends, the lock is ours. So waiting costs no CPU time at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from sgpu_decl.agent.attempt_files import OUTCOME
+from sgpu_decl.agent.fast_stdlib import signal
+from sgpu_decl.agent.hostrecord import wait_until_over
+from sgpu_decl.agent.locks import open_lock, try_lock, wait_until_free
+from sgpu_decl.agent.processes import die_with_parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sgpu_decl.agent.loop import Loop
+
+__all__ = ["Slots", "Waiters", "wait_for_ends"]
+
+_AGAIN = 1.0  # how long a waiter that died a second time, or more often, is left alone
+
+
+class Waiters:
+    """Forked children that block in our place."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._pids: set[int] = set()
+        self._delayed: set[str] = set()
+
+    def start(self, block: Callable[[], None], then: Callable[[], None], *keep: int) -> None:
+        """Run `block` in a child and call `then` when it returned; `keep` are its descriptors.
+
+        A child that dies before is started again.
+        """
+        self._start(block, then, keep, 0.0)
+
+    def _start(
+        self,
+        block: Callable[[], None],
+        then: Callable[[], None],
+        keep: Sequence[int],
+        delay: float,
+    ) -> None:
+        parent = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
+        try:
+            pid = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            self._later(f"waiter of {id(then)}", block, then, keep)
+            return
+        if pid == 0:
+            try:
+                self._loop.close()
+                die_with_parent(parent)
+                _close_all_but(keep)
+                block()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        self._pids.add(pid)
+
+        def ended(status: int, _now: int) -> None:
+            stopped = pid not in self._pids
+            self._pids.discard(pid)
+            if status == 0:
+                then()
+            elif not stopped:
+                self._later(f"waiter {pid}", block, then, keep, delay)
+
+        self._loop.watch(pid, ended)
+
+    def _later(
+        self,
+        name: str,
+        block: Callable[[], None],
+        then: Callable[[], None],
+        keep: Sequence[int],
+        delay: float = _AGAIN,
+    ) -> None:
+        """Start a waiter once more that died, or that the machine had no process for."""
+
+        def again() -> None:
+            self._delayed.discard(name)
+            self._start(block, then, keep, _AGAIN)
+
+        self._delayed.add(name)
+        self._loop.after(name, delay, again)
+
+    def stop(self) -> None:
+        """End all that still wait."""
+        for pid in self._pids:
+            os.kill(pid, signal.SIGKILL)
+        self._pids.clear()
+        for name in self._delayed:
+            self._loop.cancel(name)
+        self._delayed.clear()
+
+
+def _close_all_but(keep: Sequence[int]) -> None:
+    low = 3
+    for descriptor in sorted(keep):
+        os.closerange(low, descriptor)
+        low = descriptor + 1
+    os.closerange(low, 65_536)
+
+
+def wait_for_ends(waiters: Waiters, folders: Sequence[str], then: Callable[[], None]) -> None:
+    """Call `then` once every attempt in these folders has ended, whatever its outcome."""
+
+    def block() -> None:
+        for folder in folders:
+            wait_until_free(os.path.join(folder, "supervisor.lock"))
+            if not os.path.exists(os.path.join(folder, OUTCOME)):
+                wait_until_free(os.path.join(folder, "guardian.lock"))
+                wait_until_over(folder)
+
+    waiters.start(block, then)
+
+
+class Slots:
+    """`need` of the named slots in a lock folder; the locks are held until `release`."""
+
+    def __init__(self, folder: str, names: Sequence[str], need: int) -> None:
+        self._folder = folder
+        self._names = names
+        self._need = need
+        self._ticket = -1
+        self._held: dict[str, int] = {}
+        os.makedirs(folder, exist_ok=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The slots that are ours, in the order in which they were named."""
+        return tuple(name for name in self._names if name in self._held)
+
+    def acquire(self, waiters: Waiters, then: Callable[[], None]) -> bool:
+        """Call `then` when all needed slots are ours; say whether that was at once."""
+        self._waiters, self._then, self._instant = waiters, then, True
+        self._ticket, earlier = self._take_ticket()
+        if not earlier:
+            self._head()
+        else:
+            waiters.start(lambda: self._stand_in_line(earlier), self._head)
+        instant, self._instant = self._instant and self._ticket < 0, False
+        return instant
+
+    def release(self) -> None:
+        """Give ticket and slots back."""
+        self._drop_ticket()
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def _take_ticket(self) -> tuple[int, list[str]]:
+        counter = open_lock(self._path("tickets"))
+        try:
+            fcntl.flock(counter, fcntl.LOCK_EX)
+            number = int(os.pread(counter, 20, 0) or b"0") + 1
+            os.pwrite(counter, b"%d" % number, 0)
+            earlier = [
+                name
+                for name in sorted(os.listdir(self._folder), reverse=True)
+                if name.startswith("ticket-") and self._stale(name) is False
+            ]
+            self._ticket_path = self._path(f"ticket-{number:012d}")
+            ticket = open_lock(self._ticket_path)
+            fcntl.flock(ticket, fcntl.LOCK_EX)
+            return ticket, earlier
+        finally:
+            os.close(counter)
+
+    def _stale(self, name: str) -> bool:
+        """Remove the ticket of a run that is gone; only called under the counter's lock."""
+        descriptor = os.open(self._path(name), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if try_lock(descriptor):
+                os.unlink(self._path(name))
+                return True
+            return False
+        finally:
+            os.close(descriptor)
+
+    def _stand_in_line(self, earlier: Sequence[str]) -> None:
+        for name in earlier:
+            wait_until_free(self._path(name))
+
+    def _head(self) -> None:
+        busy = []
+        for name in self._names:
+            if len(self._held) == self._need:
+                break
+            descriptor = open_lock(self._path(f"slot-{name}"))
+            if try_lock(descriptor):
+                self._held[name] = descriptor
+            else:
+                busy.append((name, descriptor))
+        self._blocked = dict(busy)
+        if len(self._held) == self._need:
+            self._complete()
+            return
+        for name, descriptor in busy:
+            self._waiters.start(
+                lambda descriptor=descriptor: fcntl.flock(descriptor, fcntl.LOCK_EX),  # type: ignore[misc]
+                lambda name=name: self._freed(name),  # type: ignore[misc]
+                descriptor,
+            )
+
+    def _freed(self, name: str) -> None:
+        if name not in self._blocked:
+            return
+        self._held[name] = self._blocked.pop(name)
+        if len(self._held) == self._need:
+            self._waiters.stop()
+            self._complete()
+
+    def _complete(self) -> None:
+        for descriptor in self._blocked.values():
+            os.close(descriptor)
+        self._blocked = {}
+        self._drop_ticket()
+        self._then()
+
+    def _drop_ticket(self) -> None:
+        if self._ticket >= 0:
+            # The name stays for those who wait on it; the next ticket taker removes it.
+            os.close(self._ticket)
+            self._ticket = -1

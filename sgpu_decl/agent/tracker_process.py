@@ -1,0 +1,155 @@
+"""The tracker process beside the ranks: it makes the MLflow run, and ends after the outcome."""
+
+from __future__ import annotations
+
+import os
+
+from sgpu_decl.agent import attempt_files, processes
+from sgpu_decl.agent.environ import split_secrets
+from sgpu_decl.agent.fast_stdlib import signal
+from sgpu_decl.agent.rank_start import LaunchError, spawn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.report import Report
+
+__all__ = ["TRACKED", "TrackerProcess"]
+
+TRACKED = "mlflow.json"
+_DOING = "tracker.json"
+_PATIENCE = 120.0  # the tracker gives up sooner by itself; MLflow needs seconds to make its tables
+_SHORT = 0.5  # seconds of waiting before the status shows it
+_LOOK = 0.02
+_SHOWN = ("run_id", "experiment", "tracking_uri", "error", "instead_of")
+
+
+class TrackerProcess:
+    """`pipe` is the read end of the pipe whose closing tells the tracker to finish.
+
+    `answer` is the content of `mlflow.json`; None before there is one, and if nothing is tracked.
+    """
+
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        folder: str,
+        pipe: int,
+        loop: Loop,
+        report: Report,
+    ) -> None:
+        self._spec = spec
+        self._secrets = secrets
+        self._folder = folder
+        self._pipe = pipe
+        self._loop = loop
+        self._report = report
+        self._pid = -1
+        self._waiting: list[Callable[[], None]] = []
+        self.answer: dict[str, Any] | None = None
+
+    def start(self) -> None:
+        """Start it, if the run is tracked; a run goes on without."""
+        asked = self._spec["tracker"]
+        if asked is None:
+            return
+        log = os.path.join(self._folder, "tracker.log")
+        whole = {**os.environ, **asked["env"], "SGPU_RUN_DIR": self._folder,
+                 "SGPU_TRACKER": self._spec["token"]}  # fmt: skip
+        environment, rest = split_secrets(whole, self._secrets)
+        try:
+            pid, told = spawn(
+                asked["argv"], environment, cwd="/", logs=(log, log), settle=self._loop.close,
+                stdin=self._pipe, keep=rest, raise_oom_score=False, guarded=False,
+            )  # fmt: skip
+        except LaunchError as error:
+            self._report.event("tracker_failed", reason=str(error))
+            self._refuse(f"the tracker could not be started: {error}")
+            return
+        finally:
+            os.close(rest)
+        os.close(told)
+        self._pid = pid
+        self._report.event("tracker_started", pid=pid)
+        self._loop.watch(pid, self._ended)
+        self._loop.after("tracker_patience", _PATIENCE, self._give_up)
+        self._look()
+
+    @property
+    def pids(self) -> set[int]:
+        """The tracker and what it started: no part of the ranks."""
+        return {self._pid, *processes.descendants(self._pid)} if self._pid > 0 else set()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of the run for ranks; none before there is an answer."""
+        found = (self.answer or {}).get("env")
+        named = found if isinstance(found, dict) else {}
+        return {str(name): str(value) for name, value in named.items()}
+
+    def await_answer(
+        self, then: Callable[[], None], *, announce: bool, limit: float | None = None
+    ) -> None:
+        """Call `then` once there is an answer, at once where nothing is tracked, and after `limit`
+        seconds in any case. With `announce`, the status says what is waited for."""
+        if self._pid < 0 or self.answer is not None:
+            then()
+            return
+        self._waiting.append(then)
+        if announce:
+            self._loop.after("tracker_awaited", _SHORT, self._announce)
+        if limit is not None:
+            self._loop.after("tracker_limit", limit, self._go_on)
+
+    def _look(self) -> None:
+        self.answer = attempt_files.read_json(self._folder, TRACKED)
+        if self.answer is None:
+            self._loop.after("tracker", _LOOK, self._look)
+            return
+        for timer in ("tracker", "tracker_patience"):
+            self._loop.cancel(timer)
+        shown = {name: self.answer[name] for name in _SHOWN if name in self.answer}
+        self._report.update(mlflow=shown)
+        if self._report.snapshot["state"] == "starting":
+            self._report.update(waiting_for=None)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        for timer in ("tracker_awaited", "tracker_limit"):
+            self._loop.cancel(timer)
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
+
+    def _announce(self) -> None:
+        doing = attempt_files.read_json(self._folder, _DOING) or {}
+        what = str(doing.get("waiting_for") or "MLflow")
+        if self._report.snapshot["waiting_for"] != what:
+            self._report.update(waiting_for=what)
+            self._report.event("waiting", reason=what)
+        self._loop.after("tracker_awaited", _SHORT, self._announce)
+
+    def _give_up(self) -> None:
+        """Kill a tracker that takes too long, and go on without it."""
+        self._report.event("tracker_gave_up", seconds=_PATIENCE)
+        self._refuse(f"the tracker made no run within {_PATIENCE:g} s; see `tracker.log`")
+        processes.tell(self._pid, processes.start_time(self._pid), signal.SIGKILL)
+
+    def _refuse(self, why: str) -> None:
+        """Write the answer that there is no run, instead of the tracker."""
+        try:
+            attempt_files.write_atomic(self._folder, TRACKED, attempt_files.encode({"error": why}))
+        except OSError as error:
+            self._report.event("tracker_not_recorded", reason=str(error))
+        self._look()
+
+    def _ended(self, status: int, _now: int) -> None:
+        self._pid = -1
+        code = os.waitstatus_to_exitcode(status)
+        self._report.event("tracker_ended", exit_code=code)
+        if self.answer is None and attempt_files.read_json(self._folder, TRACKED) is None:
+            self._refuse(f"the tracker ended with exit code {code}; see `tracker.log`")

@@ -1,0 +1,259 @@
+"""The warm parent of an attempt: a process that imported once, and forks the ranks on request.
+
+    absent ─▶ importing ─▶ ready ─▶ forking ─▶ ready ...        `retry` forks again
+       └──────────┴──────────┴─────────┴────▶ gone              the ranks are started cold
+
+Before the ranks are released, none of them has run code of the user's. If the parent dies then,
+they leave by themselves and the group is started cold. After that they are our children like any
+other (their forker has ended, and we adopt orphans), so nothing happens, and the next restart is
+cold. A supervisor that dies takes the parent with it.
+
+Under `auto`, an import that fails starts the ranks cold, and they report it with the user's line in
+the traceback: `auto` never changes a verdict. A module that `launch.warm` names must be imported:
+its exception, or the stack of its crash, is the first cause.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socketpair
+
+from sgpu_decl.agent.attempt_files import encode, parse_object, say
+from sgpu_decl.agent.errorfile import read_error, read_stack
+from sgpu_decl.agent.fast_stdlib import signal, signal_name
+from sgpu_decl.agent.kernel_features import CHILD_SUBREAPER, available
+from sgpu_decl.agent.memory_file import memory_file
+from sgpu_decl.agent.processes import until_one_ends
+from sgpu_decl.agent.rank_start import LaunchError, argv_of, exec_error, spawn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.report import Report
+
+__all__ = ["WarmParent"]
+
+_FOLDER = "warm"
+_OWN_FAULT = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
+)
+_PATIENCE = 1.0  # seconds for the end of a process that was killed
+_LEAVING = 5.0  # seconds for the end of one that hung up
+
+
+class WarmParent:
+    """Tells `on_forked(pids)`, `on_refused(error)`, or `on_cold()`: there is no warm start.
+
+    Refused is only what the user asked to import and what cannot be. Whatever else goes wrong, a
+    cold start meets it too, and tells it as it always does.
+    """
+
+    on_forked: Callable[[list[int]], None]
+    on_cold: Callable[[], None]
+    on_refused: Callable[[LaunchError], None]
+    _request: Callable[[], tuple[list[dict[str, str]], int, int]]
+
+    def __init__(self, spec: Mapping[str, Any], records: str, loop: Loop, report: Report) -> None:
+        self._spec = spec
+        self._folder = os.path.join(records, _FOLDER)
+        self._loop = loop
+        self._report = report
+        self._warm: Mapping[str, Any] = spec["warm"] or {}
+        self._state = "absent" if self._warm else "gone"
+        self._channel: Any = None
+        self._go = -1
+        self.pid = -1
+
+    @property
+    def usable(self) -> bool:
+        return self._state != "gone"
+
+    def fork(
+        self,
+        environment: Mapping[str, str],
+        request: Callable[[], tuple[list[dict[str, str]], int, int]],
+    ) -> None:
+        """Fork a rank for each environment of `request()`, which is called once that can begin.
+
+        Args:
+            environment: what all ranks have in common, secrets left out.
+            request: gives the environments and two descriptors, closed here: where ranks say that
+                they are up, and where one writes `rank errno` if it cannot be set up.
+        """
+        self._request = request
+        if self._warm["refused"] is not None:
+            self._turn_cold(self._warm["refused"])
+        elif not available(CHILD_SUBREAPER):
+            self._turn_cold("this kernel lets no process adopt the ranks that another has forked")
+        elif self._state == "absent":
+            self._start(environment)
+        elif self._channel is None:
+            self._turn_cold("the warm parent hung up")
+        else:
+            self._ask()
+
+    def release(self, ranks: int) -> None:
+        """Let the forked ranks go on: from here on they are like any other."""
+        os.write(self._go, b"g" * ranks)
+        self._drop_go()
+        self._state = "ready"
+
+    def close(self) -> None:
+        """Kill the parent, and have ranks that were not released leave."""
+        self._leave()
+        self._kill()
+
+    def finish(self) -> None:
+        """Close it, and wait for its end, which takes as long as giving its memory back."""
+        self.close()
+        if self.pid < 0:
+            return
+        try:
+            until_one_ends([self.pid], _PATIENCE)
+        except OSError:
+            return  # out of descriptors: it ends all the same
+
+    def _kill(self) -> None:
+        if self.pid > 0:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _start(self, environment: Mapping[str, str]) -> None:
+        folder = self._folder
+        argv = argv_of(self._spec)
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self._channel, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+            self._loop.read(self._channel.fileno(), self._hear)
+        except OSError as error:
+            self._turn_cold(f"no warm parent could be started: {error.strerror}")
+            return
+        try:
+            self.pid, told = spawn(
+                argv,
+                {**environment, "SGPU_WARM_FD": str(theirs.fileno()), "SGPU_WARM_DIR": folder},
+                cwd=self._spec["code_dir"],
+                logs=(os.path.join(folder, "stdout.log"), os.path.join(folder, "stderr.log")),
+                settle=self._loop.close,
+                keep=theirs.fileno(),
+            )
+        except LaunchError as error:
+            self._turn_cold(str(error))
+            return
+        finally:
+            theirs.close()
+        self._state = "importing"
+        self._report.event("warm_started", pid=self.pid)
+        self._loop.watch(self.pid, self._ended)
+        refused = exec_error(told, argv[0], self._spec["code_dir"])
+        if refused is not None:
+            self._turn_cold(str(refused))
+
+    def _ask(self) -> None:
+        """Send the request; environments lie in memory that only ranks read, secrets with them."""
+        passed: list[int] = []
+        try:
+            environments, *passed = self._request()
+            passed.insert(0, memory_file(encode(environments)))
+            wait, self._go = os.pipe2(os.O_CLOEXEC)
+            passed.insert(1, wait)
+            rights = b"".join(number.to_bytes(4, sys.byteorder) for number in passed)
+            message = encode({"ranks": len(environments)})
+            self._state = "forking"
+            self._loop.hold_orphans()
+            self._channel.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, rights)])
+        except OSError as error:
+            self._turn_cold(f"the warm parent could not be asked: {error.strerror}")
+        finally:
+            for descriptor in passed:
+                os.close(descriptor)
+
+    def _hear(self) -> None:
+        try:
+            message = parse_object(self._channel.recv(1 << 20))
+        except ConnectionResetError:
+            message = None
+        if message is None:
+            self._hang_up()  # its end comes next, and says more
+            self._loop.after("warm", _LEAVING, self._kill)
+        elif "ready" in message:
+            self._state = "ready"
+            self._report.event("warm_ready")
+            self._ask()
+        elif "pids" in message:
+            self.on_forked(message["pids"])
+            self._loop.release_orphans()
+        elif "own" in message:
+            name = message["own"]
+            if self._warm["required"]:
+                self._leave()
+                summary = (
+                    f"`launch.warm` cannot import `{name}` ahead: the code of this run has a module"
+                    " of that name"
+                )
+                self.on_refused(LaunchError("launch_failed_user", summary))
+            else:
+                self._turn_cold(f"the code of this run has a module `{name}` of its own")
+        elif "errno" in message:
+            self._turn_cold(f"the warm parent cannot fork: {os.strerror(message['errno'])}")
+        elif "unsafe" in message:
+            self._turn_cold(message["unsafe"])
+        else:
+            self._turn_cold("the fork of the ranks was cut short")
+
+    def _ended(self, status: int, _now: int) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        importing, gone = self._state == "importing", self._state == "gone"
+        self.pid = -1
+        self._loop.cancel("warm")
+        if gone:
+            return
+        how = f"was killed with {signal_name(-code)}" if code < 0 else f"exited with {code}"
+        if self._state == "ready":
+            self._leave()
+            self._say(f"the warm parent {how}", event="warm_ended")
+        elif importing and self._warm["required"] and (code >= 0 or -code in _OWN_FAULT):
+            self._leave()
+            self.on_refused(self._import_error(code, how))
+        else:
+            self._turn_cold(f"the warm parent {how}")
+
+    def _import_error(self, code: int, how: str) -> LaunchError:
+        """Return the failure of an import that the user asked for, with its traceback."""
+        folder = self._folder
+        error = read_error(folder)
+        if error is not None:
+            return LaunchError(error["class"], error["summary"], error["traceback"])
+        names = ", ".join(f"`{name}`" for name, _ in self._warm["imports"])
+        failure = "signal_self" if code < 0 else "exit_code"
+        summary = f"an import of {names}, asked for by `launch.warm`, {how}"
+        return LaunchError(failure, summary, read_stack(folder))
+
+    def _turn_cold(self, reason: str) -> None:
+        self.close()
+        self._say(reason)
+        self.on_cold()
+
+    def _say(self, reason: str, event: str = "cold_start") -> None:
+        self._report.event(event, reason=reason)
+        say(f"{event.replace('_', ' ')}: {reason}")
+
+    def _leave(self) -> None:
+        """Want nothing more of the parent; ranks that still wait for `go` end without it."""
+        self._state = "gone"
+        self._drop_go()
+        self._loop.release_orphans()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._loop.forget(self._channel.detach())
+            self._channel = None
+
+    def _drop_go(self) -> None:
+        if self._go >= 0:
+            os.close(self._go)
+            self._go = -1

@@ -1,0 +1,110 @@
+"""The calls of `sgpu doctor`: checks of this machine, and of what a target uses."""
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.platform_checks import PlatformChecks
+from sgpu_decl.facts.context import Site
+from sgpu_decl.model.target import BASE
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.assumptions import Profile
+    from sgpu_decl.model.doctor_finding import Finding
+
+__all__ = ["DoctorCalls", "PlatformChecks", "load_profile"]
+
+
+class DoctorCalls:
+    """`Session.doctor`."""
+
+    def __init__(self, site: Site, *, in_project: bool) -> None:
+        self._site = site
+        self._in_project = in_project
+        self._folder = site.state_dir.parent / "doctor"
+        self._target = site.opened.target or BASE
+
+    def machine(self) -> "Generator[Finding, None, None]":
+        """Check this machine and this project; findings come as they are made. Reads only."""
+        from sgpu_decl.doctor.machine import check_machine
+
+        return check_machine(self._site, in_project=self._in_project)
+
+    def target(self) -> "Generator[Finding, None, None]":
+        """Check for free what the runs of the target are for: platforms, and this machine where
+        some run here. Whoever stops early closes the generator: what is written to a workspace is
+        removed again."""
+        from sgpu_decl.doctor.target_checks import check_target
+
+        return check_target(self._site, in_project=self._in_project)
+
+    def platforms(self) -> "tuple[PlatformChecks, ...]":
+        """What can be measured of the platforms that the target uses.
+
+        Raises:
+            NotFound: there is no file.
+            InvalidInput: it holds errors.
+            BackendError: all of its runs are for this machine.
+        """
+        from sgpu_decl.doctor.platforms import platforms_of
+
+        return platforms_of(self._site, self._site.location)
+
+    def keep(
+        self,
+        kind: str,
+        findings: "Sequence[Finding]",
+        profile: Path | None = None,
+        *,
+        partial: bool = False,
+    ) -> Path | None:
+        """Keep what was found of a target, for a report and for the workspace emulator.
+
+        Args:
+            kind: what found it, such as `free`: the findings take the place of its last ones.
+            profile: the file for the profile; by default one beside the states of the project,
+                which is brought up to date.
+            partial: they take the place of findings of the same checks alone.
+
+        Returns:
+            The file of the profile; `None` where no assumption was measured.
+
+        Raises:
+            SgpuError: `profile` exists, or a file cannot be written.
+        """
+        from sgpu_decl.doctor import last_findings
+
+        folder, target = self._folder, self._target
+        last_findings.keep_findings(kind, findings, folder, target, partial=partial)
+        measured = last_findings.profile_of(findings)
+        if not measured.found:
+            return None
+        if profile is None:
+            return last_findings.keep_profile(measured, folder, target)
+        last_findings.write_profile(measured, profile)
+        return profile
+
+    def refuse_profile(self, file: Path) -> None:
+        """Refuse to check a workspace if its profile could not be written. Raises SgpuError."""
+        from sgpu_decl.doctor.profile_file import check_new
+
+        check_new(file)
+
+    def kept(self) -> "tuple[Finding, ...]":
+        """What the last check of the target found. Raises NotFound: there was none."""
+        from sgpu_decl.doctor import last_findings
+
+        return last_findings.kept_findings(self._folder, self._target)
+
+
+def load_profile(file: Path, shown: str) -> "Profile":
+    """Read the profile of a workspace that a user names.
+
+    Raises:
+        NotFound: there is no file.
+        InvalidInput: it is no profile; all that is wrong is in `diagnostics`.
+        SgpuError: it cannot be read.
+    """
+    from sgpu_decl.doctor.profile_file import load_profile
+
+    return load_profile(file, shown)

@@ -1,0 +1,78 @@
+"""The calls about jobs of a project."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sgpu_decl.errors import NotFound
+from sgpu_decl.facts.context import Site
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.state import Resource
+from sgpu_decl.runs.selectors import match_addresses
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.loaded import Loaded
+
+__all__ = ["JobCalls"]
+
+
+class JobCalls:
+    """`Session.jobs`. `read` gives what the file of the project says."""
+
+    def __init__(self, site: Site, read: "Callable[[], Loaded]") -> None:
+        self._site = site
+        self._read = read
+
+    def adopt(self, text: str, job_id: str) -> Resource:
+        """Let a job that exists already be the one that the file declares under an address.
+
+        Raises:
+            NotFound: the file or the workspace has no such job.
+            SgpuError: one of both belongs to another.
+        """
+        from sgpu_decl.facts.plan_facts import gather
+        from sgpu_decl.maintenance.adopt import adopt
+
+        self._site.guarded = False
+        declared = gather(self._site, self._read(), self._site.state()).jobs
+        return adopt(self._site, declared, text, job_id)
+
+    def find(self, *names: str) -> list[Resource]:
+        """The recorded jobs that names, addresses or globs stand for; all without one.
+
+        Raises:
+            NotFound: one of them matches nothing.
+        """
+        resources = self._site.believed().resources
+        known = {
+            resource
+            for resource in resources
+            if resource.kind is Kind.JOB and not resources[resource].gone
+        }
+        chosen = match_addresses(names, known) if names else known
+        return [resources[address] for address in sorted(chosen)]
+
+    def names_job(self, text: str) -> bool:
+        """Whether an address, a name or a glob is that of a recorded job and of no run: a bare name
+        is that of a run where there is one."""
+        resources = self._site.believed().resources
+        known = {address for address, resource in resources.items() if not resource.gone}
+        try:
+            kinds = {address.kind for address in match_addresses([text], known)}
+        except NotFound:
+            return False
+        return Kind.JOB in kinds and Kind.RUN not in kinds
+
+    def describe(self, jobs: list[Resource]) -> list[dict[str, Json]]:
+        """What is recorded of jobs, and what is seen where they are kept."""
+        if not jobs:
+            return []
+        from sgpu_decl.runs.job_status import describe_jobs
+
+        return describe_jobs(self._site, jobs)
+
+    def show(self, job: Resource) -> dict[str, Json]:
+        """One job whole: with the settings that were applied, and those that it has."""
+        from sgpu_decl.runs.job_status import show_job
+
+        return show_job(self._site, job)

@@ -1,0 +1,152 @@
+"""Carrying a prepared plan out: stage, intent, launch, record."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sgpu_decl.applying.environment_staging import stage_environments
+from sgpu_decl.applying.executor import Applied, execute
+from sgpu_decl.applying.launch_records import unrecorded
+from sgpu_decl.applying.pinned_code import pin
+from sgpu_decl.applying.prepared import Prepared
+from sgpu_decl.applying.recovery import refresh, settle_intents
+from sgpu_decl.applying.release import unstage
+from sgpu_decl.applying.store_references import refer
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.errors import Locked, SgpuError, StalePlan, StateMoved
+from sgpu_decl.facts.context import Site, now
+from sgpu_decl.model.call import Call
+from sgpu_decl.model.event import ApplyEvent
+from sgpu_decl.model.plan import Action, Plan
+from sgpu_decl.model.state import State
+from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.planning.needs import needs_of
+from sgpu_decl.planning.plan_json import plan_id
+from sgpu_decl.storing.state_store import AT_ONCE
+
+__all__ = ["apply", "record_ended", "stage"]
+
+
+def stage(
+    site: Site, prepared: Prepared, progress: Progress | None = None
+) -> tuple[Prepared, tuple[Diagnostic, ...]]:
+    """Store the code and the environments of what a plan launches, and have them where ranks will
+    look for them.
+
+    Returns:
+        The plan with that done, and what was noticed meanwhile.
+
+    Raises:
+        StalePlan: what is here now is not what was planned.
+        SgpuError: it cannot be stored or built.
+    """
+    plan = prepared.plan
+    if prepared.staged or not any(change.launch for change in plan.changes):
+        return prepared, ()
+    pin(site, plan, prepared.code)
+    noticed = stage_environments(site, plan, prepared.environments, progress)
+    return replace(prepared, staged=True), noticed
+
+
+def apply(
+    site: Site,
+    prepared: Prepared,
+    *,
+    sink: Callable[[ApplyEvent], None],
+    parallelism: int,
+    call: Call | None,
+    on_wait: Callable[[], None],
+) -> Applied:
+    """Carry a plan out; see `Session.apply`."""
+    idle = all(change.action is Action.NO_OP for change in prepared.plan.changes)
+    if idle and not _loose_ends(site):
+        return Applied()
+    staged, _ = stage(site, prepared)
+    plan = staged.with_commit().plan
+    identity = plan_id(plan)
+
+    def waiting(refused: Locked) -> None:
+        on_wait()
+        site.patience.on_wait(refused)
+
+    patience = replace(site.patience, on_wait=waiting)
+    with site.writing("apply", plan.lineage, patience) as writer:
+        if writer.applied(identity):
+            raise StalePlan("this plan was applied already", hint="plan again", code="plan_applied")
+        _check_fresh(plan, writer.state)
+        launches = site.believed(writer.state).launches()
+        settle_intents(writer, site.backend, site.keeper)
+        refresh(writer, site.backend)
+        if idle:
+            return Applied()
+        launched = [item.launch.inputs for item in plan.changes if item.stages and item.launch]
+        kept = needs_of(writer.state, launched)
+        refer(site, plan.lineage, kept)  # first: whoever is killed after a launch leaves it safe
+        applied = execute(
+            plan,
+            plan_id=identity,
+            writer=writer,
+            launches=launches,
+            backends=site.backend,
+            keepers=site.keeper,
+            sink=sink,
+            clock=now,
+            parallelism=parallelism,
+            call=call,
+        )
+        needed = needs_of(writer.state)
+        if needed != kept:
+            applied = _noting(applied, lambda: refer(site, plan.lineage, needed))
+    site.close_tracked()
+    return _noting(applied, lambda: unstage(site, plan))
+
+
+def _noting(applied: Applied, step: Callable[[], None]) -> Applied:
+    """Do what follows launches; if it fails, that is noted, and what was launched counts."""
+    try:
+        step()
+    except SgpuError as error:
+        if not applied.launched:
+            raise
+        missing = (*applied.unrecorded, unrecorded(error))
+        return replace(applied, unrecorded=tuple(dict.fromkeys(missing)))
+    return applied
+
+
+def record_ended(site: Site) -> tuple[Diagnostic, ...]:
+    """Record what has ended since the last look, and return what was noticed; left to the next
+    writing command where another sgpu is at work, or the store takes nothing."""
+    try:
+        if not _loose_ends(site):
+            return ()
+        with site.writing("record", patience=AT_ONCE) as writer:
+            return refresh(writer, site.backend)
+    except Locked:
+        return ()
+    except SgpuError as error:
+        return (unrecorded(error),)
+
+
+def _loose_ends(site: Site) -> bool:
+    """Whether something was launched or has ended that the state does not say yet."""
+    state = site.states.read()
+    return state is not None and bool(state.intents or state.active)
+
+
+def _check_fresh(plan: Plan, state: State) -> None:
+    if plan.lineage != state.lineage and plan.serial == 0:
+        raise StateMoved(
+            "another sgpu has applied here for the first time since this plan",
+            hint="plan again",
+            code="other_lineage",
+        )
+    if plan.lineage != state.lineage:
+        raise StalePlan(
+            "this plan was made for another state",
+            hint="apply it in the project it was made for, or plan again",
+            code="other_lineage",
+        )
+    if plan.serial != state.serial:
+        raise StateMoved(
+            f"the state moved on since this plan (serial {plan.serial}, now {state.serial})",
+            hint="plan again",
+        )

@@ -1,0 +1,157 @@
+"""Storing, building and bringing the environments that a plan launches runs in."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.applying.launch_records import launch_of
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.errors import StalePlan
+from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.environment_facts import FromLock, Recipe
+from sgpu_decl.facts.job_keeper import launching_in
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.owner import Owner
+from sgpu_decl.model.plan import Change, Plan
+from sgpu_decl.model.step_progress import Progress, Quiet
+
+if TYPE_CHECKING:
+    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+
+__all__ = ["keep", "stage_environments"]
+
+Findings = tuple[Diagnostic, ...]
+
+
+def stage_environments(
+    site: Site,
+    plan: Plan,
+    recipes: Mapping[str, Recipe],
+    progress: Progress | None = None,
+) -> Findings:
+    """Have what the plan's launches share where their ranks will look for it: every environment,
+    and what else the backends bring. The code is in the store already.
+
+    What is neither in the store nor among `recipes` is made again, as the plan says how.
+
+    Returns:
+        What was noticed meanwhile.
+
+    Raises:
+        StalePlan: what is here now is not what was planned.
+        SgpuError: it cannot be stored, built or brought there.
+    """
+    progress = progress or Quiet()
+    found: list[Diagnostic] = []
+    planned = {
+        change.launch.inputs.environment_digest: change
+        for change in plan.changes
+        if change.kind is Kind.ENVIRONMENT and change.launch
+    }
+    for digest in _launched(plan):
+        if not site.environments.touch(digest):
+            recipe = recipes.get(digest) or _again(site, planned.get(digest), progress)
+            if recipe is None or _digest(recipe) != digest:
+                raise StalePlan(
+                    "the environment here is not the one that was planned",
+                    hint="plan again; `sgpu env diff` shows what differs",
+                    code="environment_differs",
+                )
+            found += _make(site.environments, recipe, progress)
+    by_backend: dict[str, list[Launching]] = {}
+    for change in plan.changes:
+        launching = _launching(plan, change)
+        if launching is not None:
+            by_backend.setdefault(change.backend, []).append(launching)
+    for kind, launchings in by_backend.items():
+        found += site.backend(kind).launcher.prepare(launchings, progress)
+    return tuple(found)
+
+
+def keep(
+    site: Site,
+    plan: Plan,
+    recipes: Mapping[str, Recipe],
+    owner: Path,
+    progress: Progress | None = None,
+) -> None:
+    """Put what a saved plan needs into the store: environments that only this machine has as they
+    are now. What a lock says can be had again."""
+    launched = _launched(plan)
+    for digest in launched:
+        recipe = recipes.get(digest)
+        if recipe is not None and not isinstance(recipe, FromLock):
+            site.environments.put(recipe, progress or Quiet())
+    if launched:
+        site.environments.refer(Owner(path=os.fspath(owner)), launched)
+
+
+def _launched(plan: Plan) -> set[str]:
+    """The digests of what runs are launched in."""
+    return {
+        change.launch.inputs.environment_digest
+        for change in plan.changes
+        if change.launch and change.stages and change.launch.inputs.environment_digest
+    }
+
+
+def _launching(plan: Plan, change: Change) -> Launching | None:
+    if change.launches:
+        return Launching(record=launch_of(plan, change))
+    if not change.stages or change.launch is None:
+        return None
+    return launching_in(
+        change.launch.inputs.spec,
+        change.address,
+        backend=change.backend,
+        owner=change.launch.owner,
+        lineage=plan.lineage,
+    )
+
+
+def _make(store: "EnvironmentStore", recipe: Recipe, progress: Progress) -> Findings:
+    if isinstance(recipe, FromLock):
+        from sgpu_decl.environments.declared.environment_build import build
+
+        return build(
+            recipe.lock,
+            recipe.python,
+            store,
+            progress,
+            folder=recipe.folder,
+            environ=os.environ,
+        ).warnings
+    store.put(recipe, progress)
+    return ()
+
+
+def _again(site: Site, planned: Change | None, progress: Progress) -> "Recipe | None":
+    """From what a plan says alone: of another process, or another machine."""
+    if planned is None or planned.launch is None:
+        return None
+    from sgpu_decl.environments.interpreters import NoPython
+
+    spec: Mapping[str, Json] = json.loads(planned.launch.inputs.spec)
+    folder = (site.root / planned.launch.owner).parent
+    declared = spec.get("python")
+    site.guarded = False  # what is made here is about to be launched
+    python = site.pythons().find(declared if isinstance(declared, str) else None, folder)
+    if isinstance(python, NoPython):
+        raise python.error
+    lock = spec.get("lock")
+    if isinstance(lock, Mapping):
+        from sgpu_decl.environments.declared.lock import Lock
+
+        return FromLock(lock=Lock.from_json(lock), python=python, folder=folder)
+    from sgpu_decl.environments.captured.capture import capture
+
+    captured, _ = capture(python.executable, progress=progress)
+    return captured
+
+
+def _digest(recipe: Recipe) -> str:
+    return recipe.lock.digest if isinstance(recipe, FromLock) else recipe.digest

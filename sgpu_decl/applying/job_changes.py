@@ -1,0 +1,154 @@
+"""Carrying out the change of one job: one effect, remembered at once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from sgpu_decl.applying.error_places import blamed
+from sgpu_decl.applying.release import tidy
+from sgpu_decl.backends.job_backend import JobKeeper
+from sgpu_decl.errors import BackendError, InvalidInput, OutcomeUnknown, SgpuError
+from sgpu_decl.facts.job_keeper import Keepers, keeper_for, launching_in
+from sgpu_decl.model.event import Step
+from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
+from sgpu_decl.model.state import Intent, Resource
+from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.planning.jobs.launched_run import run_in
+from sgpu_decl.storing.state_store import StateWriter
+
+__all__ = ["Jobs"]
+
+
+class Jobs:
+    """Carries out what a plan says of jobs, under the state lock that `writer` holds."""
+
+    def __init__(
+        self,
+        writer: StateWriter,
+        keepers: Keepers,
+        *,
+        plan_id: str,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._writer = writer
+        self._keepers = keepers
+        self._plan_id = plan_id
+        self._lineage = writer.state.lineage
+        self._clock = clock
+        # Each change touches its own address alone, so what was known before the walk holds.
+        self._known = writer.state.resources
+
+    def carry_out(self, change: Change) -> tuple[Step, str] | None:
+        """Do it, and say what was done; `None` for nothing.
+
+        Raises:
+            SgpuError: it was not done; what was there before is there still.
+        """
+        try:
+            match change.action:
+                case Action.CREATE:
+                    return Step.CREATED, self._create(change)
+                case Action.UPDATE:
+                    return Step.UPDATED, self._update(change)
+                case Action.DESTROY:
+                    return Step.DESTROYED, self._destroy(change)
+                case _:
+                    return None
+        except BackendError as error:
+            raise blamed(error, change) from error
+
+    def _create(self, change: Change) -> str:
+        launch, known = _launch(change), self._known.get(change.address)
+        if launch.token is None:
+            raise _incomplete(change)
+        resource = Resource(
+            address=change.address,
+            backend=change.backend,
+            owner=launch.owner,
+            spec=launch.inputs.spec,
+            last=None,
+            numbered=(known.numbered if known else 0) + 1,
+        )
+        intent = Intent(
+            token=launch.token,
+            address=change.address,
+            owner=launch.owner,
+            action=str(change.action),
+            attempt=resource.numbered,
+            plan_id=self._plan_id,
+            created_at=self._clock(),
+            job=resource,
+        )
+        keeper = keeper_for(launch.inputs.spec, None, self._keepers)
+        self._stage(change, keeper)
+        self._writer.begin(intent)
+        try:
+            job_id = keeper.create(parse(launch.inputs.spec), launch.token)
+        except OutcomeUnknown:
+            raise  # the intent stays open: the next apply looks for the job
+        except SgpuError:
+            self._writer.abandon(intent)
+            raise
+        handle = JobHandle(id=job_id, workspace=keeper.workspace, token=launch.token)
+        self._writer.made(intent, replace(resource, remote=str(handle)))
+        return keeper.url(job_id)
+
+    def _update(self, change: Change) -> str:
+        launch = _launch(change)
+        known, handle = self._kept(change)
+        # Settings that merely follow from what the run takes along are not among the fields.
+        follows = change.code is not None or change.environment is not None
+        if follows or any(field.effect is FieldEffect.IN_PLACE for field in change.fields):
+            keeper = keeper_for(launch.inputs.spec, handle, self._keepers)
+            self._stage(change, keeper)
+            keeper.reset(handle.id, parse(launch.inputs.spec), handle.token)
+        resource = replace(
+            known, backend=change.backend, owner=launch.owner, spec=launch.inputs.spec
+        )
+        self._writer.record_resource(resource)
+        tidy(resource, self._lineage, self._keepers)
+        return ""
+
+    def _destroy(self, change: Change) -> str:
+        known, handle = self._kept(change)
+        keeper = keeper_for(known.spec, handle, self._keepers)
+        # Asked before: of a job that is gone nobody may know.
+        idle = run_in(known.spec) is not None and not keeper.busy(handle.id)
+        keeper.delete(handle.id)
+        gone = replace(known, gone=True)
+        self._writer.record_resource(gone)
+        if idle:
+            tidy(gone, self._lineage, self._keepers)
+        return ""
+
+    def _stage(self, change: Change, keeper: JobKeeper) -> None:
+        launch = _launch(change)
+        launching = launching_in(
+            launch.inputs.spec,
+            change.address,
+            backend=change.backend,
+            owner=launch.owner,
+            lineage=self._lineage,
+        )
+        if launching is not None:
+            keeper.stage(launching)
+
+    def _kept(self, change: Change) -> tuple[Resource, JobHandle]:
+        known = self._known.get(change.address)
+        if known is None or known.remote is None:
+            raise _incomplete(change)
+        return known, JobHandle.parse(known.remote)
+
+
+def _launch(change: Change) -> PlannedLaunch:
+    if change.launch is None:
+        raise _incomplete(change)
+    return change.launch
+
+
+def _incomplete(change: Change) -> InvalidInput:
+    """Of a saved plan that somebody edited: what sgpu writes is whole."""
+    return InvalidInput(
+        f"the plan lacks what a change of `{change.address}` needs", hint="plan again"
+    )

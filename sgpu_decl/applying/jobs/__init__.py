@@ -1,1 +1,0 @@
-"""Jobs of a project: wanted, seen, carried out, taken over, and looked at."""

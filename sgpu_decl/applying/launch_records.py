@@ -1,0 +1,57 @@
+"""From a planned change to what is launched and what is remembered."""
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.errors import InvalidInput, SgpuError
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.plan import Change, Plan
+from sgpu_decl.model.state import Attempt, Resource
+
+__all__ = ["launch_of", "resource_of", "unrecorded"]
+
+
+def launch_of(plan: Plan, change: Change) -> LaunchRecord:
+    """The launch that a change decides.
+
+    Raises:
+        InvalidInput: the change, of a saved plan, lacks what a launch needs.
+    """
+    launch = change.launch
+    if change.attempt is None or launch is None or launch.token is None:
+        raise _incomplete(f"the plan lacks what a launch of `{change.address}` needs")
+    return LaunchRecord(
+        ref=AttemptRef(change.address, change.attempt),
+        backend=change.backend,
+        token=launch.token,
+        lineage=plan.lineage,
+        owner=launch.owner,
+        inputs=launch.inputs,
+        wait_for=tuple(ref.number for ref in change.waits_for),
+    )
+
+
+def resource_of(change: Change, *, last: Attempt | None) -> Resource:
+    if change.launch is None:
+        raise _incomplete(f"the plan says nothing of what to record for `{change.address}`")
+    return Resource(
+        address=change.address,
+        backend=change.backend,
+        owner=change.launch.owner,
+        spec=change.launch.inputs.spec,
+        last=last,
+    )
+
+
+def unrecorded(error: SgpuError) -> Diagnostic:
+    """The warning that something was done and could not be recorded; it is not undone."""
+    return Diagnostic(
+        code="unrecorded",
+        severity=Severity.WARNING,
+        summary=error.message,
+        hint="; ".join(filter(None, (error.hint, "the next `sgpu apply` records what is missing"))),
+    )
+
+
+def _incomplete(what: str) -> InvalidInput:
+    """Of a saved plan that somebody edited: what sgpu writes is whole."""
+    return InvalidInput(what, hint="plan again")

@@ -1,0 +1,64 @@
+"""The code behind a plan: in the local store, or built again from the tree that it names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sgpu_decl.config.code import Code
+from sgpu_decl.errors import StalePlan
+from sgpu_decl.facts.context import Site
+from sgpu_decl.model.plan import Plan, PlannedLaunch
+from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.planning.jobs.launched_run import run_in
+from sgpu_decl.staging.file_digests import HashCache
+from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
+
+__all__ = ["launched_code", "pin"]
+
+
+def pin(site: Site, plan: Plan, snapshots: Mapping[str, Snapshot]) -> None:
+    """Put the code of every launch into the store.
+
+    What is neither there nor among `snapshots` is built again from the tree: the plan says which
+    files counted, so no YAML, variable or override is needed.
+
+    Raises:
+        StalePlan: the tree has other bytes now.
+    """
+    for digest, launch in launched_code(plan).items():
+        if site.store.touch(digest):
+            continue
+        taken = snapshots.get(digest) or _again(site.root, launch)
+        if taken is None or taken.digest != digest:
+            raise StalePlan(
+                "the code here is not the code that was planned",
+                hint="check out the planned commit, or plan again",
+                code="code_differs",
+            )
+        site.store.put(taken)
+
+
+def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:
+    """One launch of each code digest that the plan launches."""
+    return {
+        change.launch.inputs.code_digest: change.launch
+        for change in plan.changes
+        if change.launch and change.stages and change.launch.inputs.code_digest
+    }
+
+
+def _again(root: Path, launch: PlannedLaunch) -> Snapshot | None:
+    spec = parse(run_in(launch.inputs.spec) or launch.inputs.spec)
+    code = Code.model_validate(spec.get("code", {}))
+    owner = root / launch.owner
+    cache = HashCache.open()
+    taken, _ = snapshot(
+        (owner.parent / (code.root or ".")).resolve(),
+        include=tuple(code.include),
+        exclude=tuple(code.exclude),
+        link=tuple(code.link),
+        owners=(owner,),
+        outputs=own_outputs(),
+        cache=cache,
+    )
+    cache.save()
+    return taken

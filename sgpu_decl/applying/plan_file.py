@@ -1,0 +1,148 @@
+"""Saved plans: files that someone can look at, mail, and apply later."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.errors import InvalidInput, SgpuError, StalePlan
+from sgpu_decl.facts.file_kind import holds_plan
+from sgpu_decl.facts.location import project_above
+from sgpu_decl.model.owner import Owner
+from sgpu_decl.model.plan import Plan
+from sgpu_decl.model.state import State
+from sgpu_decl.regular_files import read_regular
+from sgpu_decl.system_errors import error_text
+
+if TYPE_CHECKING:
+    from sgpu_decl.applying.prepared import Prepared
+    from sgpu_decl.facts.context import Site
+    from sgpu_decl.model.step_progress import Progress
+
+__all__ = ["check_state", "load_plan", "planned_root", "refuse_taken", "save_plan"]
+
+
+def save_plan(site: "Site", prepared: "Prepared", path: Path, progress: "Progress | None") -> None:
+    """Write a plan and pin the code and the environments behind it in the local stores.
+
+    Raises:
+        SgpuError: the file cannot be written, or is there and is no saved plan.
+    """
+    from sgpu_decl.applying.environment_staging import keep
+    from sgpu_decl.applying.pinned_code import launched_code, pin
+    from sgpu_decl.planning.plan_json import saved_text
+
+    refuse_taken(path)
+    plan = prepared.with_commit().plan
+    keep(site, plan, prepared.environments, path.resolve(), progress)
+    pin(site, plan, prepared.code)
+    try:
+        write_atomic(path, saved_text(plan).encode())
+        site.store.refer(Owner(path=os.fspath(path.resolve())), set(launched_code(plan)))
+    except OSError as error:
+        raise SgpuError(
+            f"the plan cannot be written to `{path}`: {error_text(error)}",
+            hint="give `--out` the path of a file in a folder that you may write to",
+            code="unwritable",
+        ) from None
+
+
+def refuse_taken(path: Path) -> None:
+    """Return where a plan may be saved: where nothing is, an empty file, or an older plan.
+
+    Raises:
+        SgpuError: a file is there that somebody may need, the run file maybe.
+    """
+    if not os.path.exists(path) or _replaceable(path):
+        return
+    raise SgpuError(
+        f"`{path}` exists and is no saved plan: it is not overwritten",
+        hint="give `--out` another name, such as `run.plan`; or move that file away",
+        code="exists",
+    )
+
+
+def _replaceable(path: Path) -> bool:
+    return path.is_file() and (path.stat().st_size == 0 or holds_plan(path))
+
+
+def load_plan(path: Path) -> "Prepared":
+    """Read a saved plan.
+
+    Raises:
+        InvalidInput: truncated, of another format, or no plan at all.
+    """
+    from sgpu_decl.applying.prepared import Prepared
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.planning.plan_json import saved_from_json
+    from sgpu_decl.planning.verification import contradictions
+
+    file = os.fspath(path)
+    plan, findings = saved_from_json(read_regular(path).decode("utf-8", "replace"), file)
+    if plan is None:
+        start = Place(file, 1, 1)
+        raise InvalidInput(
+            f"`{path}` is not a plan that can be applied",
+            hint=findings[0].hint,
+            diagnostics=tuple(replace(one, place=one.place or start) for one in findings),
+        )
+    if (what := next(contradictions(plan), None)) is not None:
+        raise edited_plan(f"`{path}`", what)
+    return Prepared(plan=plan, checkout=Checkout(Path(plan.project)))
+
+
+def planned_root(plan: Plan, here: Path) -> Path:
+    """The folder of the project that a plan is for, or the project at `here` on a machine that has
+    no such folder.
+
+    Raises:
+        StalePlan: it was made for another project than the one at `here`.
+    """
+    planned = Path(plan.project)
+    project = project_above(here)
+    if not planned.is_dir():
+        return project or here
+    if project is not None and not planned.resolve().is_relative_to(project):
+        raise StalePlan(
+            f"this plan was made for the project `{plan.project}`, not for `{project}`",
+            hint=f"apply it there, or with `--project {plan.project}`",
+            code="other_project",
+        )
+    return planned
+
+
+def check_state(site: "Site", plan: Plan) -> None:
+    """Refuse a saved plan that does not fit the state. If the state has changed since the plan,
+    apply refuses the plan as stale.
+
+    Raises:
+        InvalidInput: it launches, stops or shows something else than planning would.
+    """
+    from sgpu_decl.planning.verification import disagreements
+
+    state = site.states.read()
+    if plan.serial == 0 and state is None:
+        state = State(lineage=plan.lineage, serial=0, resources={})
+    for change in plan.changes:
+        owner = change.launch.owner if change.launch else None
+        known = state.resources.get(change.address) if state else None
+        if owner is None or (known is not None and known.owner == owner):
+            continue
+        if not (site.root / owner).is_file():
+            raise edited_plan(
+                "the saved plan", f"names no file that is here for `{change.address}`"
+            )
+    if state is None or (state.lineage, state.serial) != (plan.lineage, plan.serial):
+        return
+    if (what := next(disagreements(plan, site.believed(state)), None)) is not None:
+        raise edited_plan("the saved plan", what)
+
+
+def edited_plan(name: str, what: str) -> InvalidInput:
+    """The error for a saved plan that somebody changed."""
+    return InvalidInput(
+        f"{name} is not what `sgpu plan` made: it {what}",
+        hint="make it again with `sgpu plan --out FILE`",
+    )

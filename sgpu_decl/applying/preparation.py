@@ -1,0 +1,196 @@
+"""From the file of a project to a prepared plan."""
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sgpu_decl import __version__
+from sgpu_decl.applying.prepared import Prepared
+from sgpu_decl.backends.kinds import capabilities_of
+from sgpu_decl.errors import Usage
+from sgpu_decl.facts.checkout import Checkout
+from sgpu_decl.facts.context import Site, now
+from sgpu_decl.facts.job_facts import DeclaredJobs, desire, observe_jobs
+from sgpu_decl.facts.live_state import observe
+from sgpu_decl.facts.plan_facts import Gathered, gather
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.plan_options import PlanOptions
+from sgpu_decl.model.state import State
+from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.planning import planner
+from sgpu_decl.runs.selectors import match_addresses
+
+if TYPE_CHECKING:
+    from sgpu_decl.facts.project_file import Validated
+    from sgpu_decl.model.job import DesiredJob, ObservedJob
+
+__all__ = ["prepare"]
+
+
+def prepare(
+    site: Site,
+    options: PlanOptions,
+    read: "Callable[[Checkout], Validated]",
+    *,
+    path: tuple[str, ...] | None,
+    progress: Progress | None,
+    for_apply: bool,
+) -> Prepared:
+    """Say what apply would do.
+
+    Args:
+        read: gives what the file says.
+        path: the folders that modules of a called function are imported from; `None` for a file.
+        for_apply: what has to be read of an environment goes into the store in the same pass.
+
+    Raises:
+        InvalidInput: the file holds errors.
+        NotFound: an option names no run, or there is no file.
+        Usage: `rerun` names what `select` and `exclude` leave out.
+    """
+    state = site.state()
+    checkout = Checkout(site.root)
+    gathered = _facts(
+        site,
+        options,
+        state,
+        lambda: read(checkout),
+        path=path,
+        progress=progress,
+        for_apply=for_apply,
+    )
+    state = site.believed(state)
+    wanted = {desired.address for desired in gathered.desired} | gathered.jobs.addresses
+    known = wanted | {address for address, resource in state.resources.items() if not resource.gone}
+    # runs that are named to be destroyed may be those of any file, unless a file is named too
+    named = bool(options.destroy and options.select and site.location.file is None)
+    owner = None if named else site.opened.owner
+    others = {
+        address
+        for address, resource in state.resources.items()
+        if owner is not None and resource.owner != owner
+    }
+    select = _selection(options, known, others - wanted)
+    jobs, seen_jobs = _jobs(site, gathered.jobs, state, select)
+    plan = planner.plan(
+        desired=gathered.desired,
+        state=state,
+        observed=observe(state, site.backend),
+        request=planner.PlanRequest(
+            target=site.opened.target,
+            project=os.fspath(site.root),
+            rerun=_rerun(options, known, wanted if select is None else wanted & select),
+            select=select,
+            retry_failed=options.retry_failed,
+            on_active=options.on_active,
+            whole_project=gathered.whole_project,
+            destroy=options.destroy,
+        ),
+        owner=owner,
+        now=now(),
+        tool_version=__version__,
+        config_digest=gathered.config_digest,
+        capabilities=capabilities_of(*{item.backend for item in gathered.desired}),
+        findings=gathered.findings,
+        jobs=jobs,
+        seen_jobs=seen_jobs,
+    )
+    prepared = Prepared(
+        plan=plan,
+        checkout=checkout,
+        code=gathered.snapshots,
+        environments=gathered.recipes,
+        copies=gathered.copies,
+    )
+    return prepared.with_commit() if for_apply else prepared
+
+
+def _facts(
+    site: Site,
+    options: PlanOptions,
+    state: State,
+    read: "Callable[[], Validated]",
+    *,
+    path: tuple[str, ...] | None,
+    progress: Progress | None,
+    for_apply: bool,
+) -> Gathered:
+    """What the file asks for. What it was read from, ten thousand configs maybe, is let go before
+    as many changes are made."""
+    if options.destroy and site.opened.file is None:
+        if site.location.variables or site.location.sets:
+            raise Usage(
+                "`--var` and `--set` change what a file says, and there is no file here",
+                hint="leave them out, or name the file",
+            )
+        return Gathered()
+    validated = read()
+    loaded = validated.loaded
+    if options.destroy:
+        return Gathered(whole_project=loaded.kind == "project", config_digest=loaded.config_digest)
+    found = gather(site, loaded, state, path=path, progress=progress, for_apply=for_apply)
+    return replace(found, findings=(*validated.findings, *found.findings))
+
+
+def _jobs(
+    site: Site, declared: DeclaredJobs, state: State, select: frozenset[Address] | None
+) -> "tuple[tuple[DesiredJob, ...], dict[Address, ObservedJob]]":
+    """What is wanted of jobs and what is seen of them; workspaces are asked for those alone that
+    are planned."""
+    if not declared.jobs:
+        return (), {}
+
+    def planned(address: Address) -> bool:
+        return select is None or address in select
+
+    keepers = site.keeper
+    desired = desire(declared, keepers, planned, state.lineage)
+    seen = observe_jobs(declared, desired, state.resources, keepers, planned, state.lineage)
+    return desired, seen
+
+
+def _selection(
+    options: PlanOptions, known: set[Address], others: set[Address]
+) -> frozenset[Address] | None:
+    """What is chosen of `known`; each choice must name more than `others`, those of other files."""
+    if not options.select and not options.exclude:
+        return None
+    for pattern in options.select:
+        if (named := match_addresses([pattern], known)) <= others:
+            raise Usage(
+                f"`{pattern}` names nothing of this file: another one declares `{min(named)}`",
+                hint="name the file that declares it"
+                + (", or give no file" if options.destroy else ""),
+            )
+    chosen = match_addresses(options.select, known) if options.select else frozenset(known)
+    left = chosen - match_addresses(options.exclude, known)
+    if not left:
+        raise Usage(
+            "`--exclude` leaves out all that is chosen",
+            hint="choose something else with `--select`, or leave out less",
+        )
+    return left
+
+
+def _rerun(
+    options: PlanOptions, known: set[Address], planned: Collection[Address]
+) -> frozenset[Address]:
+    """What is launched in any case: every `--rerun` must name something that is planned."""
+    found: frozenset[Address] = frozenset()
+    for pattern in options.rerun:
+        named = match_addresses([pattern], known).intersection(planned)
+        hits = {item for item in named if item.kind is Kind.RUN}
+        if named and not hits:
+            raise Usage(
+                f"`--rerun {pattern}` names a job, which is launched where it is kept",
+                hint="name the run that it launches, to launch that now, or start the job there",
+            )
+        if not hits:
+            raise Usage(
+                f"`--rerun {pattern}` names nothing of this plan",
+                hint="choose it with `--select`, leave it out of `--exclude`, and plan the file "
+                "that declares it",
+            )
+        found |= hits
+    return found

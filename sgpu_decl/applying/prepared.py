@@ -1,0 +1,51 @@
+"""A plan and all that its apply needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.environment_facts import Recipe
+    from sgpu_decl.model.jsonable import Json
+    from sgpu_decl.model.plan import Plan
+    from sgpu_decl.staging.modules import Copies
+    from sgpu_decl.staging.snapshot import Snapshot
+
+__all__ = ["Prepared"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A plan and all that its apply needs, so that another plan made meanwhile changes nothing.
+
+    `code` maps a digest to the files behind it, some of which lie in `copies` and go with them;
+    `environments` maps one to what it takes to make that environment. What they lack, as those of a
+    saved plan do, is looked for in the stores and made again from what the plan says. `staged` says
+    that ranks find both where they will look.
+    """
+
+    plan: "Plan"
+    checkout: "Checkout"
+    code: "Mapping[str, Snapshot]" = field(default_factory=dict)
+    environments: "Mapping[str, Recipe]" = field(default_factory=dict)
+    copies: "Copies | None" = None
+    staged: bool = False
+
+    @property
+    def code_trees(self) -> "tuple[Snapshot, ...]":
+        """The code that was looked at, with the files that are kept back."""
+        return tuple(sorted(self.code.values(), key=lambda tree: (tree.root, tree.digest)))
+
+    def to_json(self) -> "dict[str, Json]":
+        """The plan as published (`schemas/plan.v1.schema.json`)."""
+        from sgpu_decl.planning.plan_json import plan_to_json
+
+        return plan_to_json(self.plan)
+
+    def with_commit(self) -> "Prepared":
+        """The same with the commit that the launches are from. git is asked only if something is
+        launched."""
+        if self.plan.git is not None or not self.plan.launches:
+            return self
+        return replace(self, plan=replace(self.plan, git=self.checkout.facts))

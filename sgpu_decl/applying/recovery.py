@@ -1,0 +1,109 @@
+"""What is made good before a change: intents that a crash left open, and attempts that ended."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.errors import OutcomeUnknown, SgpuError
+from sgpu_decl.facts.live_state import (
+    Backends,
+    made_by_intent,
+    observe,
+    recorded_resource,
+    was_staged,
+)
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.plan import Action
+from sgpu_decl.storing.state_store import StateWriter
+
+if TYPE_CHECKING:
+    from sgpu_decl.facts.job_keeper import Keepers
+
+__all__ = ["refresh", "settle_intents"]
+
+
+def settle_intents(
+    writer: StateWriter, backends: Backends, keepers: "Keepers"
+) -> tuple[AttemptRef, ...]:
+    """Finish or drop what a crash left open; returns the attempts that were finished.
+
+    A staged attempt is launched again with its token, which starts nothing twice; one that was not
+    staged never happened. A job that was made is recorded.
+    """
+    settled = []
+    for intent in sorted(writer.state.intents, key=lambda item: str(item.address)):
+        made = made_by_intent(intent, keepers)
+        if made is not None:
+            writer.made(intent, made)
+            continue
+        launch, attempt = intent.launch, intent.attempt_record
+        if launch is None or attempt is None or not was_staged(launch, backends):
+            writer.abandon(intent)
+            continue
+        launcher = backends(launch.backend).launcher
+        launching = Launching(record=launch, earlier=writer.state.earlier(launch))
+        try:
+            launcher.stage(launching)  # once more, a power cut may have torn what is not synced
+            launcher.launch(launching)
+        except OutcomeUnknown:
+            continue  # it may be there: no other is launched in its place
+        except SgpuError:
+            # Nothing was started and nothing is left (a secret that this shell lacks, say): the
+            # next plan decides anew, and no other run is held up.
+            writer.abandon(intent)
+            continue
+        known = writer.state.resources.get(intent.address)
+        writer.launched(intent, recorded_resource(intent, attempt, known), attempt)
+        if intent.action == Action.REPLACE:
+            for older in writer.state.active:
+                if older.ref.address == intent.address and older.ref != attempt.ref:
+                    backends(older.backend).launcher.cancel(writer.state.launch_of(older))
+        settled.append(attempt.ref)
+    return tuple(settled)
+
+
+def refresh(writer: StateWriter, backends: Backends) -> tuple[Diagnostic, ...]:
+    """Record what ended since the last look, in one step, and stop what the lost ones left.
+
+    Returns:
+        What was noticed about environments that were written to.
+    """
+    state = writer.state
+    observed = observe(state, backends)
+    ended = [
+        attempt.seen_as(observed[attempt.ref])
+        for attempt in state.active
+        if not observed[attempt.ref].state.active
+    ]
+    freed: set[str] = set()
+    for attempt in ended:
+        storage = backends(attempt.backend).storage
+        if attempt.state is AttemptState.LOST:
+            storage.kill_orphans(state.launch_of(attempt))
+        resource = state.resources.get(attempt.ref.address)
+        if resource is not None and resource.gone:
+            storage.release_code(state.launch_of(attempt))
+            freed.add(attempt.backend)
+    for kind in freed:
+        backends(kind).storage.collect()
+    if ended:
+        writer.record_attempts(ended)
+    used = {(item.backend, item.inputs.environment_digest): item.ref for item in ended}
+    return tuple(
+        _written_to(ref, paths)
+        for (kind, digest), ref in used.items()
+        if digest and (paths := backends(kind).storage.verify_environment(digest))
+    )
+
+
+def _written_to(ref: AttemptRef, paths: Sequence[str]) -> Diagnostic:
+    few = ", ".join(f"`{path}`" for path in paths[:3])
+    more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    return Diagnostic(
+        code="environment_altered",
+        severity=Severity.WARNING,
+        summary=f"the environment of `{ref}` was written to while it ran: {few}{more}",
+        hint="the next attempt gets a new copy; write to `SGPU_OUTPUT_DIR` instead, and install "
+        'with `pip install --target "$SGPU_SITE"`',
+    )

@@ -1,0 +1,51 @@
+"""Giving back what was staged for runs that were destroyed, and for older versions of jobs."""
+
+from sgpu_decl.errors import BackendError
+from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.job_keeper import Keepers, keeper_for, launching_in
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.plan import Action, Plan
+from sgpu_decl.model.state import Resource
+
+__all__ = ["tidy", "unstage"]
+
+_FREEING = (Action.UPDATE, Action.DESTROY)
+
+
+def tidy(job: Resource, lineage: str, keepers: Keepers) -> None:
+    """Delete what older versions of a recorded job launched, and all of it where the job is gone.
+    Of a job that was forgotten, and is there still, nothing is deleted; nor while a launch is
+    active, nor where its keeper does not let us: gc tries again."""
+    launching = launching_in(
+        job.spec, job.address, backend=job.backend, owner=job.owner, lineage=lineage
+    )
+    if launching is None or job.remote is None:
+        return
+    handle = JobHandle.parse(job.remote)
+    try:
+        keeper = keeper_for(job.spec, handle, keepers)
+        if job.gone and keeper.read(handle.id) is not None:
+            return
+        if not keeper.busy(handle.id):
+            keeper.free(launching, gone=job.gone)
+    except BackendError:
+        return
+
+
+def unstage(site: Site, plan: Plan) -> None:
+    """Delete the code copies of all ended attempts of the runs that a plan destroyed, and what only
+    they, or versions of jobs that are no more, shared."""
+    destroyed = [change.address for change in plan.changes if change.action is Action.DESTROY]
+    history = [item for address in destroyed for item in site.states.history(address)]
+    launch_of = site.state().launch_of
+    for attempt in history:
+        site.backend(attempt.backend).storage.release_code(launch_of(attempt))
+    kinds = {item.backend for item in history}
+    kinds |= {
+        change.backend
+        for change in plan.changes
+        if change.kind is Kind.JOB and change.action in _FREEING
+    }
+    for kind in kinds:
+        site.backend(kind).storage.collect()

@@ -1,0 +1,33 @@
+"""Files that are written whole or not at all."""
+
+import contextlib
+import os
+from pathlib import Path
+
+__all__ = ["write_atomic"]
+
+
+def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace a file by rename, so that a reader sees the old bytes or the new ones. It is 0600.
+
+    Args:
+        durable: it survives a power cut; a cache need not.
+
+    Raises:
+        OSError: it cannot be written; what was there is there still.
+    """
+    temporary = path.with_name(f".new-{os.urandom(6).hex()}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(descriptor)
+        os.rename(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            error.filename = os.fspath(path)  # users do not know the temporary file
+        raise

@@ -1,0 +1,59 @@
+"""Rooms of this package as zips, for machines and environments that have no sgpu."""
+
+import hashlib
+import io
+import marshal
+import zipfile
+from functools import cache
+from importlib.util import MAGIC_NUMBER
+from pathlib import Path
+
+import sgpu_decl.agent
+import sgpu_decl.rank
+
+__all__ = ["agent_zip", "rank_zip"]
+
+_OLDEST = (1980, 1, 1, 0, 0, 0)  # what a zip can say
+_UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: a pyc that goes by a hash, which nobody checks
+
+
+@cache
+def agent_zip() -> tuple[str, bytes]:
+    """Return the archive that is the node agent, `python agent.zip …`, and its SHA-256 in hex.
+
+    The same sources give the same bytes.
+    """
+    data = _packed(Path(sgpu_decl.agent.__file__).parent, zipfile.ZIP_DEFLATED)
+    return hashlib.sha256(data).hexdigest(), data
+
+
+@cache
+def rank_zip(*, compiled: bool) -> bytes:
+    """Return the archive that `_air.py` imports from, `rank.zip`.
+
+    Args:
+        compiled: whether it holds bytecode, for ranks of the interpreter that runs this, in place
+            of the sources, which give the same bytes everywhere.
+    """
+    return _packed(Path(sgpu_decl.rank.__file__).parent, zipfile.ZIP_STORED, compiled=compiled)
+
+
+def _packed(root: Path, compression: int, *, compiled: bool = False) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(root.rglob("*.py"), key=lambda file: file.relative_to(root).parts):
+            name = path.relative_to(root).as_posix()
+            data = path.read_bytes()
+            if compiled:
+                data, name = _bytecode(data, f"sgpu_decl/{root.name}/{name}"), f"{name}c"
+            entry = zipfile.ZipInfo(name, _OLDEST)
+            entry.compress_type = compression
+            entry.create_system = 3  # Unix, wherever it is made
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data)
+    return packed.getvalue()
+
+
+def _bytecode(source: bytes, name: str) -> bytes:
+    code = compile(source, name, "exec", dont_inherit=True, optimize=2)  # no docstrings
+    return MAGIC_NUMBER + _UNCHECKED + bytes(8) + marshal.dumps(code)

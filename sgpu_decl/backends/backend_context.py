@@ -1,0 +1,25 @@
+"""What a backend is opened with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgpu_decl.environments.interpreters import Pythons
+    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+    from sgpu_decl.staging.code_store import Store
+
+__all__ = ["BackendContext"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendContext:
+    """One project and target. The stores of pinned code and of environments are opened where one
+    is used; `pythons` gives the finder of interpreters."""
+
+    project: Path
+    state_dir: Path
+    store: "Callable[[], Store]"
+    environments: "Callable[[], EnvironmentStore]"
+    pythons: "Callable[[], Pythons]"

@@ -1,0 +1,1 @@
+"""A workspace as its APIs show it: login, connection, files, errors."""

@@ -1,0 +1,141 @@
+"""Which workspace a run means, from what the YAML, the environment and the profiles say. Nothing is
+connected to, and the SDK is not imported."""
+
+import configparser
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import canonical
+
+__all__ = ["Account", "Login", "login_of", "normal_host"]
+
+_SAYING = ("DATABRICKS_", "ARM_", "GOOGLE_")  # variables that the SDK reads credentials from
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What `backend` says: the profile and the host, each maybe left to the environment."""
+
+    profile: str | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """What the SDK is told. `host` is what messages call the workspace; `interactive` says that
+    somebody has to log in with a browser, which takes as long as it takes. `who` is a digest of all
+    that says whose credentials they are: another one may be another user, the same one is the
+    same."""
+
+    profile: str | None
+    host: str
+    who: str
+    interactive: bool = False
+
+
+def login_of(account: Account, environ: Mapping[str, str]) -> Login:
+    """Find the one workspace that is meant, and the profile with the credentials for it.
+
+    Raises:
+        BackendError: nothing names a workspace, a profile is not there, or two places name
+            different workspaces: credentials for one must not be sent to the other.
+    """
+    file = Path(environ.get("DATABRICKS_CONFIG_FILE") or "~/.databrickscfg").expanduser()
+    profiles = _profiles(file)
+    named = account.profile or environ.get("DATABRICKS_CONFIG_PROFILE") or None
+    if named is not None and named not in profiles:
+        raise BackendError(
+            f"`{file}` has no profile `{named}`",
+            hint=f"log in with `databricks auth login --profile {named}`, or name one of "
+            + (", ".join(f"`{item}`" for item in profiles) or "those that it has: none yet"),
+            code="no_profile",
+        )
+    from_environment = environ.get("DATABRICKS_HOST") or None
+    profile = named
+    if profile is None and from_environment is None:
+        profile = _only_profile(account.host, profiles, file)
+    said = {
+        "`backend.host`": account.host,
+        "the variable `DATABRICKS_HOST`": from_environment,
+        f"the profile `{profile}`": profiles[profile].get("host") if profile else None,
+    }
+    hosts = {source: normal_host(host) for source, host in said.items() if host}
+    if not hosts:
+        raise BackendError(
+            "nothing says which Databricks workspace is meant",
+            hint="log in with `databricks auth login --host URL`, or set `backend.profile`",
+            code="no_workspace",
+        )
+    if len(set(hosts.values())) > 1:
+        told = ", ".join(f"{source} says `{host}`" for source, host in hosts.items())
+        raise BackendError(
+            f"it is not clear which workspace is meant: {told}",
+            hint="let them agree, or set `backend.profile` alone and unset `DATABRICKS_HOST`",
+            code="host_differs",
+        )
+    kind = (profiles[profile].get("auth_type") if profile else None) or environ.get(
+        "DATABRICKS_AUTH_TYPE"
+    )
+    return Login(
+        profile=profile,
+        host=next(iter(hosts.values())),
+        who=_digest(profiles.get(profile or "", {}), environ),
+        interactive=kind == "external-browser",
+    )
+
+
+def _digest(profile: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """One way alone: what it is made of are secrets."""
+    said = {name: value for name, value in environ.items() if name.startswith(_SAYING)}
+    return hashlib.sha256(canonical([dict(profile), said]).encode()).hexdigest()
+
+
+def normal_host(host: str) -> str:
+    """A workspace's URL without what may follow it: `https://name`."""
+    parts = urlsplit(host if "://" in host else f"https://{host}")
+    return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
+def _profiles(file: Path) -> dict[str, Mapping[str, str]]:
+    parser = configparser.ConfigParser(interpolation=None, default_section="")
+    try:
+        parser.read_string(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, configparser.Error):
+        raise BackendError(
+            f"`{file}` cannot be read as a file of profiles",
+            hint="mend it, or write it anew with `databricks configure`",
+            code="no_profile",
+        ) from None
+    # Sections with two underscores hold settings of tools.
+    return {name: parser[name] for name in parser.sections() if not name.startswith("__")}
+
+
+def _only_profile(
+    host: str | None, profiles: Mapping[str, Mapping[str, str]], file: Path
+) -> str | None:
+    """The profile that nobody named: that of the host, else the default one."""
+    if host is None:
+        return "DEFAULT" if profiles.get("DEFAULT") else None
+    fitting = [
+        name for name, profile in profiles.items() if normal_host(profile.get("host", "")) == host
+    ]
+    if len(fitting) == 1 or "DEFAULT" in fitting:
+        return "DEFAULT" if "DEFAULT" in fitting else fitting[0]
+    if fitting:
+        names = ", ".join(f"`{name}`" for name in fitting)
+        raise BackendError(
+            f"`{file}` has several profiles for `{host}`: {names}",
+            hint="say which with `backend.profile`",
+            code="no_profile",
+        )
+    raise BackendError(
+        f"`{file}` has no profile for `{host}`",
+        hint=f"log in with `databricks auth login --host {host}`",
+        code="no_profile",
+    )

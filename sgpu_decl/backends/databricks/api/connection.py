@@ -1,0 +1,295 @@
+"""The connection to a workspace: the SDK's own authentication, begun early and bounded in time.
+
+Importing the SDK takes a second, and its constructor asks the network, for minutes where a host is
+silent. So both are done by a thread. A plan waits until the host has been asked for `PATIENCE`,
+however often it needs the client. An apply waits for `FIRST_ANSWER`, since logins by `az`, by
+`databricks auth` or by OIDC take seconds (evidence: A13).
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from sgpu_decl import __version__
+from sgpu_decl.backends.databricks.api.account import Account, Login, login_of
+from sgpu_decl.errors import BackendError, SgpuError
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
+    from sgpu_decl.model.jsonable import Json
+
+__all__ = ["FIRST_ANSWER", "PATIENCE", "RETRIES", "Connection", "TimeLimits"]
+
+PATIENCE = 7.0  # seconds for a host to answer for the first time, while a plan is made
+FIRST_ANSWER = 60.0  # the same, when something is to be launched
+_TOLD = 2.0  # seconds after which, and in which steps, it is told that somebody waits
+_AT_A_BROWSER = 600.0
+_SAME = 15.0  # seconds that two clocks may differ without anybody noticing
+_HTTP = 60.0  # seconds without a byte
+RETRIES = 60  # seconds in which the SDK tries again what it may
+
+
+def _nobody(_: float) -> None:
+    """For waits that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimits:
+    """Of requests, once a host has answered: seconds without a byte, and seconds in which what
+    failed is tried again."""
+
+    silence: float
+    retries: int
+
+
+class Connection:
+    """One workspace, as one user. `start` returns at once; `client`, `user` and those who ask
+    something wait until it is there."""
+
+    def __init__(self, account: Account, limits: TimeLimits | None = None) -> None:
+        self._account = account
+        self._limits = limits
+        self._made: Future[_Connected] = Future()
+        self._asking = threading.Event()  # the SDK is imported, and the host is being asked
+        self._asked_at = 0.0  # by the monotonic clock
+        self._lock = threading.Lock()
+        self._login: Login | None = None
+        self._begun = False
+
+    def start(self) -> None:
+        """Begin to connect, unless that was begun before.
+
+        Raises:
+            BackendError: nothing says which workspace is meant.
+        """
+        login = self.login
+        with self._lock:
+            begun, self._begun = self._begun, True
+        if not begun:
+            threading.Thread(
+                target=self._make, args=(login,), name="databricks-sdk", daemon=True
+            ).start()
+
+    @property
+    def login(self) -> Login:
+        """Which workspace is meant, and whose credentials; known without connecting.
+
+        Raises:
+            BackendError: nothing says so, or it takes a browser and nobody is there.
+        """
+        with self._lock:
+            if self._login is None:
+                login = login_of(self._account, os.environ)
+                if login.interactive and not _somebody_there():
+                    raise _needs_browser(login)
+                self._login = login
+            return self._login
+
+    @property
+    def host(self) -> str:
+        """The workspace's URL. As `login`."""
+        return self.login.host
+
+    @property
+    def client(self) -> "WorkspaceClient":
+        """The SDK's client.
+
+        Raises:
+            BackendError: there is no connection, with the reason.
+        """
+        return self._get().client
+
+    @property
+    def user(self) -> str:
+        """The name of whoever the credentials belong to."""
+        return self._get().user
+
+    @property
+    def ahead(self) -> float:
+        """How many seconds the workspace's clock is ahead of this machine's, to the second; less
+        than 0 where it is behind."""
+        return self._get().ahead
+
+    @property
+    def ahead_as_known(self) -> float | None:
+        """The same where there is a connection already; nobody waits for one."""
+        made = self._made
+        return made.result().ahead if made.done() and made.exception() is None else None
+
+    def now(self) -> float:
+        """The time by the workspace's clock, in seconds of the epoch: what is compared with times
+        that it gives."""
+        return time.time() + self.ahead
+
+    def explained(
+        self, doing: str, hints: Mapping[str, str] = MappingProxyType({})
+    ) -> AbstractContextManager[None]:
+        """See `sdk_errors.explained`."""
+        from sgpu_decl.backends.databricks.api.sdk_errors import explained
+
+        return explained(doing, self.host, hints)
+
+    def ask(self, doing: str, path: str, /, **query: "Json") -> "dict[str, Any]":
+        """A GET request; `doing` is for messages."""
+        return self._do(doing, "GET", path, query=query)
+
+    def tell(self, doing: str, path: str, body: "dict[str, Json]") -> "dict[str, Any]":
+        """A POST request."""
+        return self._do(doing, "POST", path, body=body)
+
+    def _do(self, doing: str, method: str, path: str, **said: Any) -> "dict[str, Any]":
+        client = self.client
+        with self.explained(doing):
+            answer = client.api_client.do(method, path, **said)
+        return answer if isinstance(answer, dict) else {}
+
+    def await_answer(
+        self, waiting: Callable[[float], None] = _nobody, *, patience: float = FIRST_ANSWER
+    ) -> None:
+        """Wait for the first answer, by default as long as an apply does.
+
+        Args:
+            waiting: told now and then for how many seconds the host has been asked.
+            patience: for how many seconds.
+
+        Raises:
+            BackendError: there is no connection, with the reason.
+        """
+        self.start()
+        self._asking.wait()
+        longest = self._patience(patience)
+        while not self._made.done() and (waited := time.monotonic() - self._asked_at) < longest:
+            wait([self._made], timeout=min(_TOLD, longest - waited))
+            if not self._made.done():
+                waiting(time.monotonic() - self._asked_at)
+        self._get(patience)
+
+    def _patience(self, seconds: float) -> float:
+        return _AT_A_BROWSER if self.login.interactive else seconds
+
+    def _get(self, seconds: float | None = None) -> "_Connected":
+        self.start()
+        self._asking.wait()
+        host = self.login.host
+        patience = self._patience(PATIENCE if seconds is None else seconds)
+        try:
+            return self._made.result(max(0.0, self._asked_at + patience - time.monotonic()))
+        except TimeoutError:
+            error = BackendError(
+                f"`{host}` does not answer: nothing came in {patience:g} s",
+                hint="see that the name is right and that this network reaches it (VPN, proxy, "
+                "private link)",
+                code="host_unreachable",
+            )
+            error.retryable = True
+            raise error from None
+
+    def _make(self, login: Login) -> None:
+        try:
+            _import_sdk()
+            self._asked_at = time.monotonic()
+            self._asking.set()
+            limits = self._limits or TimeLimits(silence=_HTTP, retries=RETRIES)
+            self._made.set_result(_connected(login, limits))
+        except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
+            self._made.set_exception(error)
+        finally:
+            self._asking.set()
+
+
+def _somebody_there() -> bool:
+    """Whether anybody sees a browser that opens: at a terminal or a notebook, not in CI."""
+    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        return False
+    if "ipykernel" in sys.modules:
+        return True
+    return any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def _needs_browser(login: Login) -> BackendError:
+    named = f"--profile {login.profile}" if login.profile else f"--host {login.host}"
+    return BackendError(
+        f"`{login.host}` is logged in to with a browser (`auth_type` is `external-browser`), and "
+        "nobody is at a terminal to do so",
+        hint=f"log in once with `databricks auth login {named}`, which keeps the login on this "
+        "machine; in CI, set `DATABRICKS_CLIENT_ID` and `DATABRICKS_CLIENT_SECRET` of a service "
+        "principal",
+        code="no_credentials",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    client: "WorkspaceClient"
+    user: str
+    ahead: float
+
+
+def _connected(login: Login, limits: TimeLimits) -> _Connected:
+    from databricks.sdk import WorkspaceClient
+    from databricks.sdk.config import Config
+
+    from sgpu_decl.backends.databricks.api.sdk_errors import explained
+
+    # What it fails to find out about a host is said by us, once.
+    logging.getLogger("databricks.sdk").setLevel(logging.ERROR)
+    doing = "connecting to the workspace"
+    with explained(doing, login.host):
+        try:
+            config = Config(
+                host=login.host, profile=login.profile, product="sgpu", product_version=__version__,
+                http_timeout_seconds=FIRST_ANSWER, retry_timeout_seconds=1,
+            )  # fmt: skip
+        except ValueError as error:
+            raise BackendError(
+                f"there are no credentials for `{login.host}`: {_first_sentence(error)}",
+                hint=f"log in with `databricks auth login --host {login.host}`, or set "
+                "`backend.profile`",
+                code="no_credentials",
+            ) from error
+        answer: dict[str, Any] = WorkspaceClient(config=config).api_client.do(
+            "GET", "/api/2.0/preview/scim/v2/Me", response_headers=["Date"]
+        )
+    ahead = _ahead(answer.get("Date"))
+    # From here on it is known to answer, and may take its time.
+    config.http_timeout_seconds = limits.silence
+    config.retry_timeout_seconds = limits.retries
+    if ahead > 0:  # it judges by its own clock whether a link has expired
+        config.files_ext_multipart_upload_url_expiration_duration += timedelta(seconds=ahead)
+    return _Connected(WorkspaceClient(config=config), str(answer["userName"]), ahead)
+
+
+def _ahead(date: str | None) -> float:
+    """From the header `Date` (RFC 9110, 6.6.1) of an answer that has just come. What its seconds
+    and the way of the answer can explain is no difference."""
+    if date is None:
+        return 0.0
+    ahead = parsedate_to_datetime(date).timestamp() - time.time()
+    return round(ahead) if abs(ahead) > _SAME else 0.0
+
+
+def _import_sdk() -> None:
+    """Raises SgpuError where it is not installed."""
+    if find_spec("databricks") is None or find_spec("databricks.sdk") is None:
+        raise SgpuError(
+            "runs on Databricks need the package `databricks-sdk`, which is not installed",
+            hint="install it with `pip install 'sgpu[databricks]'`",
+            code="sdk_missing",
+        )
+    import databricks.sdk  # noqa: F401
+
+
+def _first_sentence(error: ValueError) -> str:
+    return str(error).partition(". Config:")[0].partition("\n")[0]

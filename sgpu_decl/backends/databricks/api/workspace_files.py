@@ -1,0 +1,269 @@
+"""Files of a workspace, as `RemoteFiles`: those below `/Workspace`, and those of volumes.
+
+An upload is one request, or ends with one that makes the file visible: a file is there whole, or it
+is not there.
+"""
+
+import io
+from pathlib import Path
+from typing import BinaryIO, cast
+from urllib.parse import quote
+
+from sgpu_decl.backends.databricks.api.connection import Connection
+from sgpu_decl.backends.databricks.api.sdk_errors import says_too_large
+from sgpu_decl.backends.databricks.api.upload_form import UploadForm
+from sgpu_decl.backends.remote.files import (
+    RemoteEntry,
+    RemoteMissing,
+    byte_count,
+    ignore_bytes,
+    save_stream,
+    upload_stream,
+)
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.step_progress import Sent
+
+__all__ = ["VOLUMES", "VolumeFiles", "WorkspaceFiles", "home_of"]
+
+VOLUMES = "/Volumes/"
+"""What paths of volumes begin with."""
+
+MOST = 500 << 20  # bytes of a workspace file
+MOST_AS_FORM = 450_000_000  # bytes that `workspace/import` was seen to take (evidence: A5)
+_NO_SUCH_API = frozenset({"ENDPOINT_NOT_FOUND", "FEATURE_DISABLED", "NOT_IMPLEMENTED"})
+_WRITING = {
+    "permission_denied": "ask who owns it to let you write there, or set `backend.staging` to a "
+    "folder where you may",
+    "remote_missing": "make the volume or the folder that it names, or set `backend.staging` to "
+    "one that is there",
+    "remote_refused": "move away what is there, or set another `backend.staging`",
+}
+"""What to do where the staging folder takes nothing."""
+
+
+def home_of(user: str) -> str:
+    """The staging folder where the YAML names none."""
+    return f"/Workspace/Users/{user}/.sgpu"
+
+
+class WorkspaceFiles:
+    """See `RemoteFiles`."""
+
+    part: int | None = 8 << 20  # they are read up to 10 MiB (evidence: A5)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def now(self) -> float:
+        return self._connection.now()
+
+    def size(self, path: str) -> int | None:
+        try:
+            found = self._connection.ask(
+                f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path
+            )
+        except RemoteMissing:
+            return None
+        if found.get("object_type") != "FILE":
+            raise BackendError(
+                f"`{path}` is no file but a {str(found.get('object_type')).lower()}",
+                hint="move it away, or set another `backend.staging`",
+                code="staging_taken",
+            )
+        return _number(found.get("size"))
+
+    def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+        from databricks.sdk.errors.base import DatabricksError
+
+        size = byte_count(content)
+        _refuse_large(path, size)
+        with self._connection.explained(f"uploading `{path}`", _WRITING):
+            # An empty file is refused by `workspace/import`, and taken by `import-file`.
+            if not 0 < size <= MOST_AS_FORM:
+                self.put_raw(path, content, sent)
+                return
+            try:
+                self.put_form(path, content, sent)
+            except DatabricksError as error:
+                if error.error_code not in _NO_SUCH_API and not says_too_large(error):
+                    raise
+                self.put_raw(path, content, sent)
+
+    def put_form(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+        """By the API that the platform's own clients use (evidence: A5). Raises what the SDK
+        does."""
+        form = {"path": path, "format": "AUTO", "overwrite": "true"}
+        with upload_stream(content, sent) as stream, UploadForm(form, "content", stream) as body:
+            self._connection.client.api_client.do(
+                "POST",
+                "/api/2.0/workspace/import",
+                headers={"Content-Type": body.content_type},
+                data=body,
+            )
+
+    def put_raw(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+        """By the older API, which is being deprecated. Raises what the SDK does."""
+        with upload_stream(content, sent) as stream:
+            self._connection.client.api_client.do(
+                "POST",
+                f"/api/2.0/workspace-files/import-file/{quote(path.lstrip('/'), safe='')}",
+                query={"overwrite": "true"},
+                headers={"Content-Type": "application/octet-stream"},
+                data=stream,
+            )
+
+    def get(self, path: str) -> bytes:
+        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
+            return bytes(stream.read())
+
+    def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
+        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
+            save_stream(stream, file, received)
+
+    def contents(self, path: str) -> BinaryIO:
+        """A stream of a file. Raises what the SDK does."""
+        answer = self._connection.client.api_client.do(
+            "GET",
+            "/api/2.0/workspace/export",
+            query={"path": path, "format": "AUTO", "direct_download": "true"},
+            raw=True,
+        )
+        return cast("BinaryIO", answer["contents"])
+
+    def list(self, folder: str) -> tuple[RemoteEntry, ...]:
+        try:
+            answer = self._connection.ask(
+                f"looking into `{folder}`", "/api/2.0/workspace/list", path=folder
+            )
+        except RemoteMissing:
+            return ()
+        objects = answer.get("objects")
+        found = objects if isinstance(objects, list) else []
+        return tuple(_found(item) for item in found if isinstance(item, dict))
+
+    def make_folder(self, folder: str) -> None:
+        client = self._connection.client
+        with self._connection.explained(f"making the folder `{folder}`", _WRITING):
+            client.api_client.do("POST", "/api/2.0/workspace/mkdirs", body={"path": folder})
+
+    def delete(self, path: str) -> None:
+        try:
+            self._connection.tell(
+                f"deleting `{path}`",
+                "/api/2.0/workspace/delete",
+                {"path": path, "recursive": True},
+            )
+        except RemoteMissing:
+            return
+
+
+class VolumeFiles:
+    """See `RemoteFiles`."""
+
+    part: int | None = None
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def now(self) -> float:
+        return self._connection.now()
+
+    def size(self, path: str) -> int | None:
+        client = self._connection.client
+        try:
+            with self._connection.explained(f"looking at `{path}`"):
+                return client.files.get_metadata(path).content_length or 0
+        except RemoteMissing:
+            return None
+
+    def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
+        client = self._connection.client
+        doing = f"uploading `{path}`"
+        try:
+            with (
+                self._connection.explained(doing, _WRITING),
+                upload_stream(content, sent) as stream,
+            ):
+                client.files.upload(path, stream, overwrite=True)
+        except ValueError as error:  # the SDK's: links to the storage are refused as expired, say
+            raise BackendError(
+                f"{doing}: `{self._connection.host}` gives no way to send it: {error}",
+                hint="see that this machine's clock is right, and try again",
+                code="remote_broken",
+            ) from error
+
+    def get(self, path: str) -> bytes:
+        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
+            return bytes(stream.read())
+
+    def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
+        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
+            save_stream(stream, file, received)
+
+    def contents(self, path: str) -> BinaryIO:
+        """A stream of a file. Raises what the SDK does."""
+        return self._connection.client.files.download(path).contents or io.BytesIO()
+
+    def list(self, folder: str) -> tuple[RemoteEntry, ...]:
+        client = self._connection.client
+        try:
+            with self._connection.explained(f"looking into `{folder}`"):
+                found = list(client.files.list_directory_contents(folder))
+        except RemoteMissing:
+            return ()
+        return tuple(
+            RemoteEntry(
+                name=str(item.name),
+                folder=bool(item.is_directory),
+                size=item.file_size or 0,
+                modified=(item.last_modified or 0) / 1000,
+            )
+            for item in sorted(found, key=lambda item: str(item.name))
+        )
+
+    def make_folder(self, folder: str) -> None:
+        client = self._connection.client
+        with self._connection.explained(f"making the folder `{folder}`", _WRITING):
+            client.files.create_directory(folder)
+
+    def delete(self, path: str) -> None:
+        client = self._connection.client
+        below = self.list(path)
+        for one in below:
+            if one.folder:
+                self.delete(f"{path}/{one.name}")
+            else:
+                with self._connection.explained(f"deleting `{path}/{one.name}`"):
+                    client.files.delete(f"{path}/{one.name}")
+        try:
+            with self._connection.explained(f"deleting `{path}`"):
+                if below or self.size(path) is None:
+                    client.files.delete_directory(path)
+                else:
+                    client.files.delete(path)
+        except RemoteMissing:
+            return
+
+
+def _refuse_large(path: str, size: int) -> None:
+    if size > MOST:
+        raise BackendError(
+            f"`{path}` would have {size:,} bytes, and workspace files have at most {MOST:,}",
+            hint="set `backend.staging` to a folder of a volume (`/Volumes/…`), or leave large "
+            "files out with `.sgpuignore`",
+            code="staging_too_large",
+        )
+
+
+def _found(raw: dict[str, Json]) -> RemoteEntry:
+    return RemoteEntry(
+        name=str(raw.get("path")).rpartition("/")[2],
+        folder=raw.get("object_type") == "DIRECTORY",
+        size=_number(raw.get("size")),
+        modified=_number(raw.get("modified_at")) / 1000,
+    )
+
+
+def _number(value: Json) -> int:
+    return value if isinstance(value, int) else 0

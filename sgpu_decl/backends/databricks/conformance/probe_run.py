@@ -1,0 +1,292 @@
+"""One run of a probe in a workspace: staged, submitted, watched, cancelled and removed.
+
+It is launched like any run: the node agent is uploaded, `command.sh` fetches it, and `runs/submit`
+gets the body that the engine makes. There are two differences: `command.sh` starts the program
+`probe` of the agent and not `node`, and all files are in one folder, which is deleted at the end.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.agent.probe.probe_report import LINE
+from sgpu_decl.backends.archives import agent_zip
+from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE, Rejected
+from sgpu_decl.backends.databricks.conformance.probe_tree import pack_tree
+from sgpu_decl.backends.databricks.launching.command import render_probe
+from sgpu_decl.backends.databricks.launching.node_program import platform_table, secret_sidecar
+from sgpu_decl.backends.databricks.launching.submit import DEFAULT_BASE, StagedLaunch, payload
+from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
+from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
+from sgpu_decl.backends.databricks.watching.termination import state_of
+from sgpu_decl.backends.databricks.workspace import Workspace
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.errors import BackendError, NotFound
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+
+__all__ = ["Act", "ProbeRun", "Record", "records_in"]
+
+Record = dict[str, Any]
+
+_PAUSE = 0.25  # seconds between two looks
+_ENDING = 300.0  # seconds that a cancelled run may take to end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """What one run does: `name` is one that `agent.probe.probe_program` knows, `seconds` for it,
+    `limit` for the whole run on the platform."""
+
+    name: str
+    seconds: float
+    limit: int
+    nodes: int = 1
+    retries: int = 0
+    secret: str | None = None
+    base: str | None = None
+    tree: bool = False
+
+
+class ProbeRun:
+    """One act in a folder of its own below `folder`."""
+
+    def __init__(self, workspace: Workspace, act: Act, folder: str, token: str) -> None:
+        self._workspace = workspace
+        self._act = act
+        self._token = f"{token}-{act.name}"
+        self._folder = f"{folder}/{act.name}"
+        self._commands = workspace.layout.commands(self._folder)
+        self._back = f"{self._folder}/back"
+        self._ref = AttemptRef(Address.parse(f"run.sgpu-doctor-{act.name}"), 1)
+        self._body: dict[str, Json] = {}
+        self._run_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self._act.name
+
+    @property
+    def run_id(self) -> int:
+        """The run that it became. Raises RuntimeError: it was not submitted."""
+        if self._run_id is None:
+            raise RuntimeError("a probe is submitted before it is watched")
+        return self._run_id
+
+    def begin(self) -> None:
+        """Stage and submit it. Raises BackendError."""
+        self._stage()
+        try:
+            self._submit()
+        except BackendError as error:
+            if error.code not in UNSURE:
+                self._body = {}  # there is no run
+            raise
+
+    def _stage(self) -> None:
+        workspace, act = self._workspace, self._act
+        digest, agent = agent_zip()
+        objects = f"{self._folder}/objects"
+        config = _config(act, self._token)
+        workspace.make_experiment_folder(config)
+        for folder in (f"{objects}/agent", self._back):
+            workspace.files.make_folder(folder)
+        workspace.area.command_files.make_folder(self._commands)
+        workspace.files.put(f"{objects}/agent/{digest}.zip", agent)
+        if act.secret is not None:
+            secrets = json.dumps(secret_sidecar(config.env.secrets)).encode()
+            workspace.area.command_files.put(f"{self._commands}/secret_env_vars.json", secrets)
+        command = render_probe(
+            digest,
+            act.name,
+            launch=self._commands,
+            objects=objects,
+            out=self._back,
+            platform=platform_table(),
+            seconds=act.seconds,
+            secret=SECRET if act.secret is not None else "",
+            environment=self._pack(f"{objects}/packs") if act.tree else "",
+        )
+        workspace.area.command_files.put(f"{self._commands}/command.sh", command.encode())
+        body = payload(
+            LaunchRecord(
+                ref=self._ref,
+                backend="databricks",
+                token=self._token,
+                lineage="",
+                owner="",
+                inputs=LaunchInputs(spec="", fingerprint=""),
+            ),
+            config,
+            StagedLaunch(folder=self._commands, experiments=workspace.experiments),
+        )
+        self._body = {**body, "timeout_seconds": act.limit}
+
+    def _pack(self, packs: str) -> str:
+        """Have a locked environment in the folder `packs`; return its digest in hex."""
+        files = self._workspace.files
+        files.make_folder(packs)
+        with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
+            digest = pack_tree(self._act.base or DEFAULT_BASE, Path(scratch))
+            for file in sorted(Path(scratch).iterdir()):
+                files.put(f"{packs}/{file.name}", file)
+        return digest.removeprefix("sha256:")
+
+    def _submit(self) -> None:
+        """Submit it. The token makes one run of repeated requests."""
+        answer = self._workspace.connection.tell(
+            f"submitting the probe `{self.name}`", "/api/2.2/jobs/runs/submit", self._body
+        )
+        self._run_id = int(str(answer["run_id"]))
+
+    def await_record(
+        self, name: str, patience: float, *, unless: Callable[[], bool] = lambda: False
+    ) -> Record | None:
+        """Wait for a record of node 0 in the first attempt; None if the run ends before, if it is
+        not to be seen in that time, or if `unless` says that it never will be."""
+        deadline = time.monotonic() + patience
+        while True:
+            over = self.over() or unless()
+            found = self.record(name)
+            if found is not None or over or time.monotonic() > deadline:
+                return found
+            time.sleep(_PAUSE)
+
+    def record(self, name: str, *, attempt: int = 0, node: int = 0) -> Record | None:
+        """A record that a node wrote to the launch folder, as it is there now."""
+        path = f"{self._back}/{attempt}/node_{node}/{name}.json"
+        try:
+            found = json.loads(self._workspace.files.get(path))
+        except (RemoteMissing, ValueError):  # not there, or not whole
+            return None
+        return found if isinstance(found, dict) else None
+
+    def began(self) -> bool:
+        """Whether a node has been given to it, by the platform's word."""
+        return state_of(self._shown()) in (None, AttemptState.RUNNING, AttemptState.STOPPING)
+
+    def over(self) -> bool:
+        return state_of(self._shown()) is None
+
+    def await_end(self, patience: float) -> bool:
+        """Wait until it has ended; whether it has."""
+        deadline = time.monotonic() + patience
+        while not (over := self.over()) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+        return over
+
+    def shown(self) -> Mapping[str, Any]:
+        """The run as the Jobs API shows it."""
+        return self._workspace.run_cache.run(self.run_id, afresh=True) or {}
+
+    def _shown(self) -> Mapping[str, Any]:
+        return self._workspace.run_cache.run(self.run_id) or {"state": {"result_state": "CANCELED"}}
+
+    def put(self, name: str) -> None:
+        """Upload a small file for nodes to see."""
+        self._workspace.files.put(f"{self._back}/{name}", b"1")
+
+    def lines(self, heard: Callable[[str], None], *, follow: bool) -> None:
+        """Pass on the lines of its log; all there is, or as they come until it ends."""
+        workspace = self._workspace
+        cache = workspace.run_cache
+        log = WorkspaceLog(
+            self._ref,
+            workspace.connection,
+            lambda: cache.run(self.run_id),
+            ranks=None,
+            follow=follow,
+            output=cache.output,
+        )
+        ended = False
+        with suppress(NotFound):
+            while not ended:
+                lines, ended = log.read()
+                for said in lines:
+                    for line in said.lines:
+                        heard(line)
+                if not ended:
+                    time.sleep(OFTEN)
+
+    def cancel(self) -> None:
+        """Ask the platform to end it. Raises BackendError."""
+        with suppress(RemoteMissing, Rejected):  # it has ended, or is gone
+            self._workspace.connection.tell(
+                f"cancelling the probe `{self.name}`",
+                "/api/2.2/jobs/runs/cancel",
+                {"run_id": self.run_id},
+            )
+
+    def remove(self) -> None:
+        """End it if it goes on, and delete all that is left of it: the run, its MLflow experiment,
+        its folders. Raises BackendError."""
+        if self._body:
+            if self._run_id is None:
+                self._submit()  # the answer was lost, or never waited for
+            if not self.over():
+                self.cancel()
+                self.await_end(_ENDING)
+            tell = self._workspace.connection.tell
+            for experiment in self._experiments():
+                with suppress(RemoteMissing):
+                    tell(
+                        "deleting the experiment of a probe",
+                        "/api/2.0/mlflow/experiments/delete",
+                        {"experiment_id": experiment},
+                    )
+            with suppress(RemoteMissing):
+                tell("deleting a probe", "/api/2.2/jobs/runs/delete", {"run_id": self.run_id})
+        self._workspace.files.delete(self._folder)
+        if self._commands != self._folder:
+            self._workspace.area.command_files.delete(self._commands)
+
+    def _experiments(self) -> set[str]:
+        found = set()
+        for task in self.shown().get("tasks") or ():
+            said = self._workspace.run_cache.output(int(task["run_id"])).get("mlflow_experiment_id")
+            if said:
+                found.add(str(said))
+        return found
+
+
+SECRET = "PROBE_SECRET"  # noqa: S105  the name of a variable
+"""The variable of the secret that a probe lets the platform resolve."""
+
+
+def records_in(lines: Sequence[str]) -> list[Record]:
+    """The records in lines of the log."""
+    found = []
+    for line in lines:
+        if line.startswith(LINE):
+            with suppress(ValueError):
+                found.append(json.loads(line.removeprefix(LINE)))
+    return [item for item in found if isinstance(item, dict)]
+
+
+def _config(act: Act, token: str) -> RunConfig:
+    """The run that the engine makes the body of."""
+    env: dict[str, Json] = {}
+    if act.base is not None:
+        env["base"] = act.base
+    if act.secret is not None:
+        env["secrets"] = {SECRET: f"databricks:{act.secret}"}
+    return RunConfig.model_validate(
+        {
+            "name": f"sgpu-doctor-{act.name}",
+            "gpus": act.nodes,
+            "type": "A10",
+            "command": ["true"],
+            "env": env,
+            "retry": {"max": act.retries, "on": ["infra"]},
+            "mlflow": {"experiment": token},  # nobody else's: it is deleted
+            "backend": {"kind": "databricks"},
+        }
+    )

@@ -1,0 +1,262 @@
+"""Files in the staging folder: written in every way that there is, read, listed, overwritten and
+deleted, in a folder of its own that is removed again."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+from uuid import uuid4
+
+from sgpu_decl.backends.databricks.api.connection import Connection
+from sgpu_decl.backends.databricks.api.workspace_files import VOLUMES, VolumeFiles, WorkspaceFiles
+from sgpu_decl.backends.databricks.conformance.comparison import compared
+from sgpu_decl.backends.databricks.conformance.refusal import Refusal, attempt, lacks_api, request
+from sgpu_decl.backends.remote.files import RemoteFiles
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
+
+__all__ = ["volume_findings", "workspace_findings"]
+
+_MIB = 1 << 20
+_LARGE = 11 * _MIB  # more than workspace files are read up to
+_OLD = 3600  # seconds after which no check still uses its folder
+_OURS = re.compile(r"doctor-(\d+)-[0-9a-f]{8}")
+_VOLUME_FOLDERS = "/api/2.0/fs/directories"
+_NUMBER = re.compile(r"\((\d+) bytes\)")
+_NOT_WRITABLE = "set `backend.staging` to a folder where you may write"
+
+Put = Callable[[str, bytes | Path], None]
+
+
+def workspace_findings(connection: Connection, root: str) -> Iterator[Finding]:
+    """Below `/Workspace`.
+
+    Raises:
+        BackendError: the workspace cannot be asked.
+    """
+    files = WorkspaceFiles(connection)
+    yield from _in_folder(connection, files, root, lambda folder: _workspace(connection, folder))
+
+
+def volume_findings(connection: Connection, root: str) -> Iterator[Finding]:
+    """In a volume. Raises BackendError as `workspace_findings`."""
+    files = VolumeFiles(connection)
+    yield from _in_folder(connection, files, root, lambda folder: _volume(connection, folder))
+
+
+def _in_folder(
+    connection: Connection,
+    files: RemoteFiles,
+    root: str,
+    check: Callable[[str], Iterator[Finding]],
+) -> Iterator[Finding]:
+    """In a new folder, which goes with all that is in it, and with the staging folder where that
+    was not there before. What a check that was killed left there goes too."""
+    made = _absent(connection, root)
+    now = int(connection.now())
+    folder = f"{root}/doctor-{now}-{uuid4().hex[:8]}"
+    try:
+        refused = attempt(connection, f"making `{folder}`", lambda: files.make_folder(folder))
+        if isinstance(refused, Refusal):
+            yield _failed(f"`{root}` takes no folder: {refused.message}")
+            return
+        yield from check(folder)
+    finally:
+        with suppress(BackendError):  # it was not made, or the workspace has gone
+            files.delete(folder)
+        if made:
+            with suppress(BackendError):  # somebody else has put something there
+                _delete_empty(connection, root)
+    for name in (one.name for one in files.list(root)):
+        made_at = _OURS.fullmatch(name)
+        if folder == f"{root}/{name}":
+            yield _failed(f"`{folder}` could not be deleted")
+        elif made_at is not None and int(made_at[1]) < now - _OLD:
+            with suppress(BackendError):
+                files.delete(f"{root}/{name}")
+
+
+def _absent(connection: Connection, path: str) -> bool:
+    if path.startswith(VOLUMES):
+        found = request(connection, "HEAD", f"{_VOLUME_FOLDERS}{quote(path)}")
+    else:
+        found = request(connection, "GET", "/api/2.0/workspace/get-status", query={"path": path})
+    return isinstance(found, Refusal)
+
+
+def _delete_empty(connection: Connection, path: str) -> None:
+    if path.startswith(VOLUMES):
+        request(connection, "DELETE", f"{_VOLUME_FOLDERS}{quote(path)}")
+    else:
+        request(connection, "POST", "/api/2.0/workspace/delete", body={"path": path})
+
+
+def _workspace(connection: Connection, folder: str) -> Iterator[Finding]:
+    files = WorkspaceFiles(connection)
+    small, large = os.urandom(_MIB), os.urandom(_MIB) * (_LARGE // _MIB)
+
+    def put(way: Put, name: str, content: bytes) -> Refusal | None:
+        path = f"{folder}/{name}"
+        return attempt(connection, f"uploading `{path}`", lambda: way(path, content))
+
+    form = put(files.put_form, "form", small)
+    by_form = not lacks_api(form)
+    yield _way("form-upload", form, "`workspace/import` as a form")
+    raw = put(files.put_raw, "raw", small)
+    by_raw = not lacks_api(raw)
+    yield _way("raw-upload", raw, "`import-file`")
+    best = next(
+        (way for way, there in ((files.put_form, form), (files.put_raw, raw)) if there is None),
+        None,
+    )
+    if best is None:
+        refused = form if by_form else raw
+        words = refused.message if refused else "no way to upload"
+        yield _failed(f"`{folder.rpartition('/')[0]}` takes no files: {words}")
+        return
+    name = "form" if best == files.put_form else "raw"
+    if by_form and form is None:
+        yield _empty("empty-form-upload", put(files.put_form, "empty-form", b""), "as a form")
+        refused = put(files.put_form, "large-form", large)
+        yield _limit(refused)
+    if by_raw and raw is None:
+        yield _empty("empty-raw-upload", put(files.put_raw, "empty-raw", b""), "to `import-file`")
+        refused = put(files.put_raw, "large-raw", large)
+        if refused is not None:
+            yield _failed(f"`import-file` takes no file of 11 MiB: {refused.message}")
+    yield from _read_back(connection, files, folder, name, small)
+    yield from _limits(connection, files, folder, small_name=name)
+    yield from _overwritten(connection, files, best, f"{folder}/{name}")
+    listed = {one.name: one for one in files.list(folder)}
+    yield _listing(name in listed, len(listed))
+    if name in listed:
+        size = listed[name].size > 0
+        says = "says" if size else "does not say"
+        yield compared("size-listed", size, f"the workspace {says} how many bytes files have")
+    yield _deleted(connection, files, f"{folder}/{name}")
+
+
+def _way(id_: str, refusal: Refusal | None, what: str) -> Finding:
+    if refusal is not None and not lacks_api(refusal):
+        return _failed(f"{what} takes no file of 1 MiB: {refusal.message}")
+    there = refusal is None
+    return compared(id_, there, f"{what} {'takes files' if there else 'is not there'}")
+
+
+def _empty(id_: str, refusal: Refusal | None, way: str) -> Finding:
+    taken = refusal is None
+    return compared(id_, taken, f"an empty file can{'' if taken else 'not'} be uploaded {way}")
+
+
+def _limit(refusal: Refusal | None) -> Finding:
+    if refusal is None:
+        return ok("form-limit", "11 MiB were taken as a form; not tried: more")
+    number = _last_number(refusal)
+    if number is None:
+        return _failed(f"`workspace/import` takes no form with 11 MiB: {refusal.message}")
+    return compared("form-limit", number, f"forms have at most {number:,} bytes")
+
+
+def _read_back(
+    connection: Connection, files: WorkspaceFiles | VolumeFiles, folder: str, name: str,
+    content: bytes,
+) -> Iterator[Finding]:  # fmt: skip
+    path = f"{folder}/{name}"
+    found = attempt(connection, f"reading `{path}`", lambda: _contents(files, path))
+    if isinstance(found, Refusal):
+        yield _failed(f"what was written cannot be read: {found.message}")
+    elif found != content:
+        yield _failed("what is read is not what was written")
+    else:
+        text = "1 MiB was written and read back"
+        yield ok("staging", text)
+
+
+def _limits(
+    connection: Connection, files: WorkspaceFiles, folder: str, *, small_name: str
+) -> Iterator[Finding]:
+    """How large a file may be to be read, and how a larger one is refused."""
+    there = {one.name for one in files.list(folder)}
+    large = next((name for name in ("large-form", "large-raw") if name in there), None)
+    if large is None:
+        return
+    path = f"{folder}/{large}"
+    found = attempt(connection, f"reading `{path}`", lambda: _contents(files, path))
+    if not isinstance(found, Refusal):
+        yield compared("read-limit", len(found), f"a file of {len(found):,} bytes can be read")
+        return
+    number = _last_number(found)
+    if number is None:
+        small = f"{folder}/{small_name}"
+        read = attempt(connection, f"reading `{small}`", lambda: _contents(files, small))
+        if isinstance(read, Refusal):
+            return  # nothing can be read, which `_read_back` has said
+        number = len(read)
+    yield compared("read-limit", number, f"files are read up to {number:,} bytes")
+    yield compared("read-refusal", found.code, "the code of what is too large to be read")
+
+
+def _volume(connection: Connection, folder: str) -> Iterator[Finding]:
+    files = VolumeFiles(connection)
+    small = os.urandom(_MIB)
+    for name, content in (("empty", b""), ("small", small), ("large", small * (_LARGE // _MIB))):
+        path = f"{folder}/{name}"
+
+        def put(path: str = path, content: bytes = content) -> None:
+            files.put(path, content)
+
+        refused = attempt(connection, f"uploading `{path}`", put)
+        if refused is not None:
+            text = f"the volume takes no file of {len(content):,} bytes: {refused.message}"
+            yield _failed(text)
+            return
+    yield from _read_back(connection, files, folder, "small", small)
+    yield from _overwritten(connection, files, files.put, f"{folder}/small")
+    listed = files.list(folder)
+    yield _listing(any(one.name == "small" for one in listed), len(listed))
+    yield _deleted(connection, files, f"{folder}/small")
+
+
+def _overwritten(
+    connection: Connection, files: WorkspaceFiles | VolumeFiles, put: Put, path: str
+) -> Iterator[Finding]:
+    refused = attempt(connection, f"overwriting `{path}`", lambda: put(path, b"new"))
+    if refused is not None:
+        yield _failed(f"a file cannot be overwritten: {refused.message}")
+        return
+    found = attempt(connection, f"reading `{path}`", lambda: _contents(files, path))
+    if not isinstance(found, Refusal) and found != b"new":
+        yield _failed("a file that was overwritten still has its old content")
+
+
+def _listing(there: bool, number: int) -> Finding:  # noqa: FBT001  what was seen
+    if there:
+        return ok("listing", f"the folder lists {number} files")
+    return warn(
+        "listing", "a file that was just written is not listed yet", "results may come late"
+    )
+
+
+def _deleted(connection: Connection, files: RemoteFiles, path: str) -> Finding:
+    refused = attempt(connection, f"deleting `{path}`", lambda: files.delete(path))
+    if refused is not None:
+        return _failed(f"files cannot be deleted: {refused.message}")
+    if files.size(path) is not None:
+        return _failed("a file that was deleted is still there")
+    return ok("deleting", "files are overwritten and deleted")
+
+
+def _contents(files: WorkspaceFiles | VolumeFiles, path: str) -> bytes:
+    with files.contents(path) as stream:
+        return bytes(stream.read())
+
+
+def _last_number(refusal: Refusal) -> int | None:
+    numbers = _NUMBER.findall(refusal.message)
+    return int(numbers[-1]) if numbers else None
+
+
+def _failed(text: str) -> Finding:
+    return fail("staging", text, _NOT_WRITABLE)

@@ -1,0 +1,98 @@
+"""What a workspace makes of a job's settings: tables, with a reason beside each entry."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, cast
+
+from sgpu_decl.model.job_rules import Anything, JobDefault, JobRule, JobRules, JobStart
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.plan import Reason
+
+__all__ = ["RULES"]
+
+_ANY = (Anything.ANYTHING,)
+_WRITTEN = JobDefault((False,), "its default, written out")
+
+_DEFAULTS: Mapping[str, JobDefault] = MappingProxyType(
+    {
+        "format": JobDefault(_ANY, "says how the answer is laid out"),
+        "edit_mode": JobDefault(("EDITABLE",), "jobs may be edited in the workspace unless locked"),
+        "max_concurrent_runs": JobDefault((1,), "one launch at a time unless asked"),
+        "timeout_seconds": JobDefault((0,), "0 is no limit"),
+        "queue.enabled": JobDefault(
+            (True,), "jobs of newer API versions queue unless told otherwise"
+        ),
+        "run_as": JobDefault(_ANY, "who applies a job is who it runs as, unless that is set there"),
+        "parent_path": JobDefault(_ANY, "where the workspace lists the job"),
+        "performance_target": JobDefault(
+            ("PERFORMANCE_OPTIMIZED",), "how serverless compute starts unless asked"
+        ),
+        "budget_policy_id": JobDefault(_ANY, "the workspace may choose a policy for its users"),
+        "usage_policy_id": JobDefault(_ANY, "the newer name of the budget policy"),
+        "email_notifications.no_alert_for_skipped_runs": _WRITTEN,
+        "notification_settings.no_alert_for_skipped_runs": _WRITTEN,
+        "notification_settings.no_alert_for_canceled_runs": _WRITTEN,
+        "schedule.pause_status": JobDefault(
+            ("UNPAUSED",), "what has a schedule runs unless paused"
+        ),
+        "schedule.timezone_id": JobDefault(("UTC",), "its default, written"),
+        "trigger.pause_status": JobDefault(("UNPAUSED",), "what has a trigger runs unless paused"),
+        "trigger.table_update.condition": JobDefault(
+            ("ANY_UPDATED",), "one table that changed is enough unless asked"
+        ),
+        "tasks.*.run_if": JobDefault(("ALL_SUCCESS",), "a task runs if all before it succeeded"),
+        "tasks.*.timeout_seconds": JobDefault((0,), "0 is no limit"),
+        "tasks.*.max_retries": JobDefault((0,), "no retry unless asked"),
+        "tasks.*.min_retry_interval_millis": JobDefault((0,), "at once"),
+        "tasks.*.retry_on_timeout": _WRITTEN,
+        "tasks.*.disabled": _WRITTEN,
+        "tasks.*.email_notifications.no_alert_for_skipped_runs": _WRITTEN,
+        "tasks.*.ai_runtime_task.mlflow_experiment_directory": JobDefault(
+            _ANY, "where the platform keeps the experiment unless asked"
+        ),
+        "tasks.*.notebook_task.source": JobDefault(
+            ("WORKSPACE",), "notebooks lie in the workspace where no repository is named"
+        ),
+        "environments.*.spec.client": JobDefault(
+            _ANY, "the older name of the environment's version"
+        ),
+    }
+)
+
+_REASONS: Mapping[str, JobRule] = MappingProxyType(
+    {
+        "tasks.*.ai_runtime_task.code_source_path": JobRule(
+            Reason.CODE_CHANGED, "the path is named after the code's digest"
+        ),
+        "tasks.*.ai_runtime_task.deployments": JobRule(
+            Reason.CONFIG_CHANGED, "the command's path is named after what it launches"
+        ),
+        "environments": JobRule(Reason.ENVIRONMENT_CHANGED, "packages are what is installed"),
+        "tasks.*.environment_key": JobRule(Reason.ENVIRONMENT_CHANGED, "it names the packages"),
+    }
+)
+
+
+def _start(document: Mapping[str, Json]) -> JobStart:
+    found = document.get("schedule") or document.get("trigger") or document.get("continuous")
+    if not found:
+        return JobStart(trigger={} if "trigger" in document else None)
+    start = cast("Mapping[str, Any]", found)
+    trigger = {key: value for key, value in start.items() if key != "pause_status"}
+    return JobStart(
+        schedule=start.get("quartz_cron_expression"),
+        timezone=start.get("timezone_id"),
+        trigger=trigger if "trigger" in document else None,
+        paused=start.get("pause_status") == "PAUSED",
+    )
+
+
+RULES = JobRules(
+    defaults=_DEFAULTS,
+    reasons=_REASONS,
+    task="tasks",
+    of_run=frozenset({"tasks", "environments"}),
+    of_notebook=frozenset({"notebook_task", "compute"}),
+    start=_start,
+    link=lambda workspace, job_id: f"{workspace}/jobs/{job_id}",
+)

@@ -1,0 +1,54 @@
+"""The Databricks backend as the engine knows it."""
+
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.kinds import BackendKind
+from sgpu_decl.planning.capabilities import Capabilities
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.backends.base import Backend
+    from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.environments.known.base_environments import Base
+    from sgpu_decl.model.job_rules import JobRules
+
+__all__ = ["KIND"]
+
+
+def _open(context: "BackendContext") -> "Backend":
+    from sgpu_decl.backends.databricks.backend import open_databricks
+
+    return open_databricks(context)
+
+
+def _options() -> "type[BackendOptions]":
+    from sgpu_decl.backends.databricks.options import DatabricksOptions
+
+    return DatabricksOptions
+
+
+def _bases() -> "tuple[Base, ...]":
+    from sgpu_decl.backends.databricks.bases import all_bases
+
+    return all_bases()
+
+
+def _jobs() -> "JobRules":
+    from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
+
+    return RULES
+
+
+KIND = BackendKind(
+    name="databricks",
+    options=_options,
+    bases=_bases,
+    capabilities=Capabilities(
+        remote=True,
+        fields=frozenset({"pool", "priority", "permissions", "budget", "image", "on_finish"}),
+        queues=False,
+    ),
+    open=_open,
+    jobs=_jobs,
+    checks=True,
+)

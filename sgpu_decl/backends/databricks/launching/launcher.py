@@ -1,0 +1,175 @@
+"""Launches in a workspace: staged in a launch folder, and submitted to its Jobs API."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.base import Launcher, Launching
+from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
+from sgpu_decl.backends.databricks.launching.cancel import cancel_launch
+from sgpu_decl.backends.databricks.launching.launches import Launches
+from sgpu_decl.backends.databricks.planning.catalog import policy_of
+from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
+from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
+from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.pinned import require_code
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.staging.code_store import Store
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.databricks.jobs.folders import JobFolders
+    from sgpu_decl.backends.remote.uploader import Uploader
+
+__all__ = ["DatabricksLauncher"]
+
+ENDING = 600.0  # seconds that a replaced attempt may take to stop
+
+
+class DatabricksLauncher(Launcher):
+    """`store` has the code of this machine; `folders` gives the launch folders of jobs."""
+
+    def __init__(
+        self,
+        store: Store,
+        workspaces: Workspaces,
+        launches: Launches,
+        attempts: DatabricksAttempts,
+        uploader: "Callable[[], Uploader]",
+        folders: "Callable[[Workspace], JobFolders]",
+    ) -> None:
+        self._store = store
+        self._workspaces = workspaces
+        self._launches = launches
+        self._attempts = attempts
+        self._uploader = uploader
+        self._folders = folders
+
+    def check(self, launching: Launching) -> None:
+        config = launching.config
+        workspace = self._workspaces.of(config.backend)
+        workspace.connection.start()
+        require_code(self._store, launching)
+        workspace.connection.await_answer()  # before any effect
+
+    def prepare(self, launchings: Sequence[Launching], progress: Progress) -> Sequence[Diagnostic]:
+        from sgpu_decl.backends.databricks.launching.experiment import experiment_of
+        from sgpu_decl.backends.databricks.launching.experiment_access import share_experiment
+
+        shared: dict[object, tuple[Diagnostic, ...]] = {}  # cells of a matrix share an experiment
+        for launching in launchings:
+            config = launching.config
+            workspace = self._workspaces.of(config.backend)
+            workspace.connection.await_answer(
+                lambda seconds: progress.advance("connecting", round(seconds), int(FIRST_ANSWER))
+            )
+            if config.permissions:
+                experiment = experiment_of(config, workspace.experiments)
+                key = (workspace, experiment.path, config.permissions)
+                if key not in shared:
+                    shared[key] = share_experiment(workspace, config, experiment)
+        self._uploader().share([item for item in launchings if not self._whole(item)], progress)
+        return tuple(item for found in shared.values() for item in found)
+
+    def stage(self, launching: Launching) -> None:
+        from sgpu_decl.backends.databricks.launching.mlflow_record import run_record
+        from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, payload
+        from sgpu_decl.backends.remote.remote_gc import unstage_launch
+
+        if self._whole(launching):
+            return
+        config = launching.config
+        workspace = self._workspaces.of(config.backend)
+        known = self._launches.here(launching.ref)
+        handle = self._launches.begin(launching)
+        try:
+            policy = policy_of(workspace.connection, config.budget) if config.budget else None
+            workspace.make_experiment_folder(config)
+            uses = self._uploader().fill(launching)
+        except SgpuError:
+            # Nothing was ever submitted from there, and what is half staged would keep gc away.
+            if known is None or known.token != launching.record.token:
+                with suppress(BackendError):
+                    unstage_launch(workspace.area, handle.folder)
+            raise
+        body = payload(
+            launching.record,
+            config,
+            StagedLaunch(
+                folder=workspace.layout.commands(handle.folder),
+                experiments=workspace.experiments,
+                code=workspace.layout.code(uses.code) if uses.code is not None else None,
+                policy=policy,
+                dependencies=tuple(config.env.dependencies or ()),
+            ),
+        )
+        record = run_record(launching, config)
+        whole = replace(handle, staged=True, body=body, uses=asdict(uses), record=record)
+        self._launches.keep(launching.ref, whole)
+
+    def launch(self, launching: Launching) -> None:
+        try:
+            self._submit(launching)
+        finally:
+            self._uploader().release(launching.ref)
+
+    def _submit(self, launching: Launching) -> None:
+        from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
+
+        handle = self._launches.here(launching.ref)
+        if handle is None or handle.token != launching.record.token:
+            raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
+        if handle.run_id is not None:
+            return
+        self._end(launching.earlier)
+        try:
+            answer = self._launches.workspace(handle).connection.tell(
+                f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", handle.body
+            )
+        except BackendError as error:
+            if error.code in UNSURE:
+                raise OutcomeUnknown(
+                    f"{error.message}; whether it was started is not known",
+                    hint="apply again: it is found, or else started, and never twice",
+                ) from error
+            # What is wrong with it may be corrected by what the token does not cover.
+            self._launches.keep(launching.ref, replace(handle, staged=False))
+            raise
+        self._launches.submitted(launching.ref, handle, int(str(answer["run_id"])))
+
+    def staged(self, record: LaunchRecord) -> bool:
+        handle = self._launches.of(record)
+        return handle is not None and handle.token == record.token and handle.staged
+
+    def cancel(self, record: LaunchRecord) -> None:
+        cancel_launch(self._launches, record)
+
+    def _whole(self, launching: Launching) -> bool:
+        """Whether a launch of a job is staged, or this machine has staged one of a run. Whether
+        another has is asked of the workspace where a crash left an intent: `staged`."""
+        if launching.ref.address.kind is Kind.JOB:
+            block = launching.config.backend
+            return self._folders(self._workspaces.of(block)).staged(launching)
+        handle = self._launches.here(launching.ref)
+        return handle is not None and handle.token == launching.record.token and handle.staged
+
+    def _end(self, records: Sequence[LaunchRecord]) -> None:
+        """Stop earlier attempts of a run and wait until they are over: the platform would start the
+        new ranks beside them."""
+        for record in records:
+            self.cancel(record)
+        deadline = time.monotonic() + ENDING
+        pending = list(records)
+        while pending := [record for record in pending if self._attempts.active(record)]:
+            if time.monotonic() > deadline:
+                raise BackendError(
+                    f"`{pending[0].ref}` was asked to stop, and goes on",
+                    hint="look at it in the workspace, and apply again when it has ended",
+                    code="launch_failed",
+                )
+            time.sleep(OFTEN / 2)

@@ -1,0 +1,1 @@
+"""What planning asks about runs on Databricks."""

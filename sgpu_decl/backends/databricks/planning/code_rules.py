@@ -1,0 +1,99 @@
+"""What code does that serverless GPU compute does not allow, or that is slow there: read from the
+files that a run executes."""
+
+import ast
+from collections.abc import Iterator
+
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.staging.snapshot import Snapshot
+from sgpu_decl.staging.sources import Source, sources
+from sgpu_decl.staging.syntax_trees import parse_source
+
+__all__ = ["code_findings"]
+
+_RDD = frozenset({"sparkContext", "rdd", "parallelize"})
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)
+_ONE_BY_ONE = frozenset({"__getitem__", "__next__", "__iter__"})
+
+
+def code_findings(config: RunConfig, code: Snapshot) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with the code of a run, each kind once, at its first place."""
+    if config.entrypoint is None:
+        return ()
+    found: dict[str, Diagnostic] = {}
+    for source in sources(code.root, config.entrypoint):
+        for finding in _findings(source):
+            found.setdefault(finding.code, finding)
+    return tuple(found.values())
+
+
+def _findings(source: Source) -> Iterator[Diagnostic]:
+    for item in source.imports:
+        place = Place(source.shown, item.line, item.column)
+        if item.module == "ray.serve" or (item.module == "ray" and "serve" in item.names):
+            yield Diagnostic(
+                code="ray_serve",
+                summary="Ray Serve does not work on serverless GPU compute",
+                place=place,
+                hint="serve a model with Model Serving, and train it here",
+            )
+        if item.module == "pyspark" and "SparkContext" in item.names:
+            yield _rdd(place)
+    try:
+        tree = parse_source(source.path)
+    except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
+        return
+    spark = any(item.module.partition(".")[0] == "pyspark" for item in source.imports)
+    for node in ast.walk(tree):
+        if spark and isinstance(node, ast.Attribute) and node.attr in _RDD:
+            yield _rdd(_place(source, node))
+        if isinstance(node, ast.Constant) and _below(node, "/dbfs/"):
+            yield Diagnostic(
+                code="dbfs_path",
+                severity=Severity.WARNING,
+                summary=f"`{str(node.value)[:80]}` is below `/dbfs`, which GPU nodes do not have",
+                place=_place(source, node),
+                hint="move the data to a volume, and read it at `/Volumes/…`",
+            )
+        if isinstance(node, _LOOPS) or (
+            isinstance(node, ast.FunctionDef) and node.name in _ONE_BY_ONE
+        ):
+            yield from _hot(source, node)
+
+
+def _hot(source: Source, loop: ast.AST) -> Iterator[Diagnostic]:
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Call) and any(
+            _below(part, "/Volumes/") for given in node.args for part in ast.walk(given)
+        ):
+            yield Diagnostic(
+                code="volume_in_a_loop",
+                severity=Severity.INFO,
+                summary="a volume is read in a loop: each read goes over the network",
+                place=_place(source, node),
+                hint="copy the data to the node's own disk first (below `/tmp`), or read large "
+                "pieces at once",
+            )
+
+
+def _rdd(place: Place) -> Diagnostic:
+    return Diagnostic(
+        code="spark_rdd",
+        summary="serverless compute has Spark Connect alone: there are no RDDs and no SparkContext",
+        place=place,
+        hint="use DataFrames",
+    )
+
+
+def _below(node: ast.AST, folder: str) -> bool:
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.removeprefix("dbfs:").startswith(folder)
+    )
+
+
+def _place(source: Source, node: ast.expr) -> Place:
+    return Place(source.shown, node.lineno, node.col_offset + 1)

@@ -1,0 +1,354 @@
+"""What a run may not ask of Databricks: rules that need nobody to be asked."""
+
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from sgpu_decl.backends.databricks.bases import base_named
+from sgpu_decl.backends.databricks.launching.experiment import (
+    EXPERIMENT_VARIABLE,
+    LONGEST_NAME,
+    experiment_of,
+)
+from sgpu_decl.backends.databricks.launching.submit import (
+    LONGEST,
+    base_of,
+    ended_early,
+    lowest_version,
+    retries_of,
+)
+from sgpu_decl.backends.databricks.planning.machines import (
+    Machines,
+    machines_of,
+    refusal_of,
+    refuse_type,
+)
+from sgpu_decl.config.env import Env
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.known.base_conflicts import check_python
+from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["config_findings"]
+
+Places = Mapping[str, Place]
+
+_PRIORITIES = ("BEST_EFFORT", "NORMAL")
+_DBFS = re.compile(r"(?<![\w.])/dbfs/")
+_WEEK = f"{LONGEST // 86400}d"
+
+_REMOTE_LOCATION = re.compile(r"/Volumes/[^/]+/[^/]+/[^/]+|(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
+"""What the platform takes: a volume, or a URI of any scheme but `file:` (evidence: B)."""
+
+
+def config_findings(
+    config: RunConfig,
+    places: Places,
+    folder: Path,
+    interpreter: Callable[[Env, Path], Interpreter | None],
+    *,
+    called: bool,
+) -> Iterator[Diagnostic]:
+    """Say what of a config does not go with the platform.
+
+    Args:
+        folder: what paths in the config start from.
+        interpreter: gives the Python that a declared environment is made from.
+        called: the run is a function of this process.
+    """
+    yield from _machines(config, places)
+    yield from _base(config, places)
+    yield from _limits(config, places, called=called)
+    yield from _fields(config, places)
+    yield from _tracking(config, places)
+    yield from _secrets(config, places)
+    yield from _paths(config, places, folder)
+    yield from _python(config, places, folder, interpreter, called=called)
+
+
+def _machines(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    machines = machines_of(config)
+    if machines is None:
+        summary, hint = refusal_of(config)
+        offered = refuse_type(config.type) is None
+        yield Diagnostic(
+            code="bad_gpu_count" if offered else "no_such_machines",
+            summary=summary,
+            place=places.get("gpus" if offered else "type"),
+            hint=hint,
+        )
+    elif config.type.name == "GPU":
+        yield Diagnostic(
+            code="gpus_here",
+            severity=Severity.INFO,
+            summary=f"`type: GPU` is `{machines.accelerator}` on serverless GPU compute",
+            place=places.get("type"),
+            hint="name the type for another one",
+        )
+    elif machines.accelerator == "GPU_8xH100" and machines.nodes > 1:
+        yield Diagnostic(
+            code="multi_node_preview",
+            severity=Severity.INFO,
+            summary=f"{machines.nodes} nodes of 8 H100: several such nodes are a preview of the "
+            "platform, and not every workspace has it",
+            place=places.get("gpus"),
+        )
+
+
+def _base(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    """Whether tasks can choose the base environment, and whether it has drivers for the GPUs."""
+    base = base_named(base_of(config))
+    if base is None:
+        return  # said where environments are looked at
+    place = places.get("env.base")
+    if not base.for_tasks:
+        yield Diagnostic(
+            code="base_not_for_tasks",
+            summary=f"runs cannot choose the base environment `{base.name}`: notebooks alone can",
+            place=place,
+            hint="use `gpu-4`, or a later one; `sgpu env bases` lists them",
+        )
+    elif (lowest := lowest_version(config)) and base.version < lowest:
+        yield Diagnostic(
+            code="base_without_gpu",
+            summary=f"`{base.name}` has no support for {config.type.name} GPUs",
+            place=place,
+            hint=f"use `base: gpu-{lowest}`, or a later one",
+        )
+
+
+def _limits(config: RunConfig, places: Places, *, called: bool) -> Iterator[Diagnostic]:
+    if config.timeout is not None and config.timeout.seconds > LONGEST:
+        yield Diagnostic(
+            code="timeout_too_long",
+            summary=f"`timeout: {config.timeout}` is more than the 7 days that the platform gives",
+            place=places.get("timeout"),
+            hint=f"save checkpoints, use `timeout: {_WEEK}`, and go on from the last one with "
+            "`sgpu apply --rerun`",
+        )
+    yield from _retries(config, places)
+    if config.max_parallel is not None and not called:  # callers count their calls themselves
+        yield Diagnostic(
+            code="unsupported_field",
+            summary="runs on Databricks wait for GPUs alone: nothing there counts `max_parallel`",
+            place=places.get("max_parallel"),
+            hint="leave it out here: `max_parallel: null` in the target",
+        )
+
+
+def _retries(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    """What the platform's own attempts may cost: prices are not known, so in attempts and time."""
+    machines, again = machines_of(config), retries_of(config)
+    if machines is None or not again:
+        return
+    most = f"at most {1 + again} attempts"
+    if config.timeout is not None:
+        hours = config.timeout.seconds / 3600 * config.gpus * (1 + again)
+        most += f" of {config.timeout} each, {hours:,.4g} GPU hours in all"
+    times = "once more" if again == 1 else f"up to {again} more times"
+    hint = "if your code fails, whoever follows the run ends it, and no further attempt is made"
+    if not ended_early(config):
+        hint = (
+            "if your code fails, each further attempt gets its nodes and ends at once; without "
+            "`on_finish.failure` the run would be cancelled, and a cancelled run sends no such mail"
+        )
+    if "retry.backoff" in places:
+        hint += f"; `retry.backoff: {config.retry.backoff}` is for restarts on nodes that are "
+        hint += "there, and the platform brings new ones as soon as it has some"
+    yield Diagnostic(
+        code="retry_cost",
+        severity=Severity.INFO,
+        summary=f"`retry` lets the platform bring {_nodes(machines)} {times}, after a new wait for "
+        f"GPUs: {most}",
+        place=places.get("retry.max") or places.get("retry"),
+        hint=hint,
+    )
+
+
+def _nodes(machines: Machines) -> str:
+    if machines.nodes == 1:
+        return f"a node `{machines.accelerator}`"
+    return f"{machines.nodes} nodes `{machines.accelerator}`"
+
+
+def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    if config.priority is not None:
+        if config.priority.upper() not in _PRIORITIES:
+            yield Diagnostic(
+                code="unknown_priority",
+                summary=f"there is no priority `{config.priority}`",
+                place=places.get("priority"),
+                hint=f"use one of {', '.join(f'`{item}`' for item in _PRIORITIES)}",
+            )
+        if config.pool is None:
+            yield Diagnostic(
+                code="priority_without_pool",
+                summary="`priority` counts inside of a pool, and the run names none",
+                place=places.get("priority"),
+                hint="add `pool`, or leave `priority` out",
+            )
+    declared = [name for name in ("base", *config.env.origins) if getattr(config.env, name)]
+    if config.image is not None and declared:
+        yield Diagnostic(
+            code="image_and_environment",
+            summary=f"`image` brings its own packages: it does not go with `env.{declared[0]}`",
+            place=places.get("image"),
+            hint="keep one of them",
+        )
+    if config.code.link:
+        yield Diagnostic(
+            code="unsupported_field",
+            summary="`code.link` names data of this machine, which nodes do not see",
+            place=places.get("code.link"),
+            hint="copy it to a volume (`databricks fs cp -r … dbfs:/Volumes/…`) and read it there",
+        )
+    if config.env.base is None and config.image is None:
+        yield Diagnostic(
+            code="default_base",
+            severity=Severity.INFO,
+            summary=f"nodes have the base environment `{base_of(config)}`",
+            place=places.get("backend.kind") or places.get("backend"),
+            hint="choose with `env.base`; `sgpu env bases` lists them",
+        )
+
+
+def _tracking(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    if config.mlflow.tracking_uri is not None:
+        yield Diagnostic(
+            code="unsupported_field",
+            summary="the platform tracks runs in the MLflow of the workspace",
+            place=places.get("mlflow.tracking_uri"),
+            hint="leave `mlflow.tracking_uri` out here: `null` in the target",
+        )
+    if not config.mlflow.enabled:
+        yield Diagnostic(
+            code="unsupported_field",
+            summary="the platform makes an MLflow run for every run: it cannot be turned off",
+            place=places.get("mlflow.enabled"),
+            hint="leave `mlflow.enabled` out here: `true` in the target",
+        )
+    if not config.mlflow.system_metrics:
+        yield Diagnostic(
+            code="unsupported_field",
+            summary="the platform decides which metrics of nodes it records: no field of a run "
+            "turns them off",
+            place=places.get("mlflow.system_metrics"),
+            hint="leave `mlflow.system_metrics` out here: `true` in the target",
+        )
+    experiment = experiment_of(config, "")
+    if experiment.name != experiment.wanted:
+        yield Diagnostic(
+            code="experiment_renamed",
+            severity=Severity.WARNING,
+            summary=f"the experiment will be called `{experiment.name}`: the platform takes "
+            f"letters, digits, `-` and `_`, at most {LONGEST_NAME}, and not "
+            f"`{experiment.wanted}`",
+            place=places.get("mlflow.experiment")
+            or places.get(f"env.variables.{EXPERIMENT_VARIABLE}"),
+            hint="use such a name here, so that runs elsewhere are in the same experiment",
+        )
+    exported = os.environ.get(EXPERIMENT_VARIABLE)
+    if exported and not experiment.chosen:
+        yield Diagnostic(
+            code="experiment_not_exported",
+            severity=Severity.WARNING,
+            summary=f"`{EXPERIMENT_VARIABLE}` of this machine, `{exported}`, does not count on "
+            f"Databricks: the experiment is `{experiment.name}`",
+            place=places.get("backend.kind") or places.get("backend"),
+            hint=f"write `mlflow: {{experiment: {exported}}}`",
+        )
+    location = config.mlflow.artifact_location
+    if location is not None and not _REMOTE_LOCATION.match(location):
+        yield Diagnostic(
+            code="bad_artifact_location",
+            summary=f"nodes cannot keep artifacts in `{location}`",
+            place=places.get("mlflow.artifact_location"),
+            hint="name a folder of a volume, `/Volumes/catalog/schema/volume/folder`, or a URI "
+            "such as `s3://bucket/folder`",
+        )
+
+
+def _secrets(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    for name, reference in config.env.secrets.items():
+        if reference.partition(":")[0] != "databricks":
+            key = name.lower()
+            yield Diagnostic(
+                code="secret_not_remote",
+                summary=f"secret `{name}` refers to `{reference}`, which nodes cannot resolve",
+                place=places.get(f"env.secrets.{name}"),
+                hint=f"put it there with `databricks secrets put-secret SCOPE {key}`, and write "
+                f"`{name}: databricks:SCOPE/{key}`",
+            )
+
+
+def _paths(config: RunConfig, places: Places, folder: Path) -> Iterator[Diagnostic]:
+    root = (folder / (config.code.root or ".")).resolve()
+    target = (config.entrypoint or "").partition(":")[0]
+    if target.endswith(".py") and not (root / target).resolve().is_relative_to(root):
+        yield Diagnostic(
+            code="entrypoint_outside",
+            summary=f"`{target}` lies outside of the code root, and only what is in it is sent",
+            place=places.get("entrypoint"),
+            hint="move it, or set `code.root` to a folder above it",
+        )
+    given: dict[str, Json] = {"args": config.args, "command": config.command}
+    given |= {f"env.variables.{name}": text for name, text in config.env.variables.items()}
+    for path, text in _texts(given):
+        if _DBFS.search(text):
+            yield Diagnostic(
+                code="dbfs_path",
+                summary=f"`{text[:80]}` is below `/dbfs`, which GPU nodes do not have",
+                place=places.get(path) or places.get(path.rpartition(".")[0]),
+                hint="move the data to a volume, and read it at `/Volumes/…`",
+            )
+
+
+def _texts(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{path}.{name}" if path else name)
+    elif isinstance(value, (list, tuple)):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, f"{path}.{index}")
+
+
+def _python(
+    config: RunConfig,
+    places: Places,
+    folder: Path,
+    interpreter: Callable[[Env, Path], Interpreter | None],
+    *,
+    called: bool,
+) -> Iterator[Diagnostic]:
+    base = base_named(base_of(config))
+    if base is None or config.image is not None:
+        return
+    theirs = base.environment.python
+    if called and theirs is not None:
+        own = platform.python_version_tuple()[:2]
+        if theirs.split(".")[:2] != list(own):
+            yield Diagnostic(
+                code="call_python",
+                summary=f"functions of Python {'.'.join(own)} cannot be called by the Python "
+                f"{theirs} of `{base.name}`",
+                place=places.get("env.base") or places.get("backend"),
+                hint=f"call from Python {'.'.join(theirs.split('.')[:2])}, or use another base",
+            )
+    made_from = interpreter(config.env, folder)
+    if made_from is not None and config.env.base is None:  # else the lints of bases say it
+        yield from check_python(
+            base.environment, made_from.version, places.get("env"), severity=Severity.ERROR
+        )
+    if config.env.python is not None and made_from is None:
+        yield from check_python(
+            base.environment,
+            config.env.python if "/" not in config.env.python else None,
+            places.get("env.python"),
+            severity=Severity.ERROR,
+        )

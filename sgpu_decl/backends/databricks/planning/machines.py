@@ -1,0 +1,117 @@
+"""The machines of serverless GPU compute: which types of GPU in which numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.gpu import GPUType
+
+__all__ = ["ACCELERATORS", "Machines", "machines_of", "node_of", "refusal_of", "refuse_type"]
+
+ACCELERATORS: Mapping[str, tuple[GPUType, int]] = MappingProxyType(
+    {
+        "GPU_1xA10": (GPUType.A10, 1),
+        "GPU_1xH100": (GPUType.H100, 1),
+        "GPU_8xH100": (GPUType.H100, 8),
+        "GPU_8xB300": (GPUType.B300, 8),
+    }
+)
+"""The platform's names of its kinds of nodes, each with the type and how many GPUs it has."""
+
+_TOGETHER = frozenset({"GPU_1xA10", "GPU_8xH100", "GPU_8xB300"})  # several make one run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """`accelerator` is the platform's name of the kind of node; `gpus` are those of all nodes."""
+
+    accelerator: str
+    gpus: int
+    nodes: int
+
+
+def machines_of(config: RunConfig) -> Machines | None:
+    """The nodes that a run gets; `None` where the platform has none such. `type: GPU` gets those
+    that come in any number."""
+    fitting = [
+        (name, per_node)
+        for name, per_node in _offered(config.type).items()
+        if config.gpus % per_node == 0 and (config.gpus == per_node or name in _TOGETHER)
+    ]
+    if not fitting:
+        return None
+    name, per_node = (
+        fitting[0] if config.type.name == "GPU" else max(fitting, key=lambda node: node[1])
+    )
+    return Machines(accelerator=name, gpus=config.gpus, nodes=config.gpus // per_node)
+
+
+def node_of(wanted: GpuType) -> str:
+    """The kind of node that a job's notebook runs on; one GPU where only the type was named.
+
+    Raises:
+        BackendError: the platform has none such.
+    """
+    offered = _offered(wanted)
+    found = next((name for name, gpus in offered.items() if gpus == (wanted.node or 1)), None)
+    if found is not None:
+        return found
+    whole = [name for name, (kind, _) in ACCELERATORS.items() if wanted.kind.covers(kind)]
+    summary, hint = refuse_type(wanted) or (
+        f"serverless GPU compute has no node with one {wanted.name}", None
+    )  # fmt: skip
+    if whole:
+        hint = f"use {', '.join(f'`type: {name}`' for name in whole)}"
+    raise BackendError(summary, hint=hint, code="no_such_machines", field="type")
+
+
+def refuse_type(wanted: GpuType) -> tuple[str, str] | None:
+    """Why the platform does not have a type, with the way out, or `None`."""
+    if _offered(wanted):
+        return None
+    kinds = dict.fromkeys(kind.name for kind, _ in ACCELERATORS.values())
+    listed = ", ".join(f"`type: {name}`" for name in kinds)
+    if wanted.accelerator is not None and wanted.name in kinds:
+        return (
+            f"serverless GPU compute has no nodes `{wanted.accelerator}`",
+            f"use `type: {wanted.name}`: the number of GPUs decides",
+        )
+    what = "ranks without a GPU" if wanted.name == "CPU" else wanted.name
+    return (
+        f"serverless GPU compute has no {what}",
+        f"use {listed} there, or a target with another backend",
+    )
+
+
+def refusal_of(config: RunConfig) -> tuple[str, str]:
+    """Why `machines_of` a config is `None`, with the way out."""
+    wanted, gpus = config.type, config.gpus
+    if refused := refuse_type(wanted):
+        return refused
+    offered = _offered(wanted)
+    joined = [per_node for name, per_node in offered.items() if name in _TOGETHER]
+    if not joined:
+        return (
+            f"several nodes `{wanted.accelerator}` cannot form one run: `gpus: {gpus}` is too many",
+            f"use `type: {wanted.name}`, or `gpus: 1`",
+        )
+    step = max(joined)
+    single = min(offered.values()) == 1
+    below, above = gpus // step * step or int(single), -(-gpus // step) * step
+    ways = " or ".join(f"`gpus: {count}`" for count in (below, above) if count)
+    counts = f"{'as 1 or ' if single else ''}in multiples of {step}"
+    summary = f"serverless GPU compute has {wanted.name} GPUs {counts}, not {gpus}"
+    return summary, f"use {ways}"
+
+
+def _offered(wanted: GpuType) -> Mapping[str, int]:
+    """The kinds of nodes with a type, by the GPUs of each; the named one alone where it was named
+    by a node."""
+    return {
+        name: per_node
+        for name, (kind, per_node) in ACCELERATORS.items()
+        if wanted.kind.covers(kind) and wanted.node in (None, per_node)
+    }

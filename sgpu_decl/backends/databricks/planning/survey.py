@@ -1,0 +1,162 @@
+"""Whether a run can work on Databricks, said at plan time."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.base import Survey
+from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER, Connection
+from sgpu_decl.backends.databricks.planning.catalog import is_catalog_known
+from sgpu_decl.backends.databricks.planning.code_rules import code_findings
+from sgpu_decl.backends.databricks.planning.config_rules import config_findings
+from sgpu_decl.backends.databricks.planning.pools import choose_pool
+from sgpu_decl.backends.databricks.planning.remote_checks import open_remote_checks
+from sgpu_decl.backends.databricks.planning.staging_access import check_staging
+from sgpu_decl.backends.databricks.workspace import Workspaces
+from sgpu_decl.config.backend import BackendOptions
+from sgpu_decl.config.env import Env
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.interpreters import interpreter_of
+from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.pool import PoolChoice, PoolKind
+from sgpu_decl.staging.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from sgpu_decl.environments.interpreters import NoPython, Pythons
+
+__all__ = ["DatabricksSurvey"]
+
+_NOTICED = 300.0  # seconds that two clocks may differ without a word
+
+
+def _nobody_asked(env: Env, folder: Path) -> Interpreter | None:  # noqa: ARG001  as one is asked
+    return None
+
+
+class DatabricksSurvey(Survey):
+    """What a workspace offers."""
+
+    def __init__(self, workspaces: Workspaces, pythons: "Callable[[], Pythons]") -> None:
+        self._workspaces = workspaces
+        self._pythons = pythons
+        self._expected: set[BackendOptions] = set()
+        self._unasked: set[str] = set()
+
+    def expect(self, config: RunConfig) -> None:
+        if config.backend in self._expected:
+            return
+        self._expected.add(config.backend)
+        connection = self._workspaces.of(config.backend).connection
+        with suppress(BackendError):  # `check` says that nothing says which workspace is meant
+            if not is_catalog_known(connection):
+                connection.start()
+
+    def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
+        """The platform has the Python that ranks use. What is captured or locked is made from one
+        here, and sent."""
+        found = self._found(env, folder)
+        return found if isinstance(found, Interpreter) else None
+
+    def _found(self, env: Env, folder: Path) -> "Interpreter | NoPython | None":
+        if env.snapshot or env.lock or env.requirements:
+            return interpreter_of(env.python, folder, self._pythons)
+        return None
+
+    def pool(self, config: RunConfig) -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
+        choice, findings = choose_pool(config.pool, os.environ)
+        if choice is None or choice.kind is not PoolKind.RESERVED:
+            return choice, findings
+        try:
+            accessible = open_remote_checks(self._workspaces.of(config.backend)).pools_of(config)
+        except SgpuError:
+            return choice, findings  # `check` says why
+        return choose_pool(config.pool, os.environ, accessible=accessible)
+
+    def rules(
+        self, config: RunConfig, places: Mapping[str, Place], folder: Path
+    ) -> Sequence[Diagnostic]:
+        return tuple(config_findings(config, places, folder, _nobody_asked, called=False))
+
+    def check(
+        self,
+        config: RunConfig,
+        places: Mapping[str, Place],
+        folder: Path,
+        *,
+        called: bool,
+    ) -> Sequence[Diagnostic]:
+        workspace = self._workspaces.of(config.backend)
+        found = list(config_findings(config, places, folder, self.interpreter, called=called))
+        python = self._found(config.env, folder)
+        if python is not None and not isinstance(python, Interpreter) and not has_errors(found):
+            found.append(python.diagnostic(places.get("env.python")))
+        try:
+            asked = open_remote_checks(workspace)
+            found += asked.accelerator(config, places)
+            found += self._clock(workspace.connection, places)
+            accessible = asked.pools_of(config)
+            choice, _ = choose_pool(config.pool, os.environ, accessible=accessible)
+            found += asked.pool(choice, places)
+            found += asked.named(config, places)
+            found += asked.groups(config, places)
+            found += asked.experiment(config, places)
+            found += asked.sharing(config, places)
+            found += check_staging(workspace.connection, workspace.staging, places)
+            if not has_errors(found):
+                pool = choice.pool if choice is not None else None
+                found += asked.validated(config, places, pool=pool)
+        except SgpuError as error:
+            if error.code != "unknown_base":  # said where environments are looked at
+                found += self._unreachable(error, places)
+        return found
+
+    def check_code(
+        self,
+        config: RunConfig,
+        places: Mapping[str, Place],  # noqa: ARG002  the protocol's
+        code: Snapshot,
+    ) -> Sequence[Diagnostic]:
+        return code_findings(config, code)
+
+    def _clock(self, connection: Connection, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
+        """Once. Runs do not depend on it, but logins that expire do, and so does whoever looks for
+        a moment in the workspace's own pages."""
+        ahead = connection.ahead_as_known
+        if ahead is None or abs(ahead) < _NOTICED or connection.host in self._unasked:
+            return ()
+        self._unasked.add(connection.host)
+        apart = timedelta(minutes=round(abs(ahead) / 60))
+        direction = "ahead of" if ahead > 0 else "behind"
+        found = Diagnostic(
+            code="clock_differs",
+            severity=Severity.WARNING,
+            summary=f"the clock of `{connection.host}` is {apart} {direction} this machine's",
+            place=places.get("backend.kind") or places.get("backend"),
+            hint="set this machine's clock, as with `timedatectl set-ntp true`; times of runs are "
+            "shown by it",
+        )
+        return (found,)
+
+    def _unreachable(self, error: SgpuError, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
+        """Once: a plan can be made without its workspace. An apply waits longer for an answer."""
+        if error.message in self._unasked:
+            return ()
+        self._unasked.add(error.message)
+        then = "`apply` would fail"
+        if error.retryable:
+            then = f"`apply` asks again, and waits up to {FIRST_ANSWER:.0f} s for an answer"
+        found = Diagnostic(
+            code=error.code,
+            severity=Severity.WARNING,
+            summary=f"the workspace could not be asked whether it takes the run ({error.message}); "
+            f"{then}",
+            hint=error.hint,
+        )
+        return (replace(found, place=places.get("backend.kind") or places.get("backend")),)

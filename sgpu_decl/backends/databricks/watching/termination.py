@@ -1,0 +1,139 @@
+"""How the platform says that a run is going and how it ended, in our words: tables."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from sgpu_decl.model.attempt import AttemptState, FailureClass
+
+__all__ = ["Termination", "state_of", "termination_of"]
+
+_ACTIVE: Mapping[str, AttemptState] = MappingProxyType(
+    {
+        "BLOCKED": AttemptState.QUEUED,
+        "PENDING": AttemptState.QUEUED,
+        "QUEUED": AttemptState.QUEUED,
+        "WAITING": AttemptState.QUEUED,
+        "WAITING_FOR_RETRY": AttemptState.QUEUED,
+        "RUNNING": AttemptState.RUNNING,
+        "TERMINATING": AttemptState.STOPPING,
+    }
+)
+
+_USER, _PLATFORM, _CAPACITY = (
+    FailureClass.LAUNCH_FAILED_USER,
+    FailureClass.PLATFORM,
+    FailureClass.CAPACITY,
+)
+# Termination codes of the Jobs API, but for those of a command that ran: those are looked into.
+_BY_CODE: Mapping[str, FailureClass] = MappingProxyType(
+    {
+        "BREAKING_CHANGE": _PLATFORM,
+        "BUDGET_POLICY_LIMIT_EXCEEDED": _USER,
+        "CLOUD_FAILURE": _PLATFORM,
+        "CLUSTER_ERROR": _PLATFORM,
+        "CLUSTER_REQUEST_LIMIT_EXCEEDED": _CAPACITY,
+        "DISABLED": _USER,
+        "DRIVER_ERROR": _PLATFORM,
+        "FEATURE_DISABLED": _USER,
+        "INTERNAL_ERROR": _PLATFORM,
+        "INVALID_CLUSTER_REQUEST": _USER,
+        "INVALID_RUN_CONFIGURATION": _USER,
+        "LIBRARY_INSTALLATION_ERROR": _USER,
+        "MAX_CONCURRENT_RUNS_EXCEEDED": _CAPACITY,
+        "MAX_JOB_QUEUE_SIZE_EXCEEDED": _CAPACITY,
+        "MAX_SPARK_CONTEXTS_EXCEEDED": _CAPACITY,
+        "REPOSITORY_CHECKOUT_FAILED": _USER,
+        "RESOURCE_NOT_FOUND": _USER,
+        "RUN_EXECUTION_ERROR": FailureClass.EXIT_CODE,
+        "SKIPPED": _PLATFORM,
+        "STORAGE_ACCESS_ERROR": _USER,
+        "UNAUTHORIZED_ERROR": _USER,
+        "USER_CANCELED": FailureClass.PREEMPTED,
+        "WORKSPACE_RUN_LIMIT_EXCEEDED": _CAPACITY,
+    }
+)
+_NO_ROOM = re.compile(
+    r"exceeded its GPU quota"
+    r"|(insufficient|not enough|no|out of)( available| sufficient)?( GPU| compute)* capacity"
+    r"|capacity (is )?(not available|unavailable|exhausted)",
+    re.IGNORECASE,
+)
+"""The platform has no code for a quota that is used up: it says `INTERNAL_ERROR`, and this. Seen:
+"Workspace has exceeded its GPU quota for GPU_8xH100"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Termination:
+    """How a run ended by what the platform knows. `ran` says that the command of its newest attempt
+    was started; `message` is the platform's own."""
+
+    state: AttemptState
+    failure: FailureClass | None = None
+    message: str = ""
+    ran: bool = False
+
+
+def state_of(run: Mapping[str, Any]) -> AttemptState | None:
+    """The state of a run that has not ended, by its newest attempt; `None` where it has."""
+    state = run.get("state") or {}
+    if state.get("result_state"):
+        return None
+    life = str(state.get("life_cycle_state") or "PENDING")
+    if life in ("TERMINATED", "SKIPPED", "INTERNAL_ERROR"):
+        return None
+    newest = _newest(run)
+    if life == "RUNNING" and newest is not None:
+        own = str((newest.get("state") or {}).get("life_cycle_state") or life)
+        life = own if own in _ACTIVE else "WAITING_FOR_RETRY"
+    return _ACTIVE.get(life, AttemptState.RUNNING)
+
+
+def termination_of(run: Mapping[str, Any]) -> Termination:
+    """How a run has ended."""
+    state = run.get("state") or {}
+    newest = _newest(run) or run
+    details = (
+        (newest.get("status") or {}).get("termination_details")
+        or (run.get("status") or {}).get("termination_details")
+        or {}
+    )
+    result = str(state.get("result_state") or "FAILED")
+    message = str((newest.get("state") or {}).get("state_message") or "") or str(
+        state.get("state_message") or ""
+    )
+    # A command that ran took time beyond the set-up, or was seen to.
+    ran = bool(newest.get("execution_duration"))
+    if result in ("SUCCESS", "SUCCESS_WITH_FAILURES"):
+        return Termination(state=AttemptState.SUCCEEDED, ran=True)
+    if result == "CANCELED" and state.get("user_cancelled_or_timedout", True):
+        return Termination(state=AttemptState.CANCELLED, message=message, ran=ran)
+    failure = _failure(result, details, ran=ran)
+    if failure is _PLATFORM and _NO_ROOM.search(message):
+        failure = _CAPACITY
+    return Termination(state=AttemptState.FAILED, failure=failure, message=message, ran=ran)
+
+
+def _failure(result: str, details: Mapping[str, Any], *, ran: bool) -> FailureClass:
+    if result == "TIMEDOUT":  # the time in the queue counts
+        return FailureClass.TIMEOUT if ran else FailureClass.CAPACITY
+    if result == "CANCELED":
+        return FailureClass.PREEMPTED
+    if result == "MAXIMUM_CONCURRENT_RUNS_REACHED":
+        return FailureClass.CAPACITY
+    code = str(details.get("code") or "")
+    if details.get("type") == "CLOUD_FAILURE":
+        return FailureClass.NODE_LOST if ran else FailureClass.CAPACITY
+    if code == "RUN_EXECUTION_ERROR" and not ran:
+        return FailureClass.LAUNCH_FAILED_USER
+    known = _BY_CODE.get(code)
+    if known is not None:
+        return known
+    return FailureClass.EXIT_CODE if details.get("type") == "CLIENT_ERROR" else _PLATFORM
+
+
+def _newest(run: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    tasks = run.get("tasks") or ()
+    return max(tasks, key=lambda task: int(task.get("attempt_number") or 0), default=None)

@@ -1,0 +1,107 @@
+"""What a backend can do that keeps jobs: one narrow door, as `base.Backend` is for attempts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.jsonable import Json
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.job import Job
+    from sgpu_decl.model.target import Mode
+
+__all__ = ["Described", "JobKeeper", "JobLaunch", "JobOnShelf"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A declared job as its keeper wants it.
+
+    `origins` maps a path of the document to the field of the YAML that led to it; a path below one
+    has its origin below it too.
+    """
+
+    title: str
+    document: dict[str, Json]
+    origins: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOnShelf:
+    """A job as a list shows it. `token` is its mark, None where it has none of ours."""
+
+    id: str
+    token: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLaunch:
+    """One launch of a job by its platform: not an attempt of ours."""
+
+    id: str
+    state: AttemptState
+    started_at: datetime | None
+    ended_at: datetime | None
+    url: str
+
+
+class JobKeeper(Protocol):
+    """One workspace. Documents are those of `model.job`; a token marks a job that is ours.
+
+    Every method may raise BackendError.
+    """
+
+    @property
+    def workspace(self) -> str:
+        """Its URL."""
+
+    def describe(
+        self, job: "Job", name: str, mode: "Mode", launching: Launching | None
+    ) -> Described:
+        """What a declared job, which is called `name` in the file, means here; `launching` is the
+        run that it launches, where it launches one."""
+
+    def stage(self, launching: Launching) -> None:
+        """Have there what the run of a job takes along; harmless when it is there.
+
+        Raises:
+            SgpuError: it is missing here, or is not taken there.
+        """
+
+    def busy(self, job_id: str) -> bool:
+        """Whether a launch of a job is active; nothing is where there is no such job."""
+
+    def last(self, job_id: str) -> JobLaunch | None:
+        """The newest launch of a job; None where it was never launched, or is none."""
+
+    def staged(self, launching: Launching) -> bool:
+        """Whether it is there."""
+
+    def free(self, launching: Launching, *, gone: bool) -> None:
+        """Delete what earlier versions of a job's run took along, and this one too where the job is
+        `gone`. No launch of the job may be active."""
+
+    def named(self, title: str) -> tuple[JobOnShelf, ...]:
+        """The jobs that are called so."""
+
+    def read(self, job_id: str) -> dict[str, Json] | None:
+        """The document of a job with its permissions, None where there is no such job."""
+
+    def create(self, document: Mapping[str, Json], token: str) -> str:
+        """Make a job, unless there is one with that token, and return its id.
+
+        Raises:
+            OutcomeUnknown: it may have been made.
+        """
+
+    def reset(self, job_id: str, document: Mapping[str, Json], token: str) -> None:
+        """Put a document in the place of what a job has; permissions too, where it says them."""
+
+    def delete(self, job_id: str) -> None:
+        """Delete a job; harmless where there is none."""
+
+    def url(self, job_id: str) -> str:
+        """Where a person looks at it."""

@@ -1,0 +1,180 @@
+"""The registry of backends: one value for each kind, found by its name.
+
+Ours stand in a table of modules. Any other name is looked for among the entry points of the group
+`sgpu.backends` that installed packages have. No module of a kind is imported before its name is
+used. Such a module imports the standard library, this module and `planning.capabilities`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.errors import BackendError
+from sgpu_decl.planning.capabilities import Capabilities
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.backends.base import Backend, Survey
+    from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.environments.known.base_environments import Base
+    from sgpu_decl.model.job_rules import JobRules
+    from sgpu_decl.model.state import Attempt
+
+__all__ = [
+    "DEFAULT",
+    "GROUP",
+    "BackendKind",
+    "bases_of",
+    "capabilities_of",
+    "is_remote",
+    "kind_named",
+    "only_kind",
+    "our_kinds",
+    "remote_kind",
+]
+
+GROUP = "sgpu.backends"
+"""The group of entry points that other packages register their kinds in."""
+
+DEFAULT = "local"
+"""The kind of a run that names none."""
+
+_MODULES = {
+    name: f"sgpu_decl.backends.{name}.kind" for name in (DEFAULT, "ray", "databricks")
+}  # in the order in which they are listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendKind:
+    """All that the engine knows of one kind of backend.
+
+    Attributes:
+        name: what `backend.kind` says.
+        options: gives the pydantic model of the `backend` block, which is imported then.
+        capabilities: what plans may ask of it.
+        open: makes the backend of a project and target; `None` for a kind that runs nothing yet.
+        survey: what planning asks, where it is had without the backend; else it is the backend's.
+        bases: the base environments that ranks may run on, which `env.base` names.
+        jobs: gives what the platform makes of the settings of jobs, if the kind keeps jobs:
+            `Backend.jobs` is there.
+        checks: whether its platform can be measured: `Backend.checks` is there.
+        orphans: the attempts, below a state's folder, that still run though their folders were
+            deleted; where its supervisors leave records elsewhere.
+    """
+
+    name: str
+    options: "Callable[[], type[BackendOptions]]"
+    capabilities: Capabilities
+    open: "Callable[[BackendContext], Backend] | None" = None
+    survey: "Callable[[BackendContext], Survey] | None" = None
+    bases: "Callable[[], tuple[Base, ...]]" = tuple
+    jobs: "Callable[[], JobRules] | None" = None
+    checks: bool = False
+    orphans: "Callable[[Path], tuple[Attempt, ...]] | None" = None
+
+
+@cache
+def kind_named(name: str) -> BackendKind:
+    """Return the kind of that name.
+
+    Raises:
+        BackendError: there is none, or the package that has it does not load.
+    """
+    if name in _MODULES:
+        kind: BackendKind = import_module(_MODULES[name]).KIND
+        return kind
+    from importlib.metadata import entry_points
+
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in found:
+        near = nearest(name, (*_MODULES, *found))
+        known = ", ".join(f"`{item}`" for item in (*_MODULES, *sorted(found)))
+        raise BackendError(
+            f"there is no backend `{name}`",
+            hint=f"did you mean `{near}`?"
+            if near
+            else f"known: {known}; a package can provide others (entry points `{GROUP}`)",
+            code="unknown_value",
+        )
+    return _provided(found[name])
+
+
+def our_kinds() -> tuple[BackendKind, ...]:
+    """Those that come with sgpu."""
+    return tuple(map(kind_named, _MODULES))
+
+
+def capabilities_of(*names: str) -> dict[str, Capabilities]:
+    """The capabilities of our kinds, and of those named, as far as they can run something."""
+    return {kind.name: kind.capabilities for kind in _with_ours(names) if kind.open is not None}
+
+
+def bases_of(*names: str) -> "tuple[Base, ...]":
+    """The base environments of our kinds, and of those named."""
+    return tuple(base for kind in _with_ours(names) for base in kind.bases())
+
+
+def _with_ours(names: tuple[str, ...]) -> tuple[BackendKind, ...]:
+    return (*our_kinds(), *(kind_named(name) for name in names if name not in _MODULES))
+
+
+def is_remote(name: str) -> bool:
+    """Whether ranks of that kind run on other machines.
+
+    Raises:
+        BackendError: see `kind_named`.
+    """
+    return kind_named(name).capabilities.remote
+
+
+def only_kind(does: str, fits: Callable[[BackendKind], object]) -> BackendKind:
+    """Return the one of our kinds that fits, for what names none.
+
+    Args:
+        does: what it does, for the message.
+
+    Raises:
+        BackendError: none does, or more than one.
+    """
+    fitting = [kind for kind in our_kinds() if fits(kind)]
+    if len(fitting) != 1:
+        names = ", ".join(f"`{kind.name}`" for kind in fitting) or "none"
+        raise BackendError(
+            f"`backend` is missing, and not one backend {does} but {len(fitting)}: {names}",
+            hint="name one with `backend`",
+        )
+    return fitting[0]
+
+
+def remote_kind() -> BackendKind:
+    """Return the kind of a called function that is to run on other machines, and names none.
+
+    Raises:
+        BackendError: there is not one, but several.
+    """
+    return only_kind("runs ranks elsewhere", lambda item: item.capabilities.remote and item.open)
+
+
+def _provided(point: "EntryPoint") -> BackendKind:
+    package = point.dist.name if point.dist is not None else point.value
+    try:
+        kind = point.load()
+    except Exception as error:
+        raise _broken(point, package, f"{type(error).__name__}: {error}") from error
+    if not isinstance(kind, BackendKind) or kind.name != point.name:
+        raise _broken(point, package, f"`{point.value}` is no BackendKind of that name")
+    return kind
+
+
+def _broken(point: "EntryPoint", package: str, why: str) -> BackendError:
+    return BackendError(
+        f"the backend `{point.name}` of the package `{package}` does not load: {why}",
+        hint=f"repair or remove the package `{package}`",
+        code="broken_backend",
+    )

@@ -1,0 +1,140 @@
+"""Attempts on this machine, read from their folders."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sgpu_decl.agent import attempt_status
+from sgpu_decl.agent.redactor import Redactor
+from sgpu_decl.agent.regular import regular
+from sgpu_decl.backends.base import Attempts, LogReader
+from sgpu_decl.backends.layout import AttemptLayout
+from sgpu_decl.backends.local.cause_files import with_files
+from sgpu_decl.backends.local.logs import LocalLog
+from sgpu_decl.backends.local.resolved_secrets import resolve_secrets
+from sgpu_decl.backends.rank_values import output_in, read_returned
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import (
+    AttemptRef,
+    AttemptState,
+)
+from sgpu_decl.model.attempt_view import AttemptView, view_in
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.rank_output import Output
+from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.tracking.tracker_files import tracking_links
+
+__all__ = ["LocalAttempts"]
+
+
+class LocalAttempts(Attempts):
+    """`environ` is the environment of this process, where secrets are."""
+
+    def __init__(self, layout: AttemptLayout, environ: Mapping[str, str]) -> None:
+        self._layout = layout
+        self._environ = environ
+
+    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        found = {}
+        for record in records:
+            folder = self._layout.attempt(record.ref)
+            if attempt_status.attempt_exists(folder):
+                seen = attempt_status.read_attempt(folder)
+                found[record.ref] = replace(
+                    view_in(record, seen), tracking=_tracking(seen.get("mlflow"))
+                )
+        return found
+
+    def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        found = self.look(records)
+        folders = {ref: self._layout.attempt(ref) for ref in found}
+        lost = [folders[ref] for ref, view in found.items() if view.state is AttemptState.LOST]
+        left = attempt_status.remaining_processes(lost) if lost else {}
+        return {
+            ref: replace(
+                view,
+                first_cause=with_files(view.first_cause, folders[ref]),
+                links=_links(folders[ref]),
+                processes_left=tuple(left.get(os.fspath(folders[ref]), ())),
+            )
+            for ref, view in found.items()
+        }
+
+    def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
+        return read_returned(self._layout.attempt(record.ref) / "ranks")
+
+    def output(
+        self,
+        record: LaunchRecord,
+        progress: Progress,  # noqa: ARG002  the protocol's
+    ) -> Output:
+        return output_in(self._layout.attempt(record.ref) / "output")
+
+    def error(self, record: LaunchRecord, rank: int) -> bytes | None:
+        restart = attempt_status.read_attempt(self._layout.attempt(record.ref))["restart"]
+        path = self._layout.attempt(record.ref) / "ranks" / str(rank) / str(restart) / "error.pkl"
+        try:
+            with open(path, "rb", opener=regular) as file:
+                return file.read()
+        except OSError:
+            return None
+
+    def logs(
+        self,
+        record: LaunchRecord,
+        *,
+        ranks: Sequence[int] | None,
+        follow: bool,
+        restart: int | None = None,
+    ) -> LogReader:
+        folder = self._layout.attempt(record.ref)
+        return LocalLog(
+            record.ref,
+            folder,
+            ranks=ranks,
+            restart=restart,
+            hide=Redactor(self._secrets(record)[0]),
+            ended=lambda: (
+                not (follow and attempt_status.attempt_exists(folder) and _active(folder))
+            ),
+        )
+
+    def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:
+        return tuple(self._secrets(record)[1])
+
+    def _secrets(self, record: LaunchRecord) -> tuple[list[str], list[str]]:
+        """Return the values of an attempt's secrets, and the references that give none here.
+
+        Values are stored nowhere; this asks where they came from once more.
+        """
+        try:
+            spec = json.loads((self._layout.attempt(record.ref) / "spec.json").read_bytes())
+        except (OSError, ValueError):
+            return [], []
+        values: list[str] = []
+        missing: list[str] = []
+        for name, reference in spec["secrets"].items():
+            try:
+                values += resolve_secrets({name: reference}, self._environ).values()
+            except BackendError:
+                missing.append(reference)
+        return values, missing
+
+
+def _links(folder: Path) -> dict[str, Json]:
+    links: dict[str, Json] = {"folder": str(folder), "output": str(folder / "output")}
+    tracked = tracking_links(folder)
+    return {**links, "mlflow": tracked} if tracked else links
+
+
+def _active(folder: Path) -> bool:
+    return AttemptState(attempt_status.read_attempt(folder)["state"]).active
+
+
+def _tracking(told: Json) -> str | None:
+    if not isinstance(told, Mapping):
+        return None
+    return "off" if "error" in told else "replaced" if "instead_of" in told else None

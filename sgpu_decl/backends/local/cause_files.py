@@ -1,0 +1,51 @@
+"""The files behind the first cause of a failure: stacks, and the code as it ran."""
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from sgpu_decl.agent.regular import regular
+from sgpu_decl.model.attempt_view import CodeCopy, FirstCause
+
+__all__ = ["with_files"]
+
+_FRAME = re.compile(r'^ *File "([^"\n]+)", line \d+', re.MULTILINE)
+
+
+def with_files(cause: FirstCause | None, folder: Path) -> FirstCause | None:
+    """Return a first cause with the files of the attempt folder that it is about: stacks with whole
+    paths, and the copy of the code, if the traceback names files of the run's code."""
+    if cause is None:
+        return None
+    stacks = tuple(replace(stack, file=str(folder / stack.file)) for stack in cause.stacks)
+    return replace(cause, stacks=stacks, code=_code(folder, cause.traceback or ""))
+
+
+def _code(folder: Path, trace: str) -> CodeCopy | None:
+    named = set(_FRAME.findall(trace))
+    if not named:
+        return None
+    try:
+        spec = json.loads((folder / "spec.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    root, copy = spec.get("code_root"), Path(spec["code_dir"])
+    ours = sorted(name for name in named if root and name.startswith(f"{root}/"))
+    if not ours or not copy.is_dir():
+        return None
+    changed = [name for name in ours if _differ(name, copy / os.path.relpath(name, root))]
+    return CodeCopy(copy=str(copy), changed=tuple(changed))
+
+
+def _differ(file: str, copy: Path) -> bool:
+    try:
+        kept = copy.read_bytes()
+    except OSError:
+        return False  # the run removed its copy
+    try:
+        with open(file, "rb", opener=regular) as now:
+            return now.read() != kept
+    except OSError:
+        return True

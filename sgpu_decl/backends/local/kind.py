@@ -1,0 +1,73 @@
+"""The local backend as the engine knows it."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.kinds import BackendKind
+from sgpu_decl.planning.capabilities import Capabilities
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.backends.base import Backend, Survey
+    from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.model.state import Attempt
+
+__all__ = ["KIND"]
+
+_NAME = "local"
+
+
+def _open(context: "BackendContext") -> "Backend":
+    from sgpu_decl.backends.local.backend import LocalBackend
+
+    return LocalBackend(context)
+
+
+def _survey(context: "BackendContext") -> "Survey":
+    from sgpu_decl.backends.local.machine_checks import LocalSurvey
+
+    return LocalSurvey(os.environ, context.pythons)
+
+
+def _orphans(state_dir: Path) -> "tuple[Attempt, ...]":
+    """The host knows of them. How they were launched is not known any more."""
+    from sgpu_decl.agent.hostrecord import orphans
+
+    found = orphans(os.fspath(state_dir / "runs"))
+    if not found:
+        return ()
+    from datetime import datetime
+
+    from sgpu_decl.model.address import Address
+    from sgpu_decl.model.attempt import AttemptRef, AttemptState
+    from sgpu_decl.model.launch import LaunchInputs
+    from sgpu_decl.model.state import Attempt
+
+    return tuple(
+        Attempt(
+            ref=AttemptRef(Address.parse(record["address"]), record["attempt"]),
+            token=record["token"],
+            backend=_NAME,
+            state=AttemptState.STOPPING,
+            inputs=LaunchInputs(spec="{}", fingerprint=""),
+            created_at=datetime.fromisoformat(record["launched_at"]),
+        )
+        for record in found
+    )
+
+
+def _options() -> "type[BackendOptions]":
+    from sgpu_decl.backends.local.options import LocalOptions
+
+    return LocalOptions
+
+
+KIND = BackendKind(
+    name=_NAME,
+    options=_options,
+    capabilities=Capabilities(),
+    open=_open,
+    survey=_survey,
+    orphans=_orphans,
+)

@@ -1,0 +1,209 @@
+"""Launches on this machine: attempt folders on disk, and the node agent as their supervisor."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.agent import agent_launch as agent
+from sgpu_decl.agent import attempt_status
+from sgpu_decl.agent.forced_end import ForcedEnd
+from sgpu_decl.agent.hostrecord import read_record
+from sgpu_decl.backends.base import Launcher, Launching
+from sgpu_decl.backends.layout import AttemptLayout
+from sgpu_decl.backends.local.machine_checks import LocalSurvey
+from sgpu_decl.backends.local.resolved_secrets import resolve_secrets
+from sgpu_decl.backends.local.storage import discard
+from sgpu_decl.backends.pinned import require_code
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.environments.interpreters import interpreter_of
+from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.gpus.devices import driver_devices
+from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.gpu import GPUType
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.step_progress import Progress, Quiet
+from sgpu_decl.system_errors import advice, error_text
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.environments.interpreters import Pythons
+
+__all__ = ["LocalLauncher"]
+
+
+class LocalLauncher(Launcher):
+    """`environ` is the environment of this process, where secrets are."""
+
+    def __init__(
+        self, context: "BackendContext", survey: LocalSurvey, environ: Mapping[str, str]
+    ) -> None:
+        self._project = context.project
+        self._layout = AttemptLayout(context.state_dir)
+        self._store = context.store
+        self._environments = context.environments
+        self._trees: dict[str, Path] = {}
+        self._environ = environ
+        self._survey = survey
+
+    def check(self, launching: Launching) -> None:
+        if read_record(str(self._layout.attempt(launching.ref))) is not None and not self.staged(
+            launching.record
+        ):
+            raise BackendError(
+                f"`{launching.ref}` still runs, though its folder was deleted",
+                hint="it is being stopped: apply again when `sgpu status` no longer shows it",
+                code="active_run",
+            )
+        config = launching.config
+        resolve_secrets(config.env.secrets, self._environ)
+        if launching.inputs.environment_digest is None:
+            self._interpreter(launching)
+        require_code(self._store(), launching)
+
+    def prepare(self, launchings: Sequence[Launching], progress: Progress) -> Sequence[Diagnostic]:
+        declared = (launching.inputs.environment_digest for launching in launchings)
+        for environment in {digest for digest in declared if digest is not None}:
+            self._trees[environment] = self._environments().hydrate(environment, progress)
+        return ()
+
+    def stage(self, launching: Launching) -> None:
+        if self.staged(launching.record):
+            return
+        with self._nothing_left(launching) as folder:
+            self._stage(launching, launching.config, folder)
+
+    def may_queue(self, launching: Launching) -> bool:
+        config = launching.config
+        return config.max_parallel is not None or config.type.name != "CPU"
+
+    def launch(self, launching: Launching) -> None:
+        with self._nothing_left(launching) as folder:
+            if not _launched(folder):
+                secrets = resolve_secrets(launching.config.env.secrets, self._environ)
+                agent.launch(folder, secrets=secrets)
+
+    def staged(self, record: LaunchRecord) -> bool:
+        try:
+            spec = json.loads((self._layout.attempt(record.ref) / "spec.json").read_bytes())
+        except (OSError, ValueError):
+            return False
+        return bool(spec.get("token") == record.token)
+
+    def cancel(self, record: LaunchRecord) -> None:
+        folder = self._layout.attempt(record.ref)
+        if attempt_status.attempt_exists(folder):
+            attempt_status.request_cancel(folder)
+
+    def forced_stop(self, record: LaunchRecord, patience: float) -> ForcedEnd:
+        return ForcedEnd(self._layout.attempt(record.ref), patience)
+
+    @contextlib.contextmanager
+    def _nothing_left(self, launching: Launching) -> Iterator[Path]:
+        """The folder of an attempt that is being made: deleted where that fails."""
+        folder = self._layout.attempt(launching.ref)
+        try:
+            yield folder
+        except BackendError:
+            raise
+        except (OSError, SgpuError) as error:
+            if _launched(folder):
+                return  # another sgpu finished the same launch meanwhile
+            discard(folder)
+            if isinstance(error, SgpuError):
+                raise
+            raise BackendError(
+                f"`{launching.ref}` could not be started: {error_text(error)}",
+                hint=advice(error),
+                code="launch_failed",
+            ) from error
+
+    def _stage(self, launching: Launching, config: "RunConfig", folder: Path) -> None:
+        """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
+        from sgpu_decl.backends.call_files import write_call
+        from sgpu_decl.backends.entrypoint_files import write_entrypoint
+        from sgpu_decl.backends.local.local_spec import specify
+        from sgpu_decl.backends.local.tracker_request import prepare_tracker
+
+        if folder.exists():
+            if _launched(folder):
+                raise BackendError(
+                    f"`{folder}` holds another launch of this run, which this state does not know",
+                    hint="bring back the state it belongs to, or move the folder away",
+                    code="folder_taken",
+                )
+            discard(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(mode=0o700)
+        (folder / "output").mkdir(mode=0o700)
+        if launching.inputs.code_digest is not None:
+            self._store().materialize(launching.inputs.code_digest, folder / "code")
+        else:
+            (folder / "code").mkdir(mode=0o700)
+        self._link(launching, folder / "code")
+        if launching.call is not None:
+            write_call(folder, launching.call)
+        tree = self._tree(launching)
+        if tree is not None:  # Python remembers folders of its path that are not there
+            (folder / "site").mkdir(mode=0o700)
+        python = str(tree / "bin" / "python") if tree else self._interpreter(launching)
+        tracker = prepare_tracker(
+            folder,
+            config=config,
+            launching=launching,
+            project=self._project,
+            home=self._layout.state_dir.parent,
+            python=python,
+        )
+        spec = specify(
+            launching,
+            config,
+            layout=self._layout,
+            project=self._project,
+            python=python,
+            tree=tree,
+            devices=self._devices(config),
+            tracker=tracker,
+        )
+        write_entrypoint(folder, spec, self._layout.shared)
+
+    def _devices(self, config: "RunConfig") -> list[str]:
+        """The devices that ranks may get; for ranks without a GPU, the devices to hide from
+        them."""
+        wanted = config.type.kind
+        if wanted is GPUType.CPU:
+            return [device.index for device in driver_devices()]
+        return [item.index for item in self._survey.devices.visible if item.may_be(wanted)]
+
+    def _tree(self, launching: Launching) -> Path | None:
+        """The declared environment: looked at once for all launches of an apply, and made where
+        a crash left a launch without it."""
+        digest = launching.inputs.environment_digest
+        if digest is not None and digest not in self._trees:
+            self.prepare([launching], Quiet())
+        return self._trees[digest] if digest is not None else None
+
+    def _pythons(self) -> "Pythons":
+        from sgpu_decl.environments.interpreters import Pythons
+
+        return Pythons(self._environ)
+
+    def _interpreter(self, launching: Launching) -> str:
+        declared, folder = launching.config.env.python, launching.folder(self._project)
+        found = interpreter_of(declared, folder, self._pythons)
+        if not isinstance(found, Interpreter):
+            raise found.error
+        return found.executable
+
+    def _link(self, launching: Launching, code: Path) -> None:
+        root = launching.code_root(self._project).resolve()
+        for relative in launching.config.code.link:
+            link = code / relative
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(root / relative)
+
+
+def _launched(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ("supervisor.lock", "outcome.json"))

@@ -1,0 +1,240 @@
+"""Whether this machine can run what a run asks for, said at plan time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.agent import hostlocks, kernel_features
+from sgpu_decl.backends.base import Survey
+from sgpu_decl.backends.local.resolved_secrets import look
+from sgpu_decl.backends.local.tracking_checks import check_tracking
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.interpreters import interpreter_of
+from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.gpu import GPUType
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.env import Env
+    from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.environments.interpreters import Pythons
+    from sgpu_decl.gpus.devices import Devices
+
+__all__ = ["LocalSurvey"]
+
+# One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
+# has neither the cores nor the descriptors for them.
+_MOST_RANKS = 4096
+
+
+class LocalSurvey(Survey):
+    """What this machine has."""
+
+    def __init__(self, environ: Mapping[str, str], pythons: "Callable[[], Pythons]") -> None:
+        self._environ = environ
+        self._pythons = pythons
+
+    @cached_property
+    def devices(self) -> "Devices":
+        """Read once: drivers take their time."""
+        from sgpu_decl.gpus.devices import read_devices
+
+        return read_devices(self._environ)
+
+    def interpreter(self, env: "Env", folder: Path) -> Interpreter | None:
+        found = interpreter_of(env.python, folder, self._pythons)
+        return found if isinstance(found, Interpreter) else None
+
+    def rules(
+        self,
+        config: "RunConfig",
+        places: Mapping[str, Place],
+        folder: Path,  # noqa: ARG002  the protocol's
+    ) -> Sequence[Diagnostic]:
+        return _check_ranks(config, places)
+
+    def check(
+        self,
+        config: "RunConfig",
+        places: Mapping[str, Place],
+        folder: Path,
+        *,
+        called: bool,
+    ) -> Sequence[Diagnostic]:
+        return [
+            *self._check_python(config, places, folder),
+            *_check_devices(config, places, lambda: self.devices),
+            *_check_secrets(config, places, self._environ),
+            *check_tracking(config, places, called=called),
+            *_check_locks(),
+            *_check_kernel(),
+        ]
+
+    def _check_python(
+        self, config: "RunConfig", places: Mapping[str, Place], folder: Path
+    ) -> Sequence[Diagnostic]:
+        found = interpreter_of(config.env.python, folder, self._pythons)
+        if not isinstance(found, Interpreter):
+            return (found.diagnostic(places.get("env.python")),)
+        if config.env.python is None or config.command is None:
+            return ()
+        if config.env.origins or config.env.use:
+            return ()
+        return (
+            Diagnostic(
+                code="python_unused",
+                severity=Severity.WARNING,
+                summary="a command finds `python` on the PATH, whatever `env.python` says",
+                place=places.get("env.python"),
+                hint=f"write `{found.executable}` into the command, or declare an environment "
+                "(`env.lock`, `env.requirements`, …), which comes first on the PATH",
+            ),
+        )
+
+
+def _check_locks() -> list[Diagnostic]:
+    """Warn if the locks of this host are not in the usual folder."""
+    taken = hostlocks.taken_folder()
+    if taken is None:
+        return []
+    try:
+        home = hostlocks.host_lock_home()
+    except OSError as error:
+        return [Diagnostic(code="no_lock_folder", summary=str(error))]
+    return [
+        Diagnostic(
+            code="locks_elsewhere",
+            severity=Severity.WARNING,
+            summary=f"`{taken}` is not yours alone: the locks of ports and GPUs lie in `{home}`",
+            hint="runs that started earlier do not use these locks; have the folder removed if "
+            "nobody needs it",
+        )
+    ]
+
+
+def _check_kernel() -> list[Diagnostic]:
+    """Say what supervisors on this machine have to do without, and what that costs."""
+    lacking = kernel_features.shortcomings()
+    if not lacking:
+        return []
+    return [
+        Diagnostic(
+            code="kernel_lacks",
+            severity=Severity.INFO,
+            summary=kernel_features.in_words(lacking),
+            hint="in a container, allow these system calls in its seccomp profile",
+        )
+    ]
+
+
+def _check_ranks(config: "RunConfig", places: Mapping[str, Place]) -> list[Diagnostic]:
+    if config.gpus <= _MOST_RANKS or str(config.launch.per) == "node":
+        return []
+    return [
+        Diagnostic(
+            code="too_many_ranks",
+            summary=f"`gpus: {config.gpus}` asks for more than {_MOST_RANKS:,} processes on this "
+            "machine",
+            place=places.get("gpus"),
+            hint="each rank is a process with open logs of its own; use fewer, or a target with "
+            "another backend",
+        )
+    ]
+
+
+def _check_secrets(
+    config: "RunConfig", places: Mapping[str, Place], environ: Mapping[str, str]
+) -> list[Diagnostic]:
+    """Warnings only: a plan may be applied where its secrets are."""
+    return [
+        Diagnostic(
+            code="secret_missing",
+            severity=Severity.WARNING,
+            summary=f"{missing.summary}: `apply` here would refuse",
+            place=places.get(f"env.secrets.{name}"),
+            hint=missing.hint,
+        )
+        for name, reference in config.env.secrets.items()
+        if (missing := look(name, reference, environ)) is not None
+    ]
+
+
+def _check_devices(
+    config: "RunConfig", places: Mapping[str, Place], devices: "Callable[[], Devices]"
+) -> list[Diagnostic]:
+    wanted = config.type.kind
+    if wanted is GPUType.CPU:
+        return _check_ranks(config, places)
+    from sgpu_decl.gpus.devices import in_words
+
+    found = devices()
+    if not found.visible:
+        return [_no_gpu(config, places, found)]
+    fitting = [device for device in found.visible if device.may_be(wanted)]
+    if not fitting:
+        return [_other_gpu(config, places, found)]
+    if config.gpus > len(fitting):
+        return [_too_few(config, places, found, len(fitting))]
+    if wanted is GPUType.GPU:
+        summary = f"`type: GPU` is {in_words(found.visible)} here"
+    elif not all(device.name for device in fitting):
+        summary = f"the types of the GPUs of this machine are unknown: {wanted.name} is assumed"
+    else:
+        return []
+    return [
+        Diagnostic(
+            code="gpus_here",
+            severity=Severity.INFO,
+            summary=summary,
+            place=places.get("type"),
+        )
+    ]
+
+
+def _no_gpu(config: "RunConfig", places: Mapping[str, Place], found: "Devices") -> Diagnostic:
+    wanted = f"`type: {config.type}` needs a GPU"
+    elsewhere = "use `type: CPU` here (`--set type=CPU`), or a target with another backend"
+    if found.hidden:
+        return Diagnostic(
+            code="no_gpu",
+            summary=f"{wanted}, and `{found.variable}` hides the {found.hidden} of this machine",
+            place=places.get("type"),
+            hint=f"unset `{found.variable}`, or name devices in it; or {elsewhere}",
+        )
+    trouble = f": its driver says `{found.trouble}`" if found.trouble else ""
+    return Diagnostic(
+        code="no_gpu",
+        summary=f"{wanted}, and this machine has none{' that works' if trouble else ''}{trouble}",
+        place=places.get("type"),
+        hint=elsewhere,
+    )
+
+
+def _other_gpu(config: "RunConfig", places: Mapping[str, Place], found: "Devices") -> Diagnostic:
+    from sgpu_decl.gpus.devices import in_words
+
+    kinds = dict.fromkeys(device.kind.name for device in found.visible if device.kind is not None)
+    named = "".join(f"`type: {name}`, " for name in kinds)
+    return Diagnostic(
+        code="other_gpu",
+        summary=f"this machine has no {config.type}: it has {in_words(found.visible)}",
+        place=places.get("type"),
+        hint=f"use {named}`type: GPU` for whatever is there, or a target with another backend",
+    )
+
+
+def _too_few(
+    config: "RunConfig", places: Mapping[str, Place], found: "Devices", fitting: int
+) -> Diagnostic:
+    from sgpu_decl.gpus.devices import in_words
+
+    what = "GPUs" if config.type.kind is GPUType.GPU else f"{config.type} GPUs"
+    hidden = f"; `{found.variable}` hides {found.hidden} more" if found.hidden else ""
+    return Diagnostic(
+        code="too_few_gpus",
+        summary=f"`gpus: {config.gpus}` is more than the {fitting} {what} of this machine: "
+        f"{in_words(found.visible)}{hidden}",
+        place=places.get("gpus"),
+        hint=f"use `gpus: {fitting}` here, or a target with another backend",
+    )

@@ -1,0 +1,9 @@
+"""The `backend` block of this machine: it has what all have."""
+
+from sgpu_decl.config.backend import BackendOptions
+
+__all__ = ["LocalOptions"]
+
+
+class LocalOptions(BackendOptions):
+    """Ranks run on this machine."""

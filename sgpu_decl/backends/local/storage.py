@@ -1,0 +1,85 @@
+"""What attempts leave on this machine."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.agent import attempt_status
+from sgpu_decl.backends.base import Storage
+from sgpu_decl.backends.layout import AttemptLayout
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.launch import LaunchRecord
+
+if TYPE_CHECKING:
+    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+
+__all__ = ["LocalStorage", "discard"]
+
+_DISCARDED = ".discarded"
+
+
+class LocalStorage(Storage):
+    """The store of environments is opened where one is used."""
+
+    def __init__(
+        self, layout: AttemptLayout, environments: "Callable[[], EnvironmentStore]"
+    ) -> None:
+        self._layout = layout
+        self._environments = environments
+
+    def size(self, record: LaunchRecord) -> int:
+        total = 0
+        for root, _, files in os.walk(self._layout.attempt(record.ref)):
+            for name in files:
+                found = os.lstat(os.path.join(root, name))
+                total += min(found.st_size, found.st_blocks * 512)  # cut logs have holes
+        return total
+
+    def free(self, record: LaunchRecord) -> int:
+        folder = self._layout.attempt(record.ref)
+        if _alive(folder):
+            return 0
+        size = self.size(record)
+        discard(folder)
+        return size
+
+    def release_code(self, record: LaunchRecord) -> None:
+        folder = self._layout.attempt(record.ref)
+        if not _alive(folder):
+            shutil.rmtree(folder / "code", ignore_errors=True)
+
+    def move(self, source: Address, destination: Address) -> None:
+        self._layout.move(source, destination)
+
+    def collect(self) -> int:
+        for folder in (self._layout.state_dir / "runs").glob(f"*/*{_DISCARDED}"):
+            shutil.rmtree(folder, ignore_errors=True)  # whoever discarded it was killed
+        return 0  # all that is shared lies in the stores
+
+    def kill_orphans(self, record: LaunchRecord) -> int:
+        return attempt_status.clear_remains(self._layout.attempt(record.ref))
+
+    def verify_environment(self, digest: str) -> tuple[str, ...]:
+        # Others are kept from it by the modes of files and folders.
+        return self._environments().examine(digest) if os.geteuid() == 0 else ()
+
+
+def discard(folder: Path) -> None:
+    """Delete an attempt's folder. It is renamed first, so that no half of it is left under its name
+    if this process is killed meanwhile."""
+    aside = folder.with_name(folder.name + _DISCARDED)
+    if aside.exists():
+        shutil.rmtree(aside)
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _alive(folder: Path) -> bool:
+    """Whether something runs for an attempt, or waits to."""
+    state = AttemptState(attempt_status.read_attempt(folder)["state"])
+    return state.active and state is not AttemptState.STAGING

@@ -1,0 +1,84 @@
+"""Checks of the tracking of a run on this machine."""
+
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.tracking.tracker_launch import available
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
+
+__all__ = ["check_tracking"]
+
+_HOW = "install it beside sgpu, `pip install 'sgpu[mlflow]'`, or set `mlflow.enabled: false`"
+_TWICE = {"experiment": "MLFLOW_EXPERIMENT_NAME", "tracking_uri": "MLFLOW_TRACKING_URI"}
+
+
+def check_tracking(
+    config: "RunConfig", places: Mapping[str, Place], *, called: bool
+) -> list[Diagnostic]:
+    """A missing MLflow is an error if the file asks for tracking, else an info. For a call, fields
+    of `mlflow` are filled in, so they do not count as asking."""
+    if not config.mlflow.enabled:
+        return []
+    twice = [found for field in _TWICE if (found := _said_twice(config, places, field)) is not None]
+    if not available():
+        return [*twice, _missing(places, called=called)]
+    if config.mlflow.system_metrics and find_spec("psutil") is None:
+        return [*twice, _unmeasured(places)]
+    return twice
+
+
+def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:
+    written = [path for path in places if path.startswith("mlflow.") and not called]
+    where = f"MLflow is not installed in {sys.prefix}"
+    if "mlflow.enabled" in places:
+        return Diagnostic(
+            code="mlflow_missing",
+            summary=f"`mlflow.enabled: true` asks for tracking, and {where}",
+            place=places["mlflow.enabled"],
+            hint=_HOW,
+        )
+    if written:
+        return Diagnostic(
+            code="mlflow_missing",
+            severity=Severity.WARNING,
+            summary=f"`{min(written)}` has no effect: {where}",
+            place=places[min(written)],
+            hint=_HOW,
+        )
+    return Diagnostic(
+        code="mlflow_missing",
+        severity=Severity.INFO,
+        summary=f"runs are not tracked: {where}",
+        hint=_HOW,
+    )
+
+
+def _unmeasured(places: Mapping[str, Place]) -> Diagnostic:
+    asked = places.get("mlflow.system_metrics")
+    return Diagnostic(
+        code="psutil_missing",
+        severity=Severity.WARNING if asked else Severity.INFO,
+        summary="MLflow gets no system metrics: psutil is not installed beside sgpu",
+        place=asked,
+        hint="install it with `pip install 'sgpu[mlflow]'`, or set `mlflow.system_metrics: false`",
+    )
+
+
+def _said_twice(config: "RunConfig", places: Mapping[str, Place], field: str) -> Diagnostic | None:
+    """The error if `mlflow` and `env.variables` set the same thing to different values."""
+    ours, variable = getattr(config.mlflow, field), _TWICE[field]
+    theirs = config.env.variables.get(variable)
+    if ours is None or theirs is None or ours == theirs:
+        return None
+    return Diagnostic(
+        code="mlflow_said_twice",
+        summary=f"`mlflow.{field}` is `{ours}` and `env.variables.{variable}` is `{theirs}`",
+        place=places.get(f"env.variables.{variable}"),
+        hint=f"leave one of them out; `mlflow.{field}` sets the variable for the ranks",
+    )

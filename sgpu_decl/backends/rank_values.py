@@ -1,0 +1,76 @@
+"""What ranks returned and left in files, read from where that is or was brought."""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from sgpu_decl.agent.regular import regular
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.rank_output import Output
+
+__all__ = ["SHOWN", "output_in", "placed", "read_returned", "shown_of"]
+
+SHOWN = "output.shown.json"
+
+
+def read_returned(ranks: Path) -> list[dict[str, Json]]:
+    """Return `{"rank", "value"}` for each rank that left a value, in their order.
+
+    A value that JSON cannot hold is `{"pickle": path, "repr": text}`; ranks write the path relative
+    to their own folder, and here it is whole. With one that holds values of secrets comes what is
+    `shown` of it, and the names of these `secrets`.
+
+    Args:
+        ranks: the folder with one for each rank, named by its number.
+    """
+    found: list[dict[str, Json]] = []
+    for rank in sorted(int(name) for name in _names(ranks) if name.isdigit()):
+        folder = ranks / str(rank)
+        try:
+            value = _read(folder / "output.json")
+        except (OSError, ValueError):
+            continue
+        result: dict[str, Json] = {"rank": rank, "value": placed(value, folder)}
+        with suppress(OSError, ValueError):  # few have it
+            result |= shown_of(_read(folder / SHOWN), folder)
+        found.append(result)
+    return found
+
+
+def shown_of(content: Json, folder: Path) -> dict[str, Json]:
+    """What `output.shown.json` adds to a result."""
+    if not (isinstance(content, Mapping) and content.keys() == {"value", "secrets"}):
+        raise ValueError("this is no file of a rank")
+    return {"shown": placed(content["value"], folder), "secrets": content["secrets"]}
+
+
+def placed(value: Json, folder: Path) -> Json:
+    """A value with the whole path of its pickle, if it has one."""
+    if isinstance(value, Mapping) and value.keys() == {"pickle", "repr"}:
+        return {**value, "pickle": str(folder / str(value["pickle"]))}
+    return value
+
+
+def _read(path: Path) -> Json:
+    with open(path, "rb", opener=regular) as file:
+        found: Json = json.load(file)
+    return found
+
+
+def output_in(folder: Path) -> Output:
+    """What is in the folder of SGPU_OUTPUT_DIR now."""
+    sizes = [
+        os.lstat(os.path.join(place, name)).st_size
+        for place, _, names in os.walk(folder)
+        for name in names
+    ]
+    return Output(folder=folder, files=len(sizes), bytes=sum(sizes))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

@@ -1,0 +1,188 @@
+"""Launch folders: what nodes are given, and what they bring back.
+
+All paths are below the staging folder:
+
+    objects/agent/SHA256.zip            `agent_zip`; the name is the SHA-256 of the bytes
+    objects/code/SHA256.tar.gz          the code, by the digest of its manifest: `code_archive`
+    objects/packs/                      packs and indexes, as `environments.stored.pack_writer`
+                                        sends them, and beside them each manifest: `manifest_name`
+    runs/LINEAGE/RUN/ATTEMPT/           a launch folder, three levels below `runs`: `launch_files`
+
+Where the layout has a `command_root`, `launch_files` lie below that, at the same path; objects,
+markers and what comes back lie below the staging folder all the same.
+
+A backend starts the agent on each node, by what `NodeStart` says, with the table of its platform
+(`agent.node.platform`) and the values of secrets in the environment. What nodes bring back lies in
+the launch folder, for each attempt of the platform's own (it may start a failed run again) anew:
+
+    back/N/node_K/outcome.json          with events.log and status.json: those of node 0 are the
+                                        run's, those of others say what they knew of it
+    back/N/node_K/ranks/R/output.json   and output.pkl, which it names relative to its own folder
+    back/N/node_K/ranks/R/RESTART/      error.json, error.pkl
+    back/N/node_K/output/               what ranks left in SGPU_OUTPUT_DIR
+    back/N/node_K/agent.log             the end of it, where the agent had something to say
+    back/N/node_K/parts/P/J             part J of the P-th file that is too large to be read whole
+    back/N/node_K/done                  last: JSON with `exit_code`, `mlflow_run_id` (which attempt
+                                        of the platform's this was), `left`, what was not brought,
+                                        and `parts`: the files in parts, with the SHA-256 of each
+
+N counts from 0 the attempts of the platform that got as far as a node. One that comes after a
+failure which `retry` does not cover brings nothing back and ends with the exit code of that.
+
+The folder of a job is launched from again and again: N goes on counting, `back/N/first` says at
+which N its launch began, and the newest `agent.node.platform_attempts.KEPT` stay.
+
+On a node's stdout a line of a rank begins with `[rank 3] `, or `[rank 3 err] ` if it was written to
+stderr, unless the platform's table has other marks; all other lines are the agent's own. Variables
+of the run travel in `spec.json` alone.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from sgpu_decl.agent.node.platform import PlatformTable
+from sgpu_decl.backends.archives import agent_zip, rank_zip
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.call_files import write_call
+from sgpu_decl.backends.remote.launch_spec import launch_spec
+from sgpu_decl.backends.remote.remote_layout import BACK, RemoteLayout
+from sgpu_decl.rendering.entrypoint import render_air
+from sgpu_decl.rendering.spec import render_spec
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
+
+__all__ = ["FILES", "NodeProgram", "NodeStart", "launch_files", "manifest_name"]
+
+_PICKLES = ("func.pkl", "func.bin", "inputs.pkl", "inputs.bin")
+FILES = frozenset({"spec.json", "_air.py", "rank.zip", *_PICKLES})
+"""What a launch folder may hold for the ranks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStart:
+    """What a node's agent is started with: `python agent.zip node …`.
+
+    `agent` is the SHA-256 of its archive, `files` that of each file in the launch folder, which
+    nodes may see late. `launch` is the folder that these files lie in, `objects` that of shared
+    objects, `back` that of what nodes bring back. `code` and `environment` are digests in hex, of
+    what the run has of them. Nodes bring back what is larger than `part` bytes in parts.
+    """
+
+    agent: str
+    files: Mapping[str, str]
+    launch: str
+    objects: str
+    back: str
+    code: str | None = None
+    environment: str | None = None
+    part: int | None = None
+
+    def arguments(self, run: str, platform: PlatformTable) -> list[str]:
+        """The arguments of the archive on one node.
+
+        Args:
+            run: an empty folder of the node, which the agent deletes in the end.
+            platform: what the platform calls things.
+        """
+        places = ("--launch", self.launch, "--objects", self.objects, "--back", self.back)
+        options = (word for option in self.options(platform) for word in option)
+        return ["node", "--run", run, *places, *options]
+
+    def options(self, platform: PlatformTable) -> Iterator[tuple[str, ...]]:
+        """Those arguments that are the same wherever the folders lie on a node."""
+        if self.code is not None:
+            yield "--code", self.code
+        if self.environment is not None:
+            yield "--environment", self.environment
+        if self.part is not None:
+            yield "--part", str(self.part)
+        yield "--platform", platform.to_json()
+        for name, digest in sorted(self.files.items()):
+            yield "--file", name, digest
+
+
+class NodeProgram(Protocol):
+    """How a backend starts the agent on its nodes: what it adds to a launch folder for that."""
+
+    def nodes(self, config: "RunConfig") -> int:
+        """How many nodes a run gets; ranks are shared evenly."""
+
+    def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
+        """Files of the backend's own in the launch folder, by name, such as the script that starts
+        the agent. Raises BackendError where the backend cannot start this."""
+
+    def lease_file(self, launching: Launching) -> tuple[str, bytes] | None:
+        """One of `files`, name and content, that can be uploaded before all others: it is the lease
+        of a launch then. None for a lease of its own."""
+
+
+def launch_files(
+    launching: Launching,
+    program: NodeProgram,
+    layout: RemoteLayout,
+    folder: str,
+    *,
+    root: Path,
+    scratch: Path,
+    code: Path | None = None,
+    environment: str | None = None,
+    part: int | None = None,
+) -> dict[str, bytes | Path]:
+    """Return the files of a launch folder by name: bytes, or where a large one lies.
+
+    Args:
+        folder: the launch folder.
+        root: the folder that the entrypoint is relative to.
+        scratch: an empty folder for what a call takes along, to be kept until that is uploaded.
+        code: a folder with the code as it is pinned, to read what ranks can import once; None for
+            no warm start.
+        environment: the digest of the environment's manifest, `sha256:…`, where one is declared.
+        part: the size in bytes of parts in which large files come back; None for whole files.
+
+    Raises:
+        BackendError: the backend cannot start this.
+        OSError: the scratch folder takes nothing.
+    """
+    nodes = program.nodes(launching.config)
+    spec = launch_spec(launching, root=root, nodes=nodes, code=code, tree=environment is not None)
+    raw = render_spec(spec)
+    files: dict[str, bytes | Path] = {
+        "spec.json": raw,
+        "_air.py": render_air(_sha256(raw), spec.entry).encode(),
+    }
+    if spec.entry.kind not in ("command", "shell"):
+        files["rank.zip"] = rank_zip(compiled=False)
+    if launching.call is not None:
+        write_call(scratch, launching.call)
+        files |= {name: scratch / name for name in _PICKLES if (scratch / name).exists()}
+    start = NodeStart(
+        agent=agent_zip()[0],
+        files={name: _sha256(content) for name, content in files.items()},
+        launch=layout.commands(folder),
+        objects=layout.objects,
+        back=f"{folder}/{BACK}",
+        code=_hex(launching.inputs.code_digest),
+        environment=_hex(environment),
+        part=part,
+    )
+    return {**files, **program.files(launching, start)}
+
+
+def manifest_name(digest: str) -> str:
+    """The name of a manifest's file among the packs, by its digest, `sha256:…`."""
+    return f"{digest.removeprefix('sha256:')}.manifest"
+
+
+def _hex(digest: str | None) -> str | None:
+    return digest.removeprefix("sha256:") if digest is not None else None
+
+
+def _sha256(content: bytes | Path) -> str:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

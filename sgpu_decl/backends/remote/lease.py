@@ -1,0 +1,124 @@
+"""Leases of launches, and the lock of gc: shared objects are not deleted while a launch needs them.
+
+An apply writes a lease into a launch folder before it looks for shared objects. gc writes a lock
+file beside the objects before it lists launch folders. So one of the two sees the other: gc that
+sees a lease deletes nothing, and an apply that sees the lock waits.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from uuid import uuid4
+
+from sgpu_decl.backends.remote.files import RemoteEntry, RemoteMissing
+from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef
+
+__all__ = ["LEASES", "Lease", "gc_lock", "has_lease", "is_locked", "wait_for_agents"]
+
+_LOCK = "freeing-"  # what the name of a lock file of gc begins with
+_ALONE, _FIRST = "staging", "staging-others"
+LEASES = frozenset({_ALONE, _FIRST})
+"""The names of files that are a lease and nothing else."""
+
+_CONTENT = b"1"  # not empty: whether a workspace takes empty files is not known (evidence: C23)
+_YOUNG = 86_400.0  # seconds for which a launch that was not submitted keeps its lease
+_STALE = 300.0  # seconds after which a lock is one of a process that died
+_AGAIN = 60.0  # seconds after which a lock is written once more
+_LOOK = 0.5  # seconds between two looks at a lock of another process
+
+
+class Lease:
+    """Keeps what the launches of one apply share from gc, until the last of them has its marker or
+    has failed. The file is in the folder of the first, `folder`, and is deleted with it.
+
+    Args:
+        own: a file of the launch folder, name and content, which is the lease of a launch alone.
+    """
+
+    def __init__(
+        self,
+        area: StagingArea,
+        folder: str,
+        refs: Iterable[AttemptRef],
+        own: tuple[str, bytes] | None = None,
+    ) -> None:
+        self._area = area
+        self._folder = folder
+        self._refs = set(refs)
+        self._several = len(self._refs) > 1
+        name, self._content = own if own and not self._several else (_ALONE, _CONTENT)
+        self._path = f"{folder}/{_FIRST if self._several else name}"
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Write it. Raises BackendError."""
+        self._area.forget()  # what was there before may have been deleted
+        self._area.make_folder_once(self._folder)
+        files = self._area.files
+        self._area.once(self._path, lambda: files.put(self._path, self._content))
+
+    def drop(self) -> None:
+        """End it: gc may delete what these launches would have shared."""
+        with suppress(BackendError):  # it ends by its age then
+            self._area.files.delete(self._path)
+
+    def release(self, ref: AttemptRef) -> None:
+        """A launch has its marker, or failed. One alone needs no more: its marker counts now."""
+        with self._lock:
+            self._refs.discard(ref)
+            last = self._several and not self._refs
+        if last:
+            self.drop()
+
+
+def has_lease(found: Collection[RemoteEntry], now: float) -> bool:
+    """Whether a launch folder, by what is in it, has a lease: its launch may yet be submitted, or
+    it keeps objects for others. `now` is the time by the clock of the files."""
+    names = {item.name for item in found}
+    moments = [item.modified for item in found if not item.folder]
+    fresh = bool(moments) and now - max(moments) < _YOUNG
+    return fresh and (MARKER not in names or _FIRST in names)
+
+
+def wait_for_agents(area: StagingArea) -> Sequence[RemoteEntry]:
+    """List the folder of agents, once no gc goes on. A launch looks there before it looks for any
+    other shared object."""
+    while True:
+        found = area.files.list(area.layout.agents)
+        if not any(is_locked(item, area.files.now()) for item in found):
+            return found
+        time.sleep(_LOOK)
+
+
+@contextmanager
+def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
+    """Hold the lock of gc. What it gives is called before each step, and keeps the lock fresh.
+
+    Raises:
+        RemoteMissing: there is nothing that launches share.
+        BackendError: the storage refuses it.
+    """
+    path = f"{area.layout.agents}/{_LOCK}{uuid4().hex[:12]}"
+    written = time.monotonic()
+    area.files.put(path, _CONTENT)
+
+    def refresh() -> None:
+        nonlocal written
+        if time.monotonic() - written > _AGAIN:
+            written = time.monotonic()
+            area.files.put(path, _CONTENT)
+
+    try:
+        yield refresh
+    finally:
+        with suppress(RemoteMissing):
+            area.files.delete(path)
+
+
+def is_locked(found: RemoteEntry, now: float) -> bool:
+    """Whether a file is the lock of a gc that goes on."""
+    return found.name.startswith(_LOCK) and now - found.modified < _STALE

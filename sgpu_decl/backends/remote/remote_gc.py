@@ -1,0 +1,133 @@
+"""gc in a staging folder: launch folders, and shared objects that no launch needs."""
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from sgpu_decl.agent.environment.packs import Pack, index_name
+from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
+from sgpu_decl.backends.remote.launch_folder import manifest_name
+from sgpu_decl.backends.remote.lease import gc_lock, has_lease, is_locked
+from sgpu_decl.backends.remote.remote_layout import BACK, MARKER, Uses, uses_in
+from sgpu_decl.backends.remote.staging_area import StagingArea
+
+__all__ = ["collect", "free_launch", "unstage_launch"]
+
+_LOOKS = 8  # at once
+
+
+def unstage_launch(area: StagingArea, folder: str) -> None:
+    """Delete what a launch folder was filled with, and keep what nodes brought back to it; harmless
+    where it is gone.
+
+    Raises:
+        BackendError: the storage refuses it.
+    """
+    _free_commands(area, folder)
+    there = area.files.list(folder)
+    if any(item.name == BACK for item in there):
+        names = [item.name for item in there if item.name not in (BACK, MARKER)]
+        # The marker goes last: until then the launch counts as one that needs its objects.
+        for name in (*names, *(item.name for item in there if item.name == MARKER)):
+            area.files.delete(f"{folder}/{name}")
+    else:
+        area.files.delete(folder)
+
+
+def free_launch(area: StagingArea, folder: str) -> None:
+    """Delete a launch folder with all that is in it. Raises BackendError."""
+    _free_commands(area, folder)
+    area.files.delete(folder)
+
+
+def _free_commands(area: StagingArea, folder: str) -> None:
+    """Delete the folder of the command where it is another one."""
+    commands = area.layout.commands(folder)
+    if commands != folder:
+        area.command_files.delete(commands)
+
+
+def collect(area: StagingArea) -> int | None:
+    """Delete the shared objects that no launch folder needs; returns the bytes that were freed, or
+    `None` where a launch has a lease and nothing was deleted.
+
+    Raises:
+        BackendError: the storage does not answer, or refuses it.
+    """
+    try:
+        with gc_lock(area) as refresh:
+            return _collected(area, refresh)
+    except RemoteMissing:
+        return 0  # nothing was ever shared
+
+
+def _collected(area: StagingArea, refresh: Callable[[], None]) -> int | None:
+    files, layout = area.files, area.layout
+    kept: list[Uses] = []
+    for launch in _launches(files, layout.runs, area.files.now()):
+        if launch.uses is None:
+            return None
+        kept.append(launch.uses)
+    environments = {item.environment for item in kept if item.environment is not None}
+    packs = {
+        name for environment in environments for name in _packs(files, layout.packs, environment)
+    }
+    needed = {
+        layout.codes: {layout.code(item.code) for item in kept if item.code},
+        layout.agents: {layout.agent(item.agent) for item in kept},
+        layout.packs: {f"{layout.packs}/{name}" for name in packs},
+    }
+    freed = 0
+    for folder, wanted in needed.items():
+        for item in files.list(folder):
+            path = f"{folder}/{item.name}"
+            if path not in wanted and not item.folder and not is_locked(item, files.now()):
+                refresh()
+                files.delete(path)
+                freed += item.size
+    area.forget()
+    return freed
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """`uses` is None while it has a lease."""
+
+    folder: str
+    uses: Uses | None
+
+
+def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
+    """All launch folders that count: three levels below the root. `now` is by the clock of the
+    files."""
+    folders = [root]
+    with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
+        for _ in range(3):
+            listed = pool.map(files.list, folders)
+            folders = [
+                f"{folder}/{item.name}"
+                for folder, found in zip(folders, listed, strict=True)
+                for item in found
+                if item.folder
+            ]
+        for folder, found in zip(folders, pool.map(files.list, folders), strict=True):
+            names = {item.name for item in found}
+            if has_lease(found, now):
+                yield _Launch(folder, None)
+            elif MARKER in names:
+                yield _Launch(folder, uses_in(files.get(f"{folder}/{MARKER}")))
+
+
+def _packs(files: RemoteFiles, folder: str, environment: str) -> Iterator[str]:
+    """The files that make an environment."""
+    name = index_name(environment)
+    yield name
+    yield manifest_name(environment)
+    try:
+        index: dict[str, Any] = json.loads(files.get(f"{folder}/{name}"))
+    except (RemoteMissing, ValueError):
+        return
+    for contents in index["packs"]:
+        yield Pack(tuple((str(key), int(size)) for key, size in contents)).name

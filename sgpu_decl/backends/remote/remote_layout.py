@@ -1,0 +1,120 @@
+"""Where launches lie, and what they share, below a staging folder."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sgpu_decl.agent.environment.packs import index_name
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.launch import LaunchRecord
+
+__all__ = ["BACK", "MARKER", "RemoteLayout", "Uses", "render_marker", "uses_in"]
+
+BACK = "back"
+"""What nodes bring back to a launch folder lies below it."""
+
+MARKER = "submitted.json"
+"""Which run a launch folder became: written once it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """Which shared objects a launch needs: digests of its code, of the agent, of the manifest of
+    its environment. The marker says it."""
+
+    agent: str
+    code: str | None = None
+    environment: str | None = None
+
+
+def render_marker(uses: Uses | Mapping[str, Json], **facts: Json) -> bytes:
+    """The marker of a launch that needs these objects, with facts of the backend's own, such as the
+    id of the run that it became."""
+    needed: Mapping[str, Json] = asdict(uses) if isinstance(uses, Uses) else uses
+    return canonical({**facts, "uses": needed}).encode()
+
+
+def uses_in(marker: bytes) -> Uses | None:
+    """What a marker says; None where it is of another version, and may need anything."""
+    try:
+        uses: dict[str, Any] = json.loads(marker)["uses"]
+        return Uses(**uses)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLayout:
+    """A staging folder, `root`: launch folders, and shared objects by content. `command_root` is a
+    folder elsewhere for what a platform starts on nodes, where it takes that from there alone."""
+
+    root: str
+    command_root: str | None = None
+
+    def run(self, launch: LaunchRecord) -> str:
+        """The folder of all launches of one run, or of all versions of what a job launches."""
+        address = launch.ref.address
+        kind = "job." if address.kind is Kind.JOB else ""
+        return f"{self.runs}/{launch.lineage[:8]}/{kind}{address.folder}"
+
+    def launch(self, launch: LaunchRecord) -> str:
+        """The folder of one launch; of a job's run the one that it is launched from again and
+        again."""
+        job = launch.ref.address.kind is Kind.JOB
+        name = launch.token[-16:] if job else f"{launch.ref.number}-{launch.token[:8]}"
+        return f"{self.run(launch)}/{name}"
+
+    def commands(self, launch: str) -> str:
+        """Where the command of a launch lies, with its spec: in the launch folder, or at the same
+        path below `command_root`."""
+        if self.command_root is None:
+            return launch
+        return f"{self.command_root}{launch.removeprefix(self.runs)}"
+
+    @property
+    def runs(self) -> str:
+        """The folder that launch folders lie below."""
+        return f"{self.root}/runs"
+
+    @property
+    def objects(self) -> str:
+        """The folder of what launches share."""
+        return f"{self.root}/objects"
+
+    @property
+    def codes(self) -> str:
+        """The folder of archives of code."""
+        return f"{self.objects}/code"
+
+    def code(self, digest: str) -> str:
+        """An archive of code, by the digest of its manifest."""
+        return f"{self.codes}/{_hex(digest)}.tar.gz"
+
+    def agent(self, digest: str) -> str:
+        """The node agent, by its own SHA-256."""
+        return f"{self.agents}/{_hex(digest)}.zip"
+
+    @property
+    def agents(self) -> str:
+        """The folder of node agents."""
+        return f"{self.objects}/agent"
+
+    @property
+    def packs(self) -> str:
+        """The folder of packed environments."""
+        return f"{self.objects}/packs"
+
+    def shared(self, uses: Uses) -> tuple[str, ...]:
+        """What a launch needs beside its folder. An environment is known by its index, which is
+        sent last."""
+        return (
+            self.agent(uses.agent),
+            *((self.code(uses.code),) if uses.code else ()),
+            *((f"{self.packs}/{index_name(uses.environment)}",) if uses.environment else ()),
+        )
+
+
+def _hex(digest: str) -> str:
+    return digest.removeprefix("sha256:")

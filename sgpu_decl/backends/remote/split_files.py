@@ -1,0 +1,90 @@
+"""Large files that nodes brought back in parts: workspace files are read up to 10 MiB only.
+
+`done` of a node has the index. Each part is checked by its SHA-256 and kept until the file is
+whole, so a fetch that was interrupted goes on with the part that it was at.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.backends.remote.files import RemoteFiles
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.step_progress import Sent
+
+__all__ = ["SplitFile", "split_files"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitFile:
+    """One file: its size in bytes, that of each part but the last, the folder of the parts, and
+    their SHA-256."""
+
+    bytes: int
+    part: int
+    folder: str
+    sha256: tuple[str, ...]
+
+    def missing(self, scratch: Path) -> list[int]:
+        """The numbers of the parts that are not in the folder `scratch` yet."""
+        numbers = range(len(self.sha256))
+        return [number for number in numbers if not self._part(scratch, number).exists()]
+
+    def size(self, number: int) -> int:
+        """Bytes of a part."""
+        return min(self.part, self.bytes - number * self.part)
+
+    def fetch(self, files: RemoteFiles, number: int, scratch: Path, received: Sent) -> None:
+        """Bring one part to the folder `scratch`; `received` is told of its bytes.
+
+        Raises:
+            BackendError: the workspace does not answer, or the part is damaged.
+        """
+        source, target = f"{self.folder}/{number}", self._part(scratch, number)
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = target.with_suffix(".partial")
+        files.fetch(source, partial, received)
+        with partial.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != self.sha256[number]:
+            partial.unlink()
+            raise BackendError(
+                f"reading `{source}`: it is not what the node wrote there",
+                hint="try again; if that does not help, somebody changed it in the workspace",
+                code="remote_broken",
+            )
+        partial.rename(target)
+
+    def join(self, scratch: Path, target: Path) -> None:
+        """Make the file of its parts, whole or not at all, and delete them."""
+        whole = scratch / "whole"
+        whole.touch(mode=0o600)
+        with whole.open("wb") as file:
+            for number in range(len(self.sha256)):
+                with self._part(scratch, number).open("rb") as part:
+                    shutil.copyfileobj(part, file, 1 << 20)
+        whole.rename(target)
+        shutil.rmtree(scratch)
+
+    def _part(self, scratch: Path, number: int) -> Path:
+        return scratch / f"{number}-{self.sha256[number][:16]}"
+
+
+def split_files(done: Mapping[str, Any], folder: str) -> dict[str, SplitFile]:
+    """The files that a node brought back in parts, by their names, from its `done`.
+
+    Args:
+        folder: where the node brought things: `…/back/N/node_K`.
+    """
+    return {
+        name: SplitFile(
+            bytes=int(item["bytes"]),
+            part=int(item["part"]),
+            folder=f"{folder}/{item['folder']}",
+            sha256=tuple(item["sha256"]),
+        )
+        for name, item in (done.get("parts") or {}).items()
+    }

@@ -1,0 +1,65 @@
+"""A staging folder, and the files that it is among: what all launches of this process share."""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+
+from sgpu_decl.backends.remote.files import RemoteFiles
+from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["StagingArea"]
+
+
+class StagingArea:
+    """Launch folders and shared objects in one staging folder. A process has one for each.
+
+    Args:
+        layout: where things lie.
+        files: those of the staging folder.
+        command_files: those that `layout.commands` is among, where these are others.
+        key: what the backend finds the staging folder again by, in another process too.
+    """
+
+    def __init__(
+        self,
+        layout: RemoteLayout,
+        files: RemoteFiles,
+        command_files: RemoteFiles | None = None,
+        *,
+        key: Mapping[str, Json],
+    ) -> None:
+        self.key = key
+        self.layout = layout
+        self.files = files
+        self.command_files = command_files or files
+        self._done: dict[str, Future[None]] = {}
+        self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        """What was found there may be gone: look again before it is counted on."""
+        with self._lock:
+            self._done.clear()
+
+    def once(self, what: str, do: Callable[[], None]) -> None:
+        """Do something that all launches of this process share, the first time it is asked for;
+        others wait for it. What fails is done again."""
+        with self._lock:
+            known = self._done.get(what)
+            mine = known is None
+            future = self._done.setdefault(what, Future())
+        if not mine:
+            future.result()
+            return
+        try:
+            do()
+        except BaseException as error:
+            with self._lock:
+                self._done.pop(what, None)
+            future.set_exception(error)
+            raise
+        future.set_result(None)
+
+    def make_folder_once(self, folder: str) -> None:
+        """Make a folder of the staging folder. Raises BackendError."""
+        self.once(folder, lambda: self.files.make_folder(folder))

@@ -1,0 +1,80 @@
+"""What attempts left of remote backends: their launch folders, and what is here of them."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sgpu_decl.backends.base import Storage
+from sgpu_decl.backends.layout import AttemptLayout
+from sgpu_decl.backends.remote.attempts import RemoteAttempts
+from sgpu_decl.backends.remote.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.launch import LaunchRecord
+
+__all__ = ["RemoteStorage"]
+
+
+class RemoteStorage(Storage):
+    """Launch folders and shared objects; what could not be deleted waits for the next `collect`.
+
+    Args:
+        layout: has the folders of attempts on this machine.
+        area_with: gives the staging area with a key (`StagingArea.key`).
+    """
+
+    def __init__(
+        self,
+        layout: AttemptLayout,
+        attempts: RemoteAttempts,
+        pending_gc: PendingGc,
+        area_with: Callable[[Mapping[str, Any]], StagingArea],
+    ) -> None:
+        self._layout = layout
+        self._attempts = attempts
+        self._pending_gc = pending_gc
+        self._area_with = area_with
+
+    def size(self, record: LaunchRecord) -> int:
+        total = 0
+        for root, _, files in os.walk(self._layout.attempt(record.ref)):
+            total += sum(os.lstat(os.path.join(root, name)).st_size for name in files)
+        return total
+
+    def free(self, record: LaunchRecord) -> int:
+        from sgpu_decl.backends.remote.remote_gc import free_launch
+
+        if self._attempts.active(record):
+            return 0
+        size = self.size(record)
+        placed = self._attempts.placed(record)
+        if placed is not None:
+            self._pending_gc.add(placed.area.key)
+            free_launch(placed.area, placed.folder)
+        shutil.rmtree(self._layout.attempt(record.ref), ignore_errors=True)
+        self._attempts.forget(record)
+        return size
+
+    def release_code(self, record: LaunchRecord) -> None:
+        from sgpu_decl.backends.remote.remote_gc import unstage_launch
+
+        placed = self._attempts.placed(record)
+        if placed is None or self._attempts.active(record):
+            return
+        self._pending_gc.add(placed.area.key)
+        unstage_launch(placed.area, placed.folder)
+
+    def move(self, source: Address, destination: Address) -> None:
+        self._layout.move(source, destination)
+
+    def collect(self) -> int:
+        from sgpu_decl.backends.remote.remote_gc import collect
+
+        total = 0
+        for key in self._pending_gc.all():
+            freed = collect(self._area_with(key))
+            if freed is not None:
+                self._pending_gc.settle(key)
+                total += freed
+        return total

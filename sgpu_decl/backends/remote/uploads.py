@@ -1,0 +1,180 @@
+"""Uploads of one launch: what launches share, once and by content, and its own folder, whose
+`spec.json` comes last."""
+
+import tempfile
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.archives import agent_zip
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.remote.code_archive import write_archive
+from sgpu_decl.backends.remote.launch_folder import NodeProgram, launch_files, manifest_name
+from sgpu_decl.backends.remote.lease import wait_for_agents
+from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.step_progress import Progress, Sent
+from sgpu_decl.staging.code_store import Store
+
+if TYPE_CHECKING:
+    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+
+__all__ = ["LAST", "fill_launch_folder", "upload_agent", "upload_code", "upload_environment"]
+
+LAST = "spec.json"
+"""A launch folder that has it is whole."""
+
+_UPLOADS = 6  # at once, for each launch
+
+
+def upload_code(area: StagingArea, store: Store, digest: str, progress: Progress) -> None:
+    """Have the code with that digest there, as an archive.
+
+    Raises:
+        SgpuError: it is not in the store, or the storage refuses it.
+    """
+    path = area.layout.code(digest)
+
+    def upload() -> None:
+        if area.files.size(path) is not None:
+            return
+        with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
+            archive = Path(scratch, "code.tar.gz")
+            write_archive(store, digest, archive, progress)
+            size = archive.stat().st_size
+            area.make_folder_once(area.layout.codes)
+            progress.advance("uploading", 0, size)
+            area.files.put(path, archive, lambda sent: progress.advance("uploading", sent, size))
+
+    area.once(path, upload)
+
+
+def upload_agent(area: StagingArea) -> str:
+    """Have the node agent there; return its digest. It comes before all else that is shared, see
+    `lease.wait_for_agents`. Raises BackendError."""
+    digest, content = agent_zip()
+    path = area.layout.agent(digest)
+
+    def upload() -> None:
+        there = {
+            f"{area.layout.agents}/{agent.name}": agent.size for agent in wait_for_agents(area)
+        }
+        if there.get(path) != len(content):
+            area.make_folder_once(area.layout.agents)
+            area.files.put(path, content)
+
+    area.once(path, upload)
+    return digest
+
+
+def upload_environment(
+    area: StagingArea, store: "EnvironmentStore", digest: str, progress: Progress
+) -> None:
+    """Have the environment with that digest, or of that lock, there, as packs.
+
+    Raises:
+        SgpuError: it is damaged, or the storage refuses it.
+    """
+    from sgpu_decl.agent.environment.packs import index_name
+    from sgpu_decl.environments.stored.pack_writer import make_index, send
+
+    made = store.built(digest) or digest
+    manifest = store.manifest(made)
+    if manifest is None:
+        raise SgpuError(
+            f"the environment {made[:19]} is not in the store",
+            hint="plan again on this machine",
+            code="environment_missing",
+        )
+
+    def upload() -> None:
+        place = _Packs(area)
+        if place.has([index_name(made)]):
+            return
+        area.files.make_folder(area.layout.packs)
+        with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
+            file = Path(scratch, "manifest")
+            file.write_bytes(manifest.to_bytes())
+            area.files.put(f"{area.layout.packs}/{manifest_name(made)}", file)
+        send(make_index(manifest), store.objects, place, progress)
+
+    area.once(f"environment {made}", upload)
+
+
+def fill_launch_folder(
+    area: StagingArea,
+    launching: Launching,
+    program: NodeProgram,
+    folder: str,
+    *,
+    root: Path,
+    store: Store,
+    environment: str | None,
+) -> None:
+    """Fill a launch folder.
+
+    Args:
+        program: how the backend starts its nodes.
+        folder: where it lies.
+        root: what the entrypoint is relative to.
+        store: has the pinned code.
+        environment: the digest of the environment's manifest, where one is declared.
+
+    Raises:
+        SgpuError: something is missing here, or the storage refuses it.
+        OSError: this machine has no room.
+    """
+    commands = area.layout.commands(folder)
+    config = launching.config
+    nodes = program.nodes(config)
+    with tempfile.TemporaryDirectory(prefix="sgpu-launch-") as scratch:
+        pickles = Path(scratch, "call")
+        pickles.mkdir()
+        code = None
+        if launching.inputs.code_digest is not None and config.gpus // nodes > 1:
+            code = Path(scratch, "code")
+            store.materialize(launching.inputs.code_digest, code)
+        files = launch_files(
+            launching, program, area.layout, folder, root=root, scratch=pickles, code=code,
+            environment=environment, part=area.files.part,
+        )  # fmt: skip
+        last = files.pop(LAST)
+        remote = area.command_files
+        area.make_folder_once(folder)
+        area.once(commands, lambda: remote.make_folder(commands))
+        _at_once([_putting(area, f"{commands}/{name}", file) for name, file in files.items()])
+        remote.put(f"{commands}/{LAST}", last)
+
+
+class _Packs:
+    """The folder of packs, as `environments.stored.pack_writer` wants it."""
+
+    def __init__(self, area: StagingArea) -> None:
+        self._files = area.files
+        self._folder = area.layout.packs
+
+    def has(self, names: Collection[str]) -> set[str]:
+        if len(names) == 1:  # a folder may hold very many
+            (name,) = names
+            return set() if self._files.size(f"{self._folder}/{name}") is None else {name}
+        return {item.name for item in self._files.list(self._folder)}.intersection(names)
+
+    def put(self, name: str, file: Path, sent: Sent) -> None:
+        self._files.put(f"{self._folder}/{name}", file, sent)
+
+    def get(self, name: str, file: Path) -> None:
+        self._files.fetch(f"{self._folder}/{name}", file)
+
+
+def _putting(area: StagingArea, path: str, content: bytes | Path) -> Callable[[], None]:
+    """One may be there: the first file of a launch is its lease (`lease.Lease`)."""
+    put = area.command_files.put
+    return lambda: area.once(path, lambda: put(path, content))
+
+
+def _at_once(steps: Iterable[Callable[[], None]]) -> None:
+    """Take all steps at the same time; what the first of them raises comes when all have ended."""
+    with ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload") as pool:
+        for future in [pool.submit(step) for step in steps]:
+            future.result()

@@ -1,0 +1,240 @@
+"""From a plan to its end: show, approve, apply, follow, answer."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from sgpu_decl.cli.approval import approve
+from sgpu_decl.cli.error_exit import show_error
+from sgpu_decl.cli.interrupts import Signals
+from sgpu_decl.cli.options import refuse_ranks
+from sgpu_decl.cli.plan_outcome import left_failed, refusal
+from sgpu_decl.cli.run_follower import Left, attach, await_stops, outcome_error, show_endings
+from sgpu_decl.cli.staging_progress import open_progress
+from sgpu_decl.cli.terminal_output import answer, interactive, note, plan_text, show
+from sgpu_decl.errors import Interrupted, SgpuError, StateMoved
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.model.plan import Action
+from sgpu_decl.views.apply_text import event_line
+from sgpu_decl.views.status_json import status_objects
+from sgpu_decl.views.status_text import tally
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Prepared, Session
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.model.jsonable import Json
+    from sgpu_decl.model.plan import Plan
+    from sgpu_decl.model.step_progress import Progress
+
+__all__ = ["Manner", "carry_out"]
+
+
+# a change is done, and nothing of it half done: a signal may stop the walk there
+_DONE = frozenset(
+    {
+        Step.LAUNCHED,
+        Step.CREATED,
+        Step.ADOPTED,
+        Step.UPDATED,
+        Step.STAGED,
+        Step.FORGOTTEN,
+        Step.DESTROYED,
+        Step.FAILED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How the command line asked for it. `ranks` is `None` for all; `parallelism` says how many
+    launches overlap, `unattended` what to do where nobody can answer the question."""
+
+    auto: bool
+    ranks: tuple[int, ...] | None
+    detach: bool
+    json: bool
+    question: str
+    unattended: str
+    parallelism: int = 1
+
+
+def carry_out(
+    session: "Session", planned: "Prepared | Callable[[], Prepared]", *, manner: Manner, out: TextIO
+) -> int:
+    """Carry a plan out as `manner` says and return the exit code.
+
+    Args:
+        planned: a saved plan, or a function that makes the plan. If another sgpu changes the state
+            before the plan is applied, the function is called again. The new plan is shown and
+            approved again only if it differs.
+    """
+    prepared, again = (planned(), planned) if callable(planned) else (planned, None)
+    before: Prepared | None = None
+    while True:
+        plan = prepared.plan
+        if before is None or not _alike(before, prepared):
+            error = _show(prepared, manner=manner, saved=again is None, out=out)
+            if error is not None:
+                return error.exit_code
+            refuse_ranks(manner.ranks, _worlds(plan))
+            approve(
+                plan,
+                auto=manner.auto,
+                saved=again is None,
+                question=manner.question,
+                unattended=manner.unattended,
+            )
+        try:
+            with Signals() as signals:
+                return _applied(session, prepared, manner=manner, signals=signals, out=out)
+        except StateMoved as moved:
+            if again is None:
+                raise
+            if before is None:
+                note(f"note: {moved.message}: planning again")
+            before, prepared = prepared, again()
+
+
+def _worlds(plan: "Plan") -> list[int]:
+    """How many ranks each run has that a plan launches."""
+    specs = [
+        json.loads(change.launch.inputs.spec)
+        for change in plan.changes
+        if change.launch and change.launches
+    ]
+    return [spec["gpus"] for spec in specs if "gpus" in spec]
+
+
+def _alike(one: "Prepared", other: "Prepared") -> bool:
+    """Whether two plans make the same changes; they may be made from different states."""
+
+    def shown(prepared: "Prepared") -> "dict[str, Json]":
+        ignored = ("created_at", "lineage", "serial")
+        return {key: value for key, value in prepared.to_json().items() if key not in ignored}
+
+    return shown(one) == shown(other)
+
+
+def _show(prepared: "Prepared", *, manner: Manner, saved: bool, out: TextIO) -> SgpuError | None:
+    """Show a plan. If it cannot be applied, show and return the error."""
+    plan = prepared.plan
+    error = refusal(plan)
+    if error is not None and manner.json:
+        answer({"plan": prepared.to_json()}, error=error)
+        return error
+    if not manner.json:
+        show(plan_text(plan, out), nl=False)
+    elif interactive() and not (manner.auto or saved):
+        note(plan_text(plan, sys.stderr).rstrip("\n"))
+    if error is not None:
+        show_error(error)
+    return error
+
+
+def _applied(
+    session: "Session", prepared: "Prepared", *, manner: Manner, signals: Signals, out: TextIO
+) -> int:
+    plan = prepared.plan
+    pending = sum(change.action is not Action.NO_OP for change in plan.changes)
+
+    waits_for = {change.address: change.waits_for for change in plan.changes}
+
+    def sink(event: ApplyEvent) -> None:
+        nonlocal pending
+        line = event_line(event, waits_for=waits_for.get(event.address, ()))
+        if line is not None:
+            note(line)
+        pending -= event.step in _DONE
+        # with nothing left to do, what a signal means is a matter of following
+        if signals.any and event.step in _DONE and pending > 0:
+            raise Interrupted(
+                "interrupted while the plan was being carried out",
+                hint="what was launched goes on; the same command again does the rest",
+            )
+
+    def waiting() -> None:
+        if signals.any:
+            raise Interrupted(
+                "interrupted while another sgpu held the lock of the state",
+                hint="nothing was launched; the same command again does it",
+            )
+
+    with open_progress() as progress:
+        staged, noticed = session.stage(prepared, progress=_Interruptible(progress, signals))
+    _tell(noticed)
+    applied = session.apply(staged, sink=sink, parallelism=manner.parallelism, on_wait=waiting)
+    _tell(applied.unrecorded)
+    refs = (*applied.launched, *applied.adopted)
+    left = Left.ENDED
+    if not manner.detach:
+        if refs:
+            stream = sys.stderr if manner.json else out
+            left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
+        if left is Left.ENDED:
+            await_stops(session, applied.stopping, signals)
+        _tell(session.record_ended())
+    shown = manner.json or not manner.detach or len(refs) > 1  # else nothing is said of its state
+    runs = status_objects(session.runs.describe(refs)) if refs and shown else []
+    error = applied.failed[0][1] if applied.failed else None
+    if error is None and not manner.detach:
+        error = outcome_error(session, runs, left)
+    error = error or left_failed(plan)
+    _answer(session, prepared, manner=manner, refs=refs, runs=runs, left=left, error=error)
+    return error.exit_code if error else 0
+
+
+def _tell(noticed: "tuple[Diagnostic, ...]") -> None:
+    for finding in noticed:
+        note(f"{finding.severity}[{finding.code}]: {finding.summary}")
+        if finding.hint:
+            note(f"hint: {finding.hint}")
+
+
+class _Interruptible:
+    """Lets a signal end what is prepared before the first effect."""
+
+    def __init__(self, progress: "Progress", signals: Signals) -> None:
+        self._progress = progress
+        self._signals = signals
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        if self._signals.any:
+            raise Interrupted(
+                "interrupted while the environment was prepared",
+                hint="nothing was launched; the same command again goes on where it stopped",
+            )
+        self._progress.advance(phase, done, total)
+
+
+def _answer(
+    session: "Session",
+    prepared: "Prepared",
+    *,
+    manner: Manner,
+    refs: tuple[AttemptRef, ...],
+    runs: "list[dict[str, Json]]",
+    left: Left,
+    error: SgpuError | None,
+) -> None:
+    if manner.json:
+        data: Json = {
+            "plan": prepared.to_json(),
+            "attempts": [str(ref) for ref in refs],
+            "attached": not manner.detach and left is Left.ENDED,
+            "runs": runs,
+        }
+        answer(data, error=error)
+        return
+    if len(runs) > 1:
+        note(tally([str(run["state"]) for run in runs]))
+    elif not manner.detach and left is not Left.DETACHED:
+        show_endings(session, runs, shown=manner.ranks)
+    if refs and manner.detach:
+        name = shlex.quote(refs[0].address.label)
+        note(f"follow with {session.shell_command(f'logs -f {name}')}")
+    if error is not None and left is not Left.DETACHED:
+        show_error(error)

@@ -1,0 +1,77 @@
+"""Who says yes: a person at a terminal, `-y`, or whoever saved the plan."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sgpu_decl.cli.terminal_output import interactive
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.plan import Action
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.plan import Plan
+
+__all__ = ["CHANGING", "NotApproved", "approve", "confirm"]
+
+CHANGING = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.DESTROY, Action.FORGET})
+
+
+class NotApproved(SgpuError):
+    code = "not_approved"
+
+
+def approve(plan: "Plan", *, auto: bool, saved: bool, question: str, unattended: str) -> None:
+    """Return when the plan may be carried out.
+
+    A saved plan was looked at when it was saved. `auto` (`-y`) covers everything but stopping an
+    active run to put another in its place: that takes the run's name, typed.
+
+    Raises:
+        NotApproved: nobody said yes, or nobody is there to ask.
+    """
+    if saved or not any(change.action in CHANGING for change in plan.changes):
+        return
+    replaced = [str(c.address.label) for c in plan.changes if c.action is Action.REPLACE]
+    if replaced:
+        _approve_replacing(replaced)
+    confirm(question, auto=auto, unattended=unattended)
+
+
+def confirm(question: str, *, auto: bool, unattended: str) -> None:
+    """Return when somebody said yes; at once with `auto`.
+
+    Args:
+        unattended: the next step where nobody can be asked.
+
+    Raises:
+        NotApproved: nobody said yes, or nobody is there to ask.
+    """
+    if auto:
+        return
+    if not interactive():
+        raise NotApproved(
+            "cannot ask for approval: stdin or stderr is not a terminal",
+            hint=unattended,
+        )
+    if _ask(f"{question} Only `yes` is taken as one") != "yes":
+        raise NotApproved("not approved: nothing was changed")
+
+
+def _approve_replacing(names: list[str]) -> None:
+    listed = ", ".join(f"`{name}`" for name in names)
+    if not interactive():
+        raise NotApproved(
+            f"this would stop active runs: {listed}; `-y` does not cover that",
+            hint="save the plan with `sgpu plan --out FILE` and apply that, or use "
+            "`--on-active queue`",
+        )
+    for name in names:
+        if _ask(f"this stops the active run `{name}`. Type its name to go on") != name:
+            raise NotApproved("not approved: nothing was changed")
+
+
+def _ask(question: str) -> str:
+    from sgpu_decl.views.terminal import neutral
+
+    answered = click.prompt(neutral(question), default="", show_default=False, err=True, type=str)
+    return str(answered).strip()

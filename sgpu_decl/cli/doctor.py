@@ -1,0 +1,172 @@
+"""`sgpu doctor`."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.probe import ProbeRequest, probe_options, sigterm_as_interrupt
+from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
+from sgpu_decl.errors import Interrupted, Usage
+from sgpu_decl.model.target import target_option
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from sgpu_decl.api import Session
+    from sgpu_decl.errors import SgpuError
+    from sgpu_decl.model.doctor_finding import Finding
+
+__all__ = ["command"]
+
+
+@click.group("doctor", invoke_without_command=True)
+@where_options
+@probe_options
+@click.option(
+    "--platform", is_flag=True,
+    help="Check the platforms of the runs, as -t does, in a file without targets.",
+)  # fmt: skip
+@click.option(
+    "--profile",
+    metavar="FILE",
+    help="Write the found values to this new file, for `sgpu dev workspace --profile`.",
+)
+@output_option()
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    where: Where,
+    probe: "ProbeRequest | None",
+    platform: bool,
+    profile: str | None,
+    output: str,
+) -> int:
+    """Check this machine and this project.
+
+    Each line begins with ok, warn or fail. A hint below it says what to do.
+
+    With -t, check the platforms that the runs of the target use. In a Databricks workspace this
+    checks the login, the APIs, and files in the staging folder. It is free, takes less than 30 s,
+    and leaves nothing behind.
+
+    With --probe, launch short runs that measure the nodes of the platform. They use GPUs, so the
+    command shows their cost and asks first. It deletes all that they made, after Ctrl-C too.
+
+    The exit code is 1 if a check failed.
+    """
+    if context.invoked_subcommand is not None:
+        if where != Where() or probe or platform or profile or output != "text":
+            name = context.invoked_subcommand
+            raise Usage(
+                f"options of `{name}` follow its name", hint=f"sgpu doctor {name} -t TARGET"
+            )
+        return 0
+    session = where.session()
+    project = str(session.root) if session.in_project else None
+    if where.target is not None:
+        session.check_target()
+    measures = where.target is not None or platform or probe is not None
+    if measures:
+        findings = session.doctor.target() if probe is None else probe.findings(session)
+        file = None if profile is None else Path(profile)
+        kind = "free" if probe is None else "probe"
+        partial = probe is not None and bool(probe.options.only)
+        keep = _kept(session, kind, findings, file, partial=partial)
+        try:
+            with sigterm_as_interrupt(), closing(keep) as kept:
+                return report(kept, output, project)
+        except KeyboardInterrupt:
+            hint = "what was made in the workspace is deleted; nothing goes on there"
+            raise Interrupted("interrupted", hint=hint) from None
+    if profile is not None:
+        hint = "name it with `-t`, or add `--platform`"
+        raise Usage("`--profile` goes with a platform", hint=hint)
+    if project is None:
+        note(
+            f"note: no project in `{session.root}` or in a folder above it: only this machine is "
+            "checked"
+        )
+    return report(session.doctor.machine(), output, project)
+
+
+@command.command("report")
+@where_options
+def report_command(*, where: Where) -> int:
+    """Print the last findings of `sgpu doctor -t TARGET` without names, hosts or ids, for an
+    issue."""
+    from sgpu_decl.views.findings_report import report_text
+
+    session = where.session()
+    session.check_target()
+    show(report_text(session.doctor.kept()).removesuffix("\n"))
+    return 0
+
+
+def _kept(
+    session: "Session",
+    kind: str,
+    findings: "Generator[Finding, None, None]",
+    profile: Path | None,
+    *,
+    partial: bool,
+) -> "Generator[Finding, None, None]":
+    """The findings as they come; at the end they are kept, with the profile."""
+    if profile is not None:
+        session.doctor.refuse_profile(profile)
+    found: list[Finding] = []
+    with closing(findings):
+        for finding in findings:
+            found.append(finding)
+            yield finding
+    written = session.doctor.keep(kind, found, profile, partial=partial)
+    if written is not None:
+        target = target_option(session.target)
+        note(f"profile: `{written}`; `sgpu dev workspace --profile FILE` behaves like it")
+        note(f"`sgpu doctor report{target}` prints this without names, for an issue")
+
+
+def report(findings: "Iterable[Finding]", output: str, project: str | None) -> int:
+    """Show findings as they come, or all of them as one JSON object. Return the exit code.
+
+    Args:
+        project: the folder of the project that was checked too, if there is one.
+
+    Raises:
+        SgpuError: a check failed, and the output is text.
+    """
+    from sgpu_decl.views.findings import finding_text, findings_json, findings_summary
+
+    found = []
+    for finding in findings:
+        found.append(finding)
+        if output == "text":
+            show(finding_text(finding, colour=takes_colour(sys.stdout)))
+    failure = _failure(found)
+    if output == "json":
+        answer({"project": project, **findings_json(found)}, error=failure)
+        return failure.exit_code if failure else 0
+    note(findings_summary(found))
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def _failure(findings: "list[Finding]") -> "SgpuError | None":
+    from sgpu_decl.errors import SgpuError
+    from sgpu_decl.model.doctor_finding import Grade
+    from sgpu_decl.views.terminal import count
+
+    failed = [finding for finding in findings if finding.grade is Grade.FAIL]
+    if not failed:
+        return None
+    names = ", ".join(dict.fromkeys(f"`{item.check}`" for item in failed))
+    return SgpuError(
+        f"{count(len(failed), 'check')} failed: {names}",
+        hint="the lines that begin with `fail` say what to do",
+        code="checks_failed",
+    )

@@ -1,0 +1,132 @@
+"""From what went wrong to words on stderr, or an object on stdout, and an exit code."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from sgpu_decl.errors import Interrupted, SgpuError, Usage
+
+__all__ = ["as_sgpu_error", "report", "show_error", "wants_json"]
+
+_LARGEST = 10 * 2**20  # bytes of a file that an excerpt is shown of
+
+
+def report(error: BaseException, arguments: Sequence[str]) -> int:
+    """Show an error that ended a command, in the form that `arguments` ask for; return the code."""
+    from sgpu_decl.views.envelope import enveloped
+
+    known = as_sgpu_error(error)
+    if wants_json(arguments):
+        click.echo(enveloped(error=known))
+    else:
+        show_error(known)
+    return known.exit_code
+
+
+def show_error(error: SgpuError) -> None:
+    from sgpu_decl.views.errors_text import render_error
+
+    sys.stderr.write(render_error(error, read=_source) + "\n")
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether `-o json` stands on the command line: asked when it could not be parsed, too."""
+    asked = False
+    for position, argument in enumerate(arguments):
+        following = arguments[position + 1] if position + 1 < len(arguments) else ""
+        if argument == "--":
+            break
+        if argument in ("-o", "--output"):
+            asked = following == "json"
+        elif argument.startswith("--output="):
+            asked = argument == "--output=json"
+        elif argument.startswith("-o") and not argument.startswith("--"):
+            asked = argument == "-ojson"
+    return asked
+
+
+def as_sgpu_error(error: BaseException) -> SgpuError:
+    """Give every error a message, a next step and an exit code."""
+    match error:
+        case SgpuError():
+            return error
+        case KeyboardInterrupt() | click.Abort():
+            hint = "if something was launched, it goes on: `sgpu status`"
+            return Interrupted("interrupted", hint=hint)
+        case click.ClickException():
+            return _usage(error)
+        case OSError() if error.errno is not None:
+            return _system(error)
+        case MemoryError():
+            return SgpuError(
+                "this machine has no memory left for sgpu",
+                hint="end other processes, or raise the limit (`ulimit -v`), and try again",
+                code="system",
+            )
+        case _:
+            return _crash(error)
+
+
+def _usage(error: click.ClickException) -> Usage:
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if isinstance(context, click.Context) else "sgpu"
+    if isinstance(error, click.NoSuchOption) and error.option_name in ("--var", "--set"):
+        return Usage(
+            f"no such option `{error.option_name}`: `{path}` reads no run file or project file",
+            hint=f"give it to `sgpu plan` or `sgpu apply`, and see `{path} --help`",
+        )
+    return Usage(message[:1].lower() + message[1:], hint=f"see `{path} --help`")
+
+
+def _system(error: OSError) -> SgpuError:
+    from sgpu_decl.system_errors import advice, error_text
+
+    return SgpuError(
+        f"the operating system refused: {error_text(error)}", hint=advice(error), code="system"
+    )
+
+
+def _crash(error: BaseException) -> SgpuError:
+    """An error that nobody foresaw: one line, and the traceback in a file that can be sent on."""
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    kept = _keep(text)
+    where = f"the traceback is in `{kept}`" if kept else text
+    return SgpuError(
+        f"internal error: {type(error).__name__}: {error}",
+        hint=f"this is a fault of sgpu, not yours: please report it; {where}",
+        code="internal",
+    )
+
+
+def _keep(text: str) -> Path | None:
+    import tempfile
+
+    from platformdirs import user_state_path
+
+    for folder in (user_state_path("sgpu") / "crashes", Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix="sgpu-crash-", suffix=".txt", dir=folder)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+        except OSError:
+            continue
+        return Path(name)
+    return None
+
+
+def _source(name: str) -> str | None:
+    """The text of a file that a diagnostic names, for its excerpt; none is no reason to fail."""
+    try:
+        path = Path(name)
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            return None
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None

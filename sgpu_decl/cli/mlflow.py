@@ -1,0 +1,43 @@
+"""`sgpu mlflow`: commands about the MLflow runs of attempts."""
+
+from dataclasses import asdict
+
+import click
+
+from sgpu_decl.cli.commands import MLFLOW_COMMANDS, LazyGroup
+from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.terminal_output import answer, note, show
+
+__all__ = ["command", "sync_command"]
+
+
+command = LazyGroup(MLFLOW_COMMANDS, "mlflow", "Look after the MLflow runs of attempts.")
+
+
+@click.command("sync")
+@click.argument("name")
+@click.option("--to", "server", metavar="URI", help="The server; by default the one it missed.")
+@where_options
+@output_option()
+def sync_command(*, where: Where, name: str, server: str | None, output: str) -> int:
+    """Push the MLflow run of an attempt from the local store to its server, which was away when the
+    attempt started. NAME is `train` or `train#8`. Pushing twice creates nothing twice.
+
+    Exit codes: 0 ok, 1 error (the server is still away, or there is nothing to push).
+    """
+    session = where.recorded()
+    ref = session.runs.find_one(name)
+    pushed = session.sync_tracking(ref, server)
+    if output == "json":
+        answer({"attempt": str(ref), **asdict(pushed), "left": list(pushed.left)})
+        return 0
+    from sgpu_decl.views.terminal import count
+
+    show(pushed.run_id)
+    note(
+        f"{ref} is in {pushed.tracking_uri}: {count(pushed.runs, 'run')}, "
+        f"{count(pushed.metrics, 'value')} of metrics, {count(pushed.artifacts, 'artifact')}"
+    )
+    if pushed.left:
+        note(f"warning: not pushed, and in the local store alone: {', '.join(pushed.left)}")
+    return 0

@@ -1,0 +1,69 @@
+"""Where a followed run shows itself: plain lines, or on a terminal lines above a live region."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, TextIO
+
+from sgpu_decl.cli.terminal_output import note, write_line
+from sgpu_decl.model.attempt import BACKOFF, AttemptRef
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.views.apply_text import state_line
+
+__all__ = ["Screen", "open_screen"]
+
+
+class Screen(Protocol):
+    def lines(self, text: str) -> None:
+        """Lines that a rank wrote, without the newline of the last."""
+
+    def note(self, text: str) -> None:
+        """A line of ours."""
+
+    def standing(self, status: AttemptView) -> None:
+        """An attempt has another state, or waits for something else."""
+
+    def tick(self) -> None:
+        """Nothing happened for a moment."""
+
+
+class _Lines:
+    """Ranks on `out`, everything else on stderr, line by line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._shown: dict[AttemptRef, str] = {}
+
+    def lines(self, text: str) -> None:
+        write_line(self._out, text)
+
+    def note(self, text: str) -> None:
+        note(text)
+
+    def standing(self, status: AttemptView) -> None:
+        if status.state.active and status.waiting_for != BACKOFF:  # a note says that already
+            line = state_line(status)
+            if self._shown.get(status.ref) != line:  # what else is new of it has its own words
+                self._shown[status.ref] = line
+                note(line)
+
+    def tick(self) -> None:
+        pass
+
+
+@contextmanager
+def open_screen(out: TextIO) -> Iterator[Screen]:
+    """The screen for as long as runs are followed; what it drew of their progress is gone after.
+
+    Lines that go elsewhere (`| tee log`) may come back to the same terminal and would tear a live
+    region apart: it takes a terminal for both.
+    """
+    both = out.isatty() and sys.stderr.isatty()
+    if not both or os.environ.get("TERM") in ("dumb", "unknown"):
+        yield _Lines(out)
+        return
+    from sgpu_decl.cli.live_region import LiveScreen
+
+    with LiveScreen() as screen:
+        yield screen

@@ -1,0 +1,86 @@
+"""The terminal: whether it is one, whether it takes colour, and how a plan is put on it."""
+
+import os
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from sgpu_decl.errors import SgpuError
+    from sgpu_decl.model.jsonable import Json
+    from sgpu_decl.model.plan import Plan
+
+__all__ = [
+    "answer",
+    "interactive",
+    "note",
+    "now",
+    "plan_text",
+    "show",
+    "takes_colour",
+    "write_line",
+]
+
+
+def answer(data: "Json" = None, *, error: "SgpuError | None" = None) -> None:
+    """The one object of `-o json`, on stdout."""
+    from sgpu_decl.views.envelope import enveloped
+
+    click.echo(enveloped(data, error=error))
+
+
+def show(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text of sgpu, with anything escaped that a terminal would obey. All output of commands
+    goes through here, except lines of ranks (`views.logs_text`)."""
+    from sgpu_decl.views.terminal import neutral
+
+    click.echo(neutral(text), err=err, nl=nl, color=True)
+
+
+def note(text: str) -> None:
+    """Progress and messages go to stderr."""
+    show(text, err=True)
+
+
+def write_line(stream: TextIO, text: str) -> None:
+    """Write lines unchanged and flush them: a rank's output keeps its colours even if stdout is no
+    terminal."""
+    stream.write(text + "\n")
+    stream.flush()
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def interactive() -> bool:
+    """Whether a person is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def takes_colour(stream: TextIO) -> bool:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not plain
+
+
+def plan_text(plan: "Plan", stream: TextIO) -> str:
+    """The plan as text, without its errors: the message that refuses it shows each of them with the
+    line that it is about."""
+    from dataclasses import replace
+
+    from sgpu_decl.diagnostics.diagnostic import Severity
+    from sgpu_decl.views.plan_text import render
+
+    plan = replace(
+        plan, checks=tuple(check for check in plan.checks if check.severity != Severity.ERROR)
+    )
+    width = _width() if stream.isatty() else 100
+    return render(plan, now=now(), colour=takes_colour(stream), width=width)
+
+
+def _width() -> int:
+    from shutil import get_terminal_size  # with bz2 and lzma, which take their time
+
+    return get_terminal_size().columns

@@ -1,0 +1,155 @@
+"""What fields say together: each alone is fine, both at once are not."""
+
+from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import dataclass
+
+from sgpu_decl.config.gpu_type import GpuType
+
+__all__ = ["ORIGINS", "Contradiction", "Crossing", "contradictions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """`path` is relative to the run; where `key` is set, the key is meant and not the value."""
+
+    path: tuple[str, ...]
+    code: str
+    summary: str
+    hint: str
+    key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """The fields that are compared. `None` where a field is not known to be valid. `environment`
+    holds those of `ORIGINS` that are given."""
+
+    gpus: int | None
+    type: GpuType | None
+    entrypoint: bool
+    command: bool
+    args: bool
+    parameters: bool
+    per_node: bool
+    warm_modules: bool
+    redacted: bool
+    variables: Iterable[str]
+    secrets: Container[str]
+    environment: Collection[str]
+
+
+_PARAMETERS = "HYPERPARAMETERS_PATH"
+
+# What gives the packages, in the order of how much it says: only one can.
+ORIGINS = ("snapshot", "lock", "requirements", "dependencies")
+
+
+def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
+    found: list[Contradiction] = []
+    if run.type is not None and run.gpus is not None and run.gpus > 0:
+        refused = run.type.refuse(run.gpus)
+        if refused is not None:
+            found.append(
+                Contradiction(
+                    path=("gpus",), code="bad_gpu_count", summary=refused[0], hint=refused[1]
+                )
+            )
+    if run.entrypoint and run.command:
+        found.append(
+            Contradiction(
+                path=("command",),
+                code="two_entrypoints",
+                summary="a run has either `entrypoint` or `command`, not both",
+                hint="remove one; a target that switches sets the other to `null`",
+                key=True,
+            )
+        )
+    elif not run.entrypoint and not run.command:
+        found.append(
+            Contradiction(
+                path=(),
+                code="no_entrypoint",
+                summary="the run has neither `entrypoint` nor `command`",
+                hint="add `entrypoint: train.py`, or `command: [...]`",
+            )
+        )
+    elif run.command and run.args:
+        found.append(
+            Contradiction(
+                path=("args",),
+                code="args_of_command",
+                summary="`args` belongs to `entrypoint`; a command has its own arguments",
+                hint="write them into `command`",
+                key=True,
+            )
+        )
+    if run.per_node and run.entrypoint and not run.command:
+        found.append(
+            Contradiction(
+                path=("launch", "per"),
+                code="node_needs_command",
+                summary="`launch.per: node` needs a `command` that starts its own ranks",
+                hint="use `command`, or remove `per`",
+            )
+        )
+    if run.warm_modules and run.command:
+        found.append(
+            Contradiction(
+                path=("launch", "warm"),
+                code="warm_of_command",
+                summary="`launch.warm` names modules, and a command is not forked from Python",
+                hint="remove it, or start the file as an `entrypoint`",
+            )
+        )
+    if run.redacted and run.command:
+        found.append(
+            Contradiction(
+                path=("logs", "redact"),
+                code="redact_of_command",
+                summary="`logs.redact` masks what Python ranks write, and a command writes its log "
+                "by itself",
+                hint="remove it, or start the file as an `entrypoint`; what sgpu shows is masked "
+                "in any case",
+            )
+        )
+    if run.parameters and _PARAMETERS in run.variables:
+        found.append(
+            Contradiction(
+                path=("env", "variables", _PARAMETERS),
+                code="parameters_said_twice",
+                summary=f"`parameters` sets `{_PARAMETERS}`, and `env.variables` does, too",
+                hint="keep one of them",
+                key=True,
+            )
+        )
+    found += _two_origins([item for item in ORIGINS if item in run.environment])
+    found += [
+        Contradiction(
+            path=("env", "variables", name),
+            code="variable_and_secret",
+            summary=f"`{name}` is both a variable and a secret",
+            hint="keep it in `env.secrets` alone",
+            key=True,
+        )
+        for name in run.variables
+        if name in run.secrets
+    ]
+    return tuple(found)
+
+
+def _two_origins(given: Sequence[str]) -> list[Contradiction]:
+    """Requirements and dependencies are resolved together; everything else is whole by itself."""
+    if len(given) < 2 or set(given) == {"requirements", "dependencies"}:
+        return []
+    first, *others = given
+    return [
+        Contradiction(
+            path=("env", other),
+            code="two_environments",
+            summary=f"`env.{first}` is a whole environment, and `env.{other}` asks for another",
+            hint="keep one of them; packages that are missing are installed before a snapshot is "
+            "taken, or locked with the rest",
+            key=True,
+        )
+        for other in others
+    ]

@@ -1,0 +1,274 @@
+"""What the models refuse, in our words and with the place in the file."""
+
+import re
+from collections.abc import Iterable
+from collections.abc import Sequence as Parts
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from sgpu_decl.config.cross_field import Contradiction
+from sgpu_decl.config.field_places import locate
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.text.core_schema import resolve
+from sgpu_decl.text.overrides import sources
+from sgpu_decl.text.shape import Shape
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, children
+
+__all__ = ["Explained", "misspelt", "unknown_key"]
+
+# pydantic lists what a literal may be as `'a', 'b' or 'c'`.
+_QUOTED = re.compile("'([^']*)'")
+_WANTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "float_type": "a number",
+    "float_parsing": "a number",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Explains errors about one node.
+
+    Attributes:
+        node: what was validated.
+        shape: its shape, for the names that are known.
+        prefix: the dotted path of the node in its file (`runs.train`), or empty.
+        place: where the node is named: what is missing from it is missing there.
+    """
+
+    node: Mapping
+    shape: Shape
+    prefix: str
+    place: Place
+
+    def errors(self, found: Iterable[ErrorDetails]) -> tuple[Diagnostic, ...]:
+        """One diagnostic for each error, the first of several about one value."""
+        by_path: dict[object, Diagnostic] = {}
+        for error in found:
+            context = error.get("ctx", {})
+            together: tuple[Contradiction, ...] = context.get("all", ())
+            for one in together:
+                inside = replace(one, path=(*map(str, error["loc"]), *one.path))
+                by_path[inside] = self.contradiction(inside)
+            if not together:
+                if error["type"] == "too_short" and self._has_members(error["loc"]):
+                    continue  # pydantic counts valid members only; the others have their own error
+                if error["type"] == "missing" and self._misspelt(error["loc"]):
+                    continue
+                if error["type"] == "extra_forbidden" and self._of_unnamed_kind(error["loc"]):
+                    continue
+                path, diagnostic = self._one(error, context)
+                by_path.setdefault(path, diagnostic)
+        return tuple(by_path.values())
+
+    def _misspelt(self, loc: Parts[str | int]) -> bool:
+        """Whether a missing key stands there under a name that is near."""
+        block = self._walk(loc[:-1])
+        return str(loc[-1]) in misspelt(block.node, self._shape_of(block))
+
+    def _of_unnamed_kind(self, loc: Parts[str | int]) -> bool:
+        """Whether a key belongs to another kind of block, and the kind has a misspelt name."""
+        block = self._walk(loc[:-1])
+        here = self._shape_of(block)
+        return str(loc[-1]) in here.elsewhere and here.short in misspelt(block.node, here)
+
+    def _shape_of(self, block: "_Spot") -> Shape:
+        return (self.shape.at(block.parts) or Shape()).of_whole(block.node)
+
+    def _has_members(self, loc: Parts[str | int]) -> bool:
+        node = self._walk(loc).node
+        return node is not None and bool(children(node))
+
+    def contradiction(self, one: Contradiction) -> Diagnostic:
+        spot = self._walk(one.path)
+        return Diagnostic(
+            code=one.code,
+            summary=one.summary if not self.prefix else f"{one.summary} (`{self.prefix}`)",
+            place=(spot.key if one.key else spot.place),
+            hint=one.hint,
+            related=sources(spot.node) if spot.node is not None and one.path else (),
+        )
+
+    def _one(self, error: ErrorDetails, context: dict[str, Any]) -> tuple[object, Diagnostic]:
+        kind = error["type"]
+        loc = error["loc"]
+        names_key = bool(loc) and loc[-1] == "[key]"
+        spot = self._walk(loc[:-1] if names_key else loc)
+        path = spot.path
+        place = spot.key if names_key or kind == "extra_forbidden" else spot.place
+        related = sources(spot.node) if spot.node is not None else ()
+        if kind == "missing" and isinstance(spot.node, Scalar):  # a name that is short for a block
+            path = f"{path}.{loc[-1]}"
+        name = f"`{path}`" if path else "the run"
+        if context.get("ours"):
+            summary = str(context["summary"]).replace("{path}", name)
+            summary = summary.replace("{given}", _given(spot.node))
+            hint = context["hint"]
+            code = kind
+        elif kind == "extra_forbidden":
+            block = self._walk(loc[:-1])
+            here = self._shape_of(block)
+            return path, unknown_key(str(loc[-1]), here, spot.key, block.path, self.shape)
+        else:
+            code, summary, hint = self._words(kind, name, context, spot.node)
+        found = Diagnostic(code=code, summary=summary, place=place, hint=hint, related=related)
+        return path, found
+
+    def _words(
+        self, kind: str, name: str, context: dict[str, Any], node: Node | None
+    ) -> tuple[str, str, str | None]:
+        given = _given(node)
+        if kind == "missing":
+            return "missing_key", f"{name} is missing", f"add {name}"
+        if kind in _WANTED:
+            if given == "nothing":
+                hint = 'write a value; the empty text is ""'
+                return "wrong_type", f"{name} must be {_WANTED[kind]}, and has no value", hint
+            quoted = isinstance(node, Scalar) and not node.plain and _WANTED[kind] != "text"
+            return (
+                "wrong_type",
+                f"{name} must be {_WANTED[kind]}, not {given}",
+                "remove the quotes" if quoted and _fits(node, kind) else None,
+            )
+        if kind in ("literal_error", "enum"):
+            known = _QUOTED.findall(str(context["expected"]))
+            near = nearest(node.text, known) if isinstance(node, Scalar) else None
+            listed = ", ".join(f"`{one}`" for one in known)
+            guess = f"did you mean `{near}`?" if near else None
+            return "unknown_value", f"{name} must be one of {listed}, not {given}", guess
+        if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
+            bound = next(iter(context.values()))
+            words = {
+                "greater_than_equal": f"at least {bound}",
+                "greater_than": f"more than {bound}",
+                "less_than_equal": f"at most {bound}",
+                "less_than": f"less than {bound}",
+            }[kind]
+            return "out_of_range", f"{name} must be {words}, not {given}", None
+        if kind == "string_pattern_mismatch":
+            hint = "use letters, digits, `_` and `-`, a letter or digit first, at most 100"
+            return "bad_name", f"{name} is not a valid name", hint
+        if kind in ("too_short", "string_too_short"):
+            return "empty_value", f"{name} is empty", "give it a value, or remove it"
+        return "invalid_value", f"{name} cannot be {given}", None
+
+    def _walk(self, loc: Parts[str | int]) -> "_Spot":
+        """Follow an error's location through the nodes. Tags of unions stand in `<>`; what comes
+        after a value that is not there, or a scalar, is pydantic's own."""
+        node: Node = self.node
+        place = key = self.place
+        parts: list[str] = []
+        for part in loc:
+            if isinstance(node, Mapping) and isinstance(part, str) and part in node.entries:
+                place, key = locate(node, part), node.keys[part]
+                node = node.entries[part]
+            elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
+                place = key = locate(node, part)
+                node = node.items[part]
+            elif isinstance(part, str) and part.startswith("<"):
+                continue
+            elif isinstance(node, Scalar):
+                break
+            else:
+                parts.append(str(part))
+                return _Spot(None, key, key, tuple(parts), self._dotted(parts))
+            parts.append(str(part))
+        return _Spot(node, place, key, tuple(parts), self._dotted(parts))
+
+    def _dotted(self, parts: Parts[str]) -> str:
+        return ".".join(filter(None, (self.prefix, *parts)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    node: Node | None
+    place: Place
+    key: Place
+    parts: tuple[str, ...]
+    path: str
+
+
+def misspelt(node: Node | None, shape: Shape) -> frozenset[str]:
+    """The keys that a block lacks and that one of its unknown keys is near to: the unknown key is
+    told, and what follows from the lack would be noise."""
+    if not isinstance(node, Mapping) or not shape.closed:
+        return frozenset()
+    unknown = (key for key in node.entries if key not in shape.keys)
+    meant = {_nearest_key(key, shape) for key in unknown}
+    return frozenset(key for key in meant if key is not None and key not in node.entries)
+
+
+def _nearest_key(key: str, shape: Shape) -> str | None:
+    """The field that was meant. `x-…` is never a misspelt field: other tools allow such keys."""
+    return None if key.startswith("x-") else nearest(key, shape.keys)
+
+
+def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -> Diagnostic:
+    """The finding for a key that a block does not have; `here` is the block, `parent` its path."""
+    near = _nearest_key(key, here)
+    home = _home(key, root)
+    if key in here.elsewhere:
+        hint = f"remove it: {here.elsewhere[key]}"
+    elif near is not None:
+        hint = f"did you mean `{near}`?"
+    elif key.startswith("x-"):
+        hint = "keys of your own are not supported: put the anchor at the first place that uses it"
+    elif home is not None:
+        hint = f"`{key}` belongs into `{home}`"
+    else:
+        hint = f"known here: {', '.join(f'`{name}`' for name in here.keys)}"
+    inside = f" in `{parent}`" if parent else ""
+    return Diagnostic(
+        code="unknown_key", summary=f"unknown key `{key[:80]}`{inside}", place=place, hint=hint
+    )
+
+
+def _home(key: str, root: Shape) -> str | None:
+    """The first block of the root that has a key of this name, itself or in each of its entries."""
+    for name, below in root.keys.items():
+        if key in below.keys:
+            return name
+        if below.values is not None and key in below.values.keys:
+            return f"{name}.NAME"
+    return None
+
+
+def _given(node: Node | None) -> str:
+    """A value in words, short."""
+    if isinstance(node, Mapping):
+        return "a mapping"
+    if isinstance(node, Sequence):
+        return "a list"
+    if node is None:
+        return "what is there"
+    if node.plain and resolve(node.text) is None:
+        return "nothing"
+    shown = node.text if len(node.text) <= 40 else node.text[:37] + "…"
+    shown = shown.replace("\n", "\\n")
+    if node.plain:
+        return f"`{shown}`"
+    return f'the text `"{shown}"`'
+
+
+def _fits(node: Node | None, kind: str) -> bool:
+    """Whether the text in quotes would be right without them."""
+    if not isinstance(node, Scalar):
+        return False
+    value = resolve(node.text)
+    if kind.startswith("bool"):
+        return isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,85 @@
+"""Where a field was written: dotted paths to places, looked up only when somebody asks."""
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as Lookup
+
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
+
+__all__ = ["Places", "locate"]
+
+
+class Places(Lookup[str, Place]):
+    """The places of one run, whose block is `node`. `more` holds those that lie elsewhere (the
+    values of a matrix)."""
+
+    __slots__ = ("more", "node")
+
+    def __init__(self, node: Mapping, more: Lookup[str, Place] | None = None) -> None:
+        self.node = node
+        self.more = more or {}
+
+    def __getitem__(self, path: str) -> Place:
+        if path in self.more:
+            return self.more[path]
+        place = _find(self.node, path)
+        if place is None:
+            raise KeyError(path)
+        return place
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.written(), **self.more})
+
+    def __len__(self) -> int:
+        return len({**self.written(), **self.more})
+
+    def written(self) -> dict[str, Place]:
+        """Those in the block, all at once."""
+        found: dict[str, Place] = {}
+        for path, place in _members(self.node, ""):
+            found[path] = _find(self.node, path) or place if path in found else place
+        return found
+
+
+def locate(parent: Node, key: str | int) -> Place:
+    """The place of a member: a scalar's own, or the key of a collection."""
+    if isinstance(parent, Sequence):
+        return place_of(parent.items[int(key)])
+    if isinstance(parent, Mapping):
+        value = parent.entries[str(key)]
+        empty = isinstance(value, Scalar) and not value.text
+        return place_of(value) if isinstance(value, Scalar) and not empty else parent.keys[str(key)]
+    return place_of(parent)
+
+
+def _find(node: Node, path: str) -> Place | None:
+    """A key may hold dots itself: the longest key that fits is taken."""
+    if isinstance(node, Sequence):
+        head, _, rest = path.partition(".")
+        if not head.isdecimal() or int(head) >= len(node.items):
+            return None
+        return _find(node.items[int(head)], rest) if rest else locate(node, int(head))
+    if not isinstance(node, Mapping):
+        return None
+    if path in node.entries:
+        return locate(node, path)
+    end = len(path)
+    while (end := path.rfind(".", 0, end)) > 0:
+        if path[:end] in node.entries:
+            return _find(node.entries[path[:end]], path[end + 1 :])
+    return None
+
+
+def _members(node: Node, prefix: str) -> Iterator[tuple[str, Place]]:
+    members: Iterable[tuple[str | int, Node]] = (
+        node.entries.items()
+        if isinstance(node, Mapping)
+        else enumerate(node.items)
+        if isinstance(node, Sequence)
+        else ()
+    )
+    for key, value in members:
+        path = f"{prefix}{key}"
+        yield path, locate(node, key)
+        if not isinstance(value, Scalar):
+            yield from _members(value, f"{path}.")

@@ -1,0 +1,75 @@
+"""What one file says, once it was read and validated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.target import Mode
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.job import Job
+    from sgpu_decl.config.run import RunConfig
+
+__all__ = ["Loaded", "LoadedJob", "LoadedRun"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedRun:
+    """One run, or one cell of a matrix.
+
+    Attributes:
+        config: without the matrix; `args` holds the cell's values.
+        places: where the user wrote each field, by its dotted path.
+        spec: canonical JSON of the config without defaults, its name and the matrix.
+    """
+
+    address: Address
+    config: "RunConfig"
+    places: Mapping[str, Place] = field(compare=False)
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedJob:
+    """One job of a project.
+
+    Attributes:
+        places: where the user wrote each field, by its dotted path.
+        place: where the job is named.
+        spec: canonical JSON of the config without defaults.
+    """
+
+    address: Address
+    config: "Job"
+    places: Mapping[str, Place] = field(compare=False)
+    place: Place = field(compare=False)
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Everything that one file says.
+
+    Attributes:
+        runs: in the order of the file, the cells of a matrix in theirs.
+        jobs: those of a project, in the order of the file.
+        mode: what the target is for.
+        config_digest: of all addresses and specs: the same while nothing that matters changed.
+        source: the file's text, for excerpts.
+        unsupported: blocks of a project that are valid and that nothing acts on yet.
+        targets: the names of all targets in the file.
+    """
+
+    kind: Literal["run", "project"]
+    file: str
+    project_name: str | None
+    target: str | None
+    runs: tuple[LoadedRun, ...]
+    config_digest: str
+    source: str
+    jobs: tuple[LoadedJob, ...] = ()
+    mode: Mode = Mode.PRODUCTION
+    unsupported: tuple[tuple[str, Place], ...] = ()
+    targets: tuple[str, ...] = ()

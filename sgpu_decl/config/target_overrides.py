@@ -1,0 +1,86 @@
+"""The overrides of a target, laid over the root of a file."""
+
+from collections.abc import Iterator
+
+from sgpu_decl.config.project_reader import unknown_keys
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.target import misnamed
+from sgpu_decl.text import yaml_nodes
+from sgpu_decl.text.overrides import merge
+from sgpu_decl.text.shape import Shape
+
+__all__ = ["with_target"]
+
+
+def with_target(
+    root: yaml_nodes.Mapping, target: str | None, shape: Shape
+) -> tuple[yaml_nodes.Mapping, tuple[Diagnostic, ...]]:
+    """Lay the chosen target over the root; the names in the other targets are checked alone."""
+    root, block = yaml_nodes.without(root, "targets")
+    targets, keys = (
+        (block.entries, block.keys) if isinstance(block, yaml_nodes.Mapping) else ({}, {})
+    )
+    found: list[Diagnostic] = []
+    declared = _variables(root)
+    if block is not None and not isinstance(block, yaml_nodes.Mapping):
+        found.append(_wrong("wrong_type", "`targets` must be a mapping", yaml_nodes.place_of(block),
+                            "write `targets: {dev: {…}}`"))  # fmt: skip
+    for name, over in targets.items():
+        found += _misspelt_variables(name, _variables(over), declared)
+        if hint := misnamed(name):
+            found.append(_wrong("bad_name", f"`{name}` is no name of a target",
+                                keys[name], hint))  # fmt: skip
+        if not isinstance(over, yaml_nodes.Mapping):
+            if isinstance(over, yaml_nodes.Scalar) and over.plain and not over.text:
+                continue
+            place = yaml_nodes.place_of(over)
+            found.append(_wrong("wrong_type", f"`targets.{name}` must be a mapping",
+                                place, "list the fields that differ"))  # fmt: skip
+        elif "targets" in over.entries:
+            found.append(_wrong("unknown_key", f"a target cannot hold targets (`{name}`)",
+                                over.keys["targets"], "write them side by side"))  # fmt: skip
+        elif name == target:
+            merged = merge(root, over, shape)
+            root = merged if isinstance(merged, yaml_nodes.Mapping) else root
+        else:
+            found += unknown_keys(
+                yaml_nodes.without(over, "variables")[0], shape, f"targets.{name}"
+            )
+    if target is not None and target not in targets:
+        near = nearest(target, targets)
+        known = ", ".join(f"`{name}`" for name in targets)
+        place = yaml_nodes.place_of(root if block is None else block)
+        hint = f"known: {known}" if known else "declare it under `targets`"
+        hint = f"did you mean `{near}`?" if near else hint
+        found.append(_wrong("unknown_target", f"there is no target `{target}`", place, hint))
+    return root, tuple(found)
+
+
+def _variables(node: yaml_nodes.Node) -> yaml_nodes.Mapping | None:
+    block = node.entries.get("variables") if isinstance(node, yaml_nodes.Mapping) else None
+    return block if isinstance(block, yaml_nodes.Mapping) else None
+
+
+def _misspelt_variables(
+    target: str, own: yaml_nodes.Mapping | None, declared: yaml_nodes.Mapping | None
+) -> Iterator[Diagnostic]:
+    """A target may have variables of its own. One whose name is almost that of a variable of the
+    file was probably meant to set that one."""
+    if own is None or declared is None:
+        return
+    for name in own.entries:
+        near = None if name in declared.entries else nearest(name, declared.entries)
+        if near is not None:
+            yield Diagnostic(
+                code="unknown_variable",
+                severity=Severity.WARNING,
+                summary=f"the target `{target}` sets `{name}`, which the file does not declare",
+                place=own.keys[name],
+                hint=f"did you mean `{near}`?",
+            )
+
+
+def _wrong(code: str, summary: str, place: Place, hint: str) -> Diagnostic:
+    return Diagnostic(code=code, summary=summary, place=place, hint=hint)

@@ -1,0 +1,56 @@
+"""Tokens and passwords that a user wrote literally: kept out of everything that is shown."""
+
+import re
+
+__all__ = ["SHORTEST", "find_token", "mask"]
+
+SHORTEST = 12
+"""Text that is shorter holds no token."""
+
+# Prefix kept (it says which kind of token it is), the rest hidden.
+_TOKEN = re.compile(
+    r"(?P<prefix>"
+    r"(?<![A-Za-z0-9])hf_(?=[A-Za-z0-9]{20})"
+    r"|(?<![A-Za-z0-9])dapi(?=[0-9a-f]{32})"
+    r"|(?<![A-Za-z0-9])A[KS]IA(?=[0-9A-Z]{16})"
+    r"|(?<![A-Za-z0-9])gh[pousr]_(?=[A-Za-z0-9]{36})"
+    r"|(?<![A-Za-z0-9])github_pat_(?=[A-Za-z0-9_]{22})"
+    r")[A-Za-z0-9_-]+"
+    # of a URL; what begins like a reference (`$PASSWORD`) or stands for one (`<password>`) is none
+    r"|(?P<url>://[^\s:@/'\"`]*:(?=[^\s@/'\"`$<{*][^\s@/'\"`]*@))[^\s@/'\"`]+"
+    r"|(?P<pem>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
+    re.DOTALL,
+)
+_KINDS = {
+    "hf_": "a Hugging Face token",
+    "dapi": "a Databricks token",
+    "AKIA": "an AWS access key",
+    "ASIA": "an AWS access key",
+    "gith": "a GitHub token",
+}
+
+
+def find_token(text: str) -> str | None:
+    """Return what kind of token `text` holds, in words, or `None`. The token is not returned."""
+    if len(text) < SHORTEST:
+        return None
+    match = _TOKEN.search(text)
+    if match is None:
+        return None
+    if match["url"] is not None:
+        return "a URL with a password"
+    prefix = match["prefix"]
+    if prefix is None:
+        return "a private key"
+    return _KINDS.get(prefix[:4]) or _KINDS.get(prefix) or "a GitHub token"
+
+
+def mask(text: str) -> str:
+    """Return `text` with everything that looks like a token hidden behind `***`."""
+    if len(text) < SHORTEST:
+        return text
+    return _TOKEN.sub(_hidden, text)
+
+
+def _hidden(match: re.Match[str]) -> str:
+    return (match["prefix"] or match["url"] or match["pem"]) + "***"

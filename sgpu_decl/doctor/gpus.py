@@ -1,0 +1,98 @@
+"""The GPUs of this machine, and what uses them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sgpu_decl.agent import processes
+from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.gpus.devices import Devices, in_words
+from sgpu_decl.gpus.health import GpuHealth, GpuUse
+from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
+
+__all__ = ["check_gpus"]
+
+_CHECK = "gpus"
+_NOTICEABLE = 1 << 30  # bytes of GPU memory: less than that is what a driver takes for itself
+
+
+def check_gpus(devices: Devices, health: GpuHealth) -> Iterator[Finding]:
+    if devices.trouble or health.trouble:
+        yield fail(
+            _CHECK,
+            f"the NVIDIA driver does not work: {devices.trouble or health.trouble}",
+            "`nvidia-smi` says the same; a driver that was upgraded needs a restart of the machine",
+        )
+        return
+    yield from _visible(devices)
+    for use in health.gpus:
+        yield from _of_one(use)
+
+
+def _visible(devices: Devices) -> Iterator[Finding]:
+    hidden = f"; `{devices.variable}` hides {devices.hidden} more" if devices.hidden else ""
+    if devices.visible:
+        yield ok(_CHECK, f"{in_words(devices.visible)}{hidden}")
+    elif devices.hidden:
+        yield warn(
+            _CHECK,
+            f"`{devices.variable}` hides all {devices.hidden} GPUs of this machine",
+            f"unset `{devices.variable}`, or name devices in it",
+        )
+    else:
+        yield ok(_CHECK, "this machine has no GPU: runs here need `type: CPU`")
+
+
+def _of_one(use: GpuUse) -> Iterator[Finding]:
+    name = f"GPU {use.index}"
+    if use.lost:
+        yield fail(
+            _CHECK,
+            f"{name} does not answer: {use.lost}",
+            "see `dmesg | grep -i nvrm`; restarting the machine brings most such GPUs back",
+        )
+        return
+    if use.prohibited:
+        yield fail(
+            _CHECK,
+            f"{name} takes no processes: its compute mode is `Prohibited`",
+            f"`sudo nvidia-smi -i {use.index} -c DEFAULT`",
+        )
+    users = [(pid, used, _run_of(pid)) for pid, used in use.processes]
+    ours = sorted({run for _, _, run in users if run})
+    if ours:
+        yield ok(_CHECK, f"{name} is used by {', '.join(ours)}")
+    foreign = [(pid, used) for pid, used, run in users if not run]
+    if foreign:
+        yield warn(
+            _CHECK,
+            f"{name} is used by other programs: {', '.join(map(_described, foreign))}",
+            "sgpu does not wait for them: ranks that get this GPU share its memory; end them, or "
+            "leave the GPU out with `CUDA_VISIBLE_DEVICES`",
+        )
+    elif not users and use.used > _NOTICEABLE:
+        yield warn(
+            _CHECK,
+            f"{size(use.used)} of {size(use.total)} of {name} are used by processes that cannot "
+            "be seen from here",
+            "they are in another container or of another user: look with `nvidia-smi` on the host",
+        )
+
+
+def _described(user: tuple[int, int | None]) -> str:
+    pid, used = user
+    amount = "" if used is None else f", {size(used)}"
+    return f"process {pid} ({_command(pid)}{amount})"
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:  # NVML counts as the host does; a container counts its own
+        return "not visible from here"
+
+
+def _run_of(pid: int) -> str:
+    """The attempt that a process is a rank of; empty for all others."""
+    variables = processes.variables(pid)
+    address, attempt = variables.get("SGPU_ADDRESS"), variables.get("SGPU_ATTEMPT")
+    return f"{address}#{attempt}" if address and attempt else ""

@@ -1,0 +1,59 @@
+"""The Python that runs sgpu, and those that ranks of the project's runs use."""
+
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sgpu_decl.config.loaded import LoadedRun
+from sgpu_decl.environments.interpreters import interpreter_of
+from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.location import absolute
+from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.doctor_finding import Finding, fail, few, ok
+
+__all__ = ["check_interpreters", "rank_interpreters", "yaml_folder"]
+
+_CHECK = "interpreter"
+
+
+def check_interpreters(runs: tuple[LoadedRun, ...], site: Site) -> Iterator[Finding]:
+    own = f"Python {platform.python_version()}, `{sys.executable}`"
+    if not runs:
+        yield ok(_CHECK, f"{own}; ranks use it unless a run says otherwise")
+        return
+    yield ok(_CHECK, f"{own}, runs sgpu")
+    for python, users in _wanted(runs).items():
+        addresses = few([str(user.address) for user in users])
+        found = interpreter_of(python, yaml_folder(site), site.pythons)
+        if isinstance(found, Interpreter):
+            version = f"Python {found.version}, " if found.version else ""
+            yield ok(_CHECK, f"{version}`{found.executable}`, is for the ranks of {addresses}")
+        else:
+            diagnostic = found.diagnostic(users[0].places.get("env.python"))
+            yield fail(_CHECK, f"{addresses}: {diagnostic.summary}", diagnostic.hint)
+    if declared := [str(run.address) for run in runs if run.config.env.origins]:
+        yield ok(_CHECK, f"a declared environment is for the ranks of {few(declared)}")
+
+
+def rank_interpreters(runs: tuple[LoadedRun, ...], site: Site) -> tuple[str, ...]:
+    """The executables that ranks use without a declared environment; that of sgpu if there are no
+    runs."""
+    found = (interpreter_of(item, yaml_folder(site), site.pythons) for item in _wanted(runs))
+    known = [item.executable for item in found if isinstance(item, Interpreter)]
+    return tuple(dict.fromkeys(known)) if runs else (sys.executable,)
+
+
+def yaml_folder(site: Site) -> Path:
+    """What relative paths of the project's file start from."""
+    file = site.opened.file
+    return site.root if file is None else absolute(file).parent
+
+
+def _wanted(runs: tuple[LoadedRun, ...]) -> dict[str | None, list[LoadedRun]]:
+    """The runs without a declared environment, by their `env.python`."""
+    found: dict[str | None, list[LoadedRun]] = {}
+    for run in runs:
+        if not run.config.env.origins:
+            found.setdefault(run.config.env.python, []).append(run)
+    return found

@@ -1,0 +1,118 @@
+"""What the last `sgpu doctor -t TARGET` found, kept beside the states of a project."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.config.workspace_profile import profile_text
+from sgpu_decl.doctor.profile_file import load_profile, save_profile
+from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.model.assumptions import Profile, Value, assumptions, value_of
+from sgpu_decl.model.doctor_finding import Finding, Grade
+from sgpu_decl.system_errors import advice, error_text
+
+__all__ = ["keep_findings", "keep_profile", "kept_findings", "profile_of", "write_profile"]
+
+_HEADING = "What `sgpu doctor` found: `sgpu dev workspace --profile FILE` behaves like this."
+
+
+def profile_of(findings: Sequence[Finding]) -> Profile:
+    """The values that were found of assumptions."""
+    found: dict[str, Value] = {}
+    for finding in findings:
+        id_, value = finding.assumption, finding.found
+        if id_ is not None and id_ in assumptions() and value is not None:
+            found[id_] = value_of(value)
+    return Profile(found)
+
+
+def keep_profile(profile: Profile, folder: Path, target: str) -> Path:
+    """Write a profile to its place in a project. What an earlier one has beyond it stays: a probe
+    measures more than a free check. Returns the file. Raises SgpuError."""
+    file = folder / f"{target}.yml"
+    earlier = load_profile(file, str(file)) if file.exists() else Profile()
+    merged = Profile({**earlier.found, **profile.found})
+    _write(file, f"# {_HEADING}\n{profile_text(merged)}")
+    return file
+
+
+def write_profile(profile: Profile, file: Path) -> None:
+    """Write a profile to a new file. Raises SgpuError: it exists, or cannot be written."""
+    save_profile(profile, file, _HEADING)
+
+
+def keep_findings(
+    kind: str, findings: Sequence[Finding], folder: Path, target: str, *, partial: bool = False
+) -> None:
+    """Keep findings for a report, in place of the last ones of their kind; if they are `partial`,
+    in place of those of the same checks. Raises SgpuError."""
+    file = folder / f"{target}.json"
+    kept = _read(file) if file.exists() else {}
+    replaced = {finding.check for finding in findings}
+    try:
+        stay = [item for item in kept.get(kind, ()) if partial and item["check"] not in replaced]
+    except (KeyError, TypeError):
+        raise _unreadable(file) from None
+    kept[kind] = [*stay, *(finding.to_json() for finding in findings)]
+    _write(file, json.dumps(kept, indent=1))
+
+
+def kept_findings(folder: Path, target: str) -> tuple[Finding, ...]:
+    """The findings of the last check.
+
+    Raises:
+        NotFound: there was none.
+        SgpuError: they cannot be read.
+    """
+    file = folder / f"{target}.json"
+    if not file.exists():
+        raise NotFound(
+            "nothing was checked yet that a report could be about",
+            hint="run `sgpu doctor -t TARGET` first, and `sgpu doctor report` with the same target",
+        )
+    try:
+        return tuple(_finding(entry) for entries in _read(file).values() for entry in entries)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise _unreadable(file) from None
+
+
+def _read(file: Path) -> dict[str, list[dict[str, Any]]]:
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise _unreadable(file) from None
+    if not isinstance(kept, dict):
+        raise _unreadable(file)
+    return kept
+
+
+def _unreadable(file: Path) -> SgpuError:
+    return SgpuError(
+        f"`{file}` cannot be read", hint="delete it, and check again", code="unreadable"
+    )
+
+
+def _finding(entry: dict[str, Any]) -> Finding:
+    return Finding(
+        check=str(entry["check"]),
+        grade=Grade(entry["verdict"]),
+        text=str(entry["text"]),
+        hint=entry.get("hint"),
+        assumption=entry.get("assumption"),
+        expected=entry.get("expected"),
+        found=entry.get("found"),
+    )
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(file, text.encode())
+    except OSError as error:
+        raise SgpuError(
+            f"`{file}` cannot be written: {error_text(error)}",
+            hint=advice(error),
+            code="unwritable",
+        ) from None

@@ -1,0 +1,111 @@
+"""What ended attempts left behind: processes, records, and attempts that nobody supervises."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sgpu_decl.agent import attempt_files, hostlocks, processes
+from sgpu_decl.agent.hostrecord import read_record
+from sgpu_decl.agent.locks import held
+from sgpu_decl.backends.kinds import DEFAULT
+from sgpu_decl.facts.context import Site
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.doctor_finding import Finding, ok, warn
+from sgpu_decl.model.state import State
+
+__all__ = ["check_attempts", "check_processes"]
+
+_PROCESSES, _ATTEMPTS = "processes", "attempts"
+
+
+def check_processes() -> Iterator[Finding]:
+    """Find processes of ranks, of all projects of this user, that nobody supervises."""
+    left: dict[tuple[str, str], list[int]] = {}
+    supervised: dict[str, bool] = {}
+    for pid, variables in _ranks():
+        run_dir = variables.get("SGPU_RUN_DIR", "")
+        if run_dir not in supervised:
+            supervised[run_dir] = _is_supervised(run_dir)
+        if not supervised[run_dir]:
+            name = f"{variables.get('SGPU_ADDRESS')}#{variables.get('SGPU_ATTEMPT')}"
+            left.setdefault((name, run_dir), []).append(pid)
+    for (name, run_dir), pids in left.items():
+        numbers = " ".join(map(str, sorted(pids)))
+        yield warn(
+            _PROCESSES,
+            f"{name} (`{run_dir}`) has no supervisor any more, and left processes: {numbers}",
+            f"`sgpu cancel '{name}'` in its project stops them, or `kill {numbers}`: they may hold "
+            "GPUs, ports and memory",
+        )
+    if not left:
+        running = sum(supervised.values())
+        yield ok(_PROCESSES, f"no process is left of an ended attempt; running attempts: {running}")
+    abandoned = _abandoned_records()
+    if abandoned:
+        yield ok(
+            "locks",
+            f"{len(abandoned)} attempts were killed together with their supervisor; their records "
+            f"in `{abandoned[0].parent.parent}` lock nothing",
+        )
+
+
+def check_attempts(site: Site, state: State) -> Iterator[Finding]:
+    """Compare what is recorded as active on this machine with what is."""
+    mine = [item for item in state.active if item.backend == DEFAULT]
+    seen = site.backend(DEFAULT).attempts.look([state.launch_of(item) for item in mine])
+    lost = [ref for ref, view in seen.items() if view.state is AttemptState.LOST]
+    for attempt in mine:
+        view = seen.get(attempt.ref)
+        if view is None:
+            yield warn(
+                _ATTEMPTS,
+                f"{attempt.ref} is recorded as active, and its folder is gone",
+                "the next `sgpu apply` launches it again",
+            )
+        elif (silent := view.not_responding_since) is not None:
+            since = f"{silent:%Y-%m-%d %H:%M:%S} UTC"
+            yield warn(
+                _ATTEMPTS,
+                f"the supervisor of {attempt.ref} gives no sign of life since {since}",
+                site.shell_command(f"cancel '{attempt.ref}'") + " ends it by force in the end",
+            )
+    for ref in lost:
+        yield warn(
+            _ATTEMPTS,
+            f"{ref} is recorded as active, and its supervisor is gone",
+            "the next `sgpu apply` launches it again",
+        )
+    if mine and not lost:
+        yield ok(_ATTEMPTS, f"{len(mine)} recorded as active on this machine")
+
+
+def _is_supervised(run_dir: str) -> bool:
+    """Whether supervisor or guardian live; a folder that was deleted has a record on its host."""
+    locks = (attempt_files.SUPERVISOR_LOCK, attempt_files.GUARDIAN_LOCK)
+    try:
+        alive = any(held(os.path.join(run_dir, name)) for name in locks)
+    except OSError:
+        return True  # it cannot be told, so nothing is said against it
+    return alive or read_record(run_dir) is not None
+
+
+def _ranks() -> Iterator[tuple[int, Mapping[str, str]]]:
+    """The processes with a cookie of sgpu, and their variables."""
+    own = {os.getpid(), os.getppid()}  # a rank may have started them
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return
+    for name in filter(str.isdigit, names):
+        variables = processes.variables(int(name))
+        if "SGPU_COOKIE" in variables and int(name) not in own:
+            yield int(name), variables
+
+
+def _abandoned_records() -> list[Path]:
+    try:
+        folder = Path(hostlocks.host_lock_home(), "attempts")
+        found = [path for path in folder.glob("*/*") if not path.name.endswith(".tmp")]
+        return [item for item in found if held(os.fspath(item)) is False]
+    except OSError:
+        return []

@@ -1,0 +1,170 @@
+"""What the system lets a process of this user have: limits, memory, processors."""
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.doctor.network import has_infiniband
+from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
+
+__all__ = ["check_limits", "check_memory"]
+
+_FEW_FILES, _USUAL_FILES = 256, 1024
+_FEW_PROCESSES = 1024
+_SMALL_FILE = 10 << 20
+_LITTLE, _SCARCE = 200 << 20, 2 << 30
+_UNLIMITED_V1 = 1 << 62  # v1 writes the largest multiple of a page for no limit
+
+
+def check_limits() -> Iterator[Finding]:
+    """Look at the limits that ranks inherit from this shell."""
+    found = list(_limits())
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if not found:
+        yield ok("limits", f"{files:,} open files; no other limit affects runs")
+    yield from found
+
+
+def _limits() -> Iterator[Finding]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _USUAL_FILES:
+        higher = min(hard, 65_536)
+        way = f"`ulimit -n {higher}`" if higher >= _USUAL_FILES else "have the hard limit raised"
+        text = f"a process may open {soft:,} files only: supervisors, NCCL and data loaders need "
+        grade = fail if soft < _FEW_FILES else warn
+        yield grade("limits", f"{text}more", f"{way} before `sgpu apply`")
+    processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if _bounded(processes) and processes < _FEW_PROCESSES and os.geteuid() != 0:
+        yield warn(
+            "limits",
+            f"this user may have {processes:,} processes and threads only",
+            "`ulimit -u` raises it up to the hard limit",
+        )
+    largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if _bounded(largest):
+        grade = fail if largest < _SMALL_FILE else warn
+        text = f"no file may become larger than {size(largest)}: checkpoints and logs are cut off"
+        yield grade("limits", text, "`ulimit -f unlimited`")
+    mapped, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if _bounded(mapped):
+        text = f"a process may map {size(mapped)} only: CUDA maps more than it uses"
+        yield warn("limits", text, "`ulimit -v unlimited`")
+    seconds, _ = resource.getrlimit(resource.RLIMIT_CPU)
+    if _bounded(seconds):
+        text = f"a process is killed after {seconds:,} s of processor time"
+        yield warn("limits", text, "`ulimit -t unlimited`")
+    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if _bounded(locked) and has_infiniband():
+        yield warn(
+            "limits",
+            f"a process may lock {size(locked)} of memory only, and InfiniBand needs locked memory",
+            "`ulimit -l unlimited`; in a container `--ulimit memlock=-1`",
+        )
+
+
+def _bounded(limit: int) -> bool:
+    return limit != resource.RLIM_INFINITY
+
+
+def check_memory() -> Iterator[Finding]:
+    """Look at memory, processors and the number of processes, with the limits of control groups;
+    all of it is Linux's."""
+    if sys.platform != "linux":
+        return
+    groups = list(_groups())
+    yield _memory(groups)
+    yield _processors(groups)
+    tasks = [
+        (int(limit), int(_read(group / "pids.current") or 0))
+        for group in groups
+        if (limit := _read(group / "pids.max")).isdigit()
+    ]
+    scarce = [(limit, used) for limit, used in tasks if limit - used < _FEW_PROCESSES]
+    for most, used in scarce[:1]:
+        yield warn(
+            "processes",
+            f"the control group has {used:,} processes and threads of at most {most:,}",
+            "raise its limit: in a container `--pids-limit`",
+        )
+
+
+def _memory(groups: list[Path]) -> Finding:
+    free = _field(Path("/proc/meminfo"), "MemAvailable:") * 1024
+    total = _field(Path("/proc/meminfo"), "MemTotal:") * 1024
+    where = "of this machine"
+    for group in groups:
+        limit = _limit_of_memory(group)
+        if limit is None or limit >= total:
+            continue
+        left = limit - _used_memory(group)
+        if left < free:
+            free, total, where = left, limit, f"of the control group `{group}`"
+    text = f"{size(max(0, free))} of {size(total)} {where} free"
+    larger = "end other programs" if "machine" in where else "raise the limit of the container"
+    if free < _LITTLE:
+        return fail("memory", f"only {text}: ranks will be killed", larger)
+    if free < _SCARCE:
+        return warn("memory", f"only {text}: a rank with torch takes about 0.5 GB", larger)
+    return ok("memory", text)
+
+
+def _limit_of_memory(group: Path) -> int | None:
+    text = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+    return int(text) if text.isdigit() and int(text) < _UNLIMITED_V1 else None
+
+
+def _used_memory(group: Path) -> int:
+    """Without the file cache, which the kernel gives up when it needs to."""
+    text = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes")
+    statistics = group / "memory.stat"
+    cache = _field(statistics, "inactive_file") or _field(statistics, "total_inactive_file")
+    return int(text or 0) - cache
+
+
+def _processors(groups: list[Path]) -> Finding:
+    usable, there = len(os.sched_getaffinity(0)), os.cpu_count() or 1
+    quota = min(filter(None, map(_quota, groups)), default=None)
+    text = f"{usable} of {there} processors" if usable < there else f"{there} processors"
+    if quota is None:
+        return ok("processors", text)
+    text = f"{text}, of which the control group gives {quota:g}"
+    if quota >= 1:
+        return ok("processors", text)
+    return warn("processors", text, "raise the quota of the container: ranks start very slowly")
+
+
+def _quota(group: Path) -> float | None:
+    quota, _, period = _read(group / "cpu.max").partition(" ")
+    if not quota:
+        quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+
+
+def _groups() -> Iterator[Path]:
+    """The folders of this process's control groups and of those above them, v2 and v1."""
+    for line in _read(Path("/proc/self/cgroup")).splitlines():
+        number, controllers, place = line.split(":", 2)
+        for name in ("",) if number == "0" else controllers.split(","):
+            root = Path("/sys/fs/cgroup", name)
+            folder = root / place.lstrip("/")
+            for group in (folder, *folder.parents):
+                if group.is_relative_to(root) and group.is_dir():
+                    yield group
+
+
+def _field(path: Path, name: str) -> int:
+    for line in _read(path).splitlines():
+        key, *values = line.split()
+        if key == name:
+            return int(values[0])
+    return 0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,116 @@
+"""All checks that `sgpu doctor` makes on this machine, in the order in which they are shown."""
+
+import os
+from collections.abc import Generator, Iterator
+
+from sgpu_decl.backends.kinds import is_remote
+from sgpu_decl.config.loaded import LoadedRun
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.doctor.clock_check import check_clock
+from sgpu_decl.doctor.collectives import check_collectives
+from sgpu_decl.doctor.gpus import check_gpus
+from sgpu_decl.doctor.interpreter_checks import check_interpreters, yaml_folder
+from sgpu_decl.doctor.kernel import check_kernel
+from sgpu_decl.doctor.leftovers import check_attempts, check_processes
+from sgpu_decl.doctor.limit_checks import check_limits, check_memory
+from sgpu_decl.doctor.network import check_network
+from sgpu_decl.doctor.program_checks import check_programs
+from sgpu_decl.doctor.room import check_room
+from sgpu_decl.doctor.run_checks import check_runs
+from sgpu_decl.doctor.states import check_state, readable_state
+from sgpu_decl.doctor.store_checks import check_stores
+from sgpu_decl.doctor.torch_build import check_torch
+from sgpu_decl.doctor.tracking_stores import check_tracking_stores
+from sgpu_decl.errors import InvalidInput, SgpuError
+from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.project_file import read_file
+from sgpu_decl.gpus.devices import read_devices
+from sgpu_decl.gpus.health import nvml_loaded, read_gpu_health
+from sgpu_decl.model.doctor_finding import Finding, fail, ok
+from sgpu_decl.model.target import BASE, target_option
+from sgpu_decl.staging.code_store import default_root
+from sgpu_decl.system_errors import advice, error_text
+
+__all__ = ["check_machine"]
+
+
+def check_machine(site: Site, *, in_project: bool) -> Generator[Finding, None, None]:
+    """Check what runs on this machine need. In a project, check also its file, its state and the
+    needs of its runs. Nothing is changed and nothing is stopped."""
+    runs: tuple[LoadedRun, ...] = ()
+    if site.opened.file is not None:
+        finding, runs = _file(site)
+        yield finding
+    elif in_project:
+        where = f"`{site.root}` has no `sgpu.yml` and no `run.yaml`"
+        yield ok("file", f"{where}: the needs of its runs are not checked")
+    for check, found in _checks(site, runs, in_project=in_project):
+        yield from _told(check, found)
+
+
+def _checks(
+    site: Site, runs: tuple[LoadedRun, ...], *, in_project: bool
+) -> Iterator[tuple[str, Iterator[Finding]]]:
+    """The checks with their names. Each starts when its findings are read."""
+    with nvml_loaded():
+        gpus, devices = read_gpu_health(), read_devices(os.environ)
+    yield "interpreter", check_interpreters(runs, site)
+    yield "torch", check_torch(runs, site, gpus)
+    yield "gpus", check_gpus(devices, gpus)
+    yield "runs", check_runs(runs, site)
+    yield "nccl", check_collectives(runs, os.environ, gpus=bool(gpus.gpus))
+    yield "kernel", check_kernel(site.state_dir)
+    yield "memory", check_memory()
+    yield "limits", check_limits()
+    yield "room", check_room(site.state_dir, default_root())
+    yield "ports", check_network()
+    yield "uv", check_programs(runs)
+    state = None
+    if in_project:
+        home, base = site.state_dir.parent, yaml_folder(site)
+        yield "mlflow", check_tracking_stores(runs, home=home, base=base, environ=os.environ)
+        yield "state", check_state(site.states, target_option(site.opened.target))
+        if site.opened.target is None:
+            for name in site.states.targets():
+                if name != BASE:
+                    yield "state", check_state(site.states.of_target(name), target_option(name))
+        state = readable_state(site.states)
+    states = () if state is None else (state,)
+    yield "clock", check_clock(states)
+    yield "store", check_stores(site, states)
+    if state is not None:
+        yield "attempts", check_attempts(site, state)
+    yield "processes", check_processes()
+
+
+def _told(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings of a check. If it raises an error, that is its finding, and others go on."""
+    try:
+        yield from findings
+    except SgpuError as error:
+        yield fail(check, error.message, error.hint)
+    except OSError as error:
+        yield fail(check, f"could not be checked: {error_text(error)}", advice(error))
+
+
+def _file(site: Site) -> tuple[Finding, tuple[LoadedRun, ...]]:
+    """The project's file, and the runs of it that ranks of this machine are for."""
+    shown = site.opened.shown
+    try:
+        validated = read_file(site.opened, site.location)
+    except InvalidInput as error:
+        errors = [finding for finding in error.diagnostics if finding.severity is Severity.ERROR]
+        first = f": {errors[0].summary}" if errors else ""
+        hint = site.shell_command(f"validate {shown}") + " shows all of it"
+        return fail("file", f"{error.message}{first}", hint), ()
+    except SgpuError as error:
+        return fail("file", error.message, error.hint), ()
+    loaded = validated.loaded
+    here = tuple(run for run in loaded.runs if not is_remote(run.config.backend.kind))
+    warnings = f", {len(validated.findings)} warnings" if validated.findings else ""
+    away = len(loaded.runs) - len(here)
+    elsewhere = f", {away} of them elsewhere" if away else ""
+    return ok(
+        "file",
+        f"`{shown}` is valid; number of runs: {len(loaded.runs)}{elsewhere}{warnings}",
+    ), here

@@ -1,0 +1,40 @@
+"""What `sgpu plan` would say against the runs of this machine: GPUs, secrets, tracking."""
+
+from collections.abc import Iterator
+
+from sgpu_decl.config.loaded import LoadedRun
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.doctor.interpreter_checks import yaml_folder
+from sgpu_decl.facts.context import Site
+from sgpu_decl.model.doctor_finding import Finding, few, ok, warn
+
+__all__ = ["check_runs"]
+
+_CHECK = "runs"
+# Other checks say these without a run too.
+_SAID_ELSEWHERE = frozenset({
+    "interpreter_untrusted", "locks_elsewhere", "mlflow_missing", "no_lock_folder",
+    "python_missing",
+})  # fmt: skip
+
+
+def check_runs(runs: tuple[LoadedRun, ...], site: Site) -> Iterator[Finding]:
+    """All findings are warnings: a run that this machine refuses may be for another target."""
+    found: dict[tuple[str, str | None], list[str]] = {}
+    for run in runs:
+        for diagnostic in _against(run, site):
+            said = (diagnostic.summary, diagnostic.hint)
+            found.setdefault(said, []).append(str(run.address))
+    for (summary, hint), addresses in found.items():
+        yield warn(_CHECK, f"{few(addresses)}: {summary}", hint)
+    if runs and not found:
+        yield ok(_CHECK, "this machine has what the runs need")
+
+
+def _against(run: LoadedRun, site: Site) -> Iterator[Diagnostic]:
+    survey = site.survey(run.config.backend.kind)
+    if survey is None:
+        return
+    for item in survey.check(run.config, run.places, yaml_folder(site), called=False):
+        if item.severity is not Severity.INFO and item.code not in _SAID_ELSEWHERE:
+            yield item

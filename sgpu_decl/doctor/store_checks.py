@@ -1,0 +1,98 @@
+"""The stores of code and environments that all projects of a user share."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sgpu_decl.facts.context import Site
+from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
+from sgpu_decl.model.state import Attempt, State
+from sgpu_decl.staging.code_store import default_root
+
+__all__ = ["check_stores"]
+
+_CHECK = "store"
+_LARGEST = 1 << 20  # bytes of an object that is read
+_MOST = 256  # objects: one of each folder
+
+
+def check_stores(site: Site, states: tuple[State, ...]) -> Iterator[Finding]:
+    """Read a sample of the objects, and check whether runs lack an object."""
+    root = default_root()
+    if not os.path.isdir(root):
+        yield ok(_CHECK, f"there is none yet (`{root}`)")
+        return
+    folders = (root / "objects", root / "environments" / "objects")
+    sampled = [path for folder in folders for path in _sample(folder)]
+    damaged = [path for path in sampled if not _is_whole(path)]
+    for path in damaged:
+        yield fail(
+            _CHECK,
+            f"`{path}` does not match its checksum, which is its name",
+            "delete it, and check the disk; the next `sgpu apply` stores it again from your files",
+        )
+    yield from _lacking(site, states)
+    unreferenced = site.store.unreferenced()
+    freed = f"; unused snapshots of code: {unreferenced}" if unreferenced else ""
+    yield ok(_CHECK, f"`{root}`: {len(sampled) - len(damaged)} sampled objects are whole{freed}")
+
+
+def _lacking(site: Site, states: tuple[State, ...]) -> Iterator[Finding]:
+    again = "the next `sgpu apply` of a changed run, or `--rerun`, stores it again"
+    current = [
+        resource.last
+        for state in states
+        for resource in state.resources.values()
+        if resource.last is not None and not resource.gone
+    ]
+    for digest, users in _users((item.inputs.code_digest, item) for item in current).items():
+        lacking = site.store.lacking(digest)
+        if lacking is None:
+            yield warn(_CHECK, f"the code of {users} is not there", again)
+        elif lacking:
+            yield warn(_CHECK, f"the code of {users} lacks `{lacking[0]}`", again)
+    for digest, users in _users((item.inputs.environment_digest, item) for item in current).items():
+        manifest = site.environments.manifest(digest)
+        if manifest is None:
+            yield warn(_CHECK, f"the environment of {users} is not there", again)
+        elif lost := site.environments.missing(manifest):
+            yield warn(_CHECK, f"the environment of {users} lacks `{lost[0].path}`", again)
+
+
+def _users(pairs: Iterable[tuple[str | None, Attempt]]) -> dict[str, str]:
+    """The attempts by what they use, in words."""
+    found: dict[str, list[str]] = {}
+    for digest, attempt in pairs:
+        if digest is not None:
+            found.setdefault(digest, []).append(str(attempt.ref))
+    return {digest: few(names) for digest, names in found.items()}
+
+
+def _sample(objects: Path) -> list[Path]:
+    """The first small object of each folder."""
+    try:
+        folders = sorted(objects.iterdir())[:_MOST]
+    except OSError:
+        return []
+    found = []
+    for folder in folders:
+        small = (file for file in sorted(_files(folder)) if file.stat().st_size <= _LARGEST)
+        found += [path for path in (next(small, None),) if path is not None]
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return [
+            Path(entry.path) for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)
+        ]
+    except OSError:
+        return []
+
+
+def _is_whole(path: Path) -> bool:
+    """Code is named by folder and file together, environments by the file alone or with `.x`."""
+    content = hashlib.sha256(path.read_bytes()).hexdigest()
+    name = path.name.partition(".")[0]
+    return content in (name, path.parent.name + name)

@@ -1,0 +1,279 @@
+"""From an interpreter to the manifest of its environment, and where each file of it lies now."""
+
+import contextlib
+import gc
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu_decl.agent.environment.manifest import File, FileKind, Manifest
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
+from sgpu_decl.environments.captured.bytecode import Compiled, compiled
+from sgpu_decl.environments.captured.distributions import packages
+from sgpu_decl.environments.captured.file_readers import Destination, read
+from sgpu_decl.environments.captured.file_walk import Seen, walk
+from sgpu_decl.environments.captured.file_worker import How, Problem, ReadJob, Reply
+from sgpu_decl.environments.captured.interpreter_facts import (
+    InterpreterFacts,
+    UnusableInterpreter,
+    ask,
+)
+from sgpu_decl.environments.captured.outcome_cache import CaptureOutcome, fingerprint
+from sgpu_decl.environments.captured.path_collisions import collisions
+from sgpu_decl.environments.captured.record_files import listed_files
+from sgpu_decl.environments.captured.site_layout import Layout, lay_out
+from sgpu_decl.environments.captured.stat_cache import StatCache, default_cache
+from sgpu_decl.model.step_progress import Progress
+
+__all__ = ["Captured", "capture"]
+
+TRIES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """One environment as it is now: its manifest, with the manifest's digest; `sources` leads from
+    tree paths to absolute ones, bytecode aside, and `written` to the bytes of the few that lie
+    nowhere. `base` is the interpreter outside of any virtual environment."""
+
+    manifest: Manifest
+    digest: str
+    interpreter: str
+    base: str
+    magic: bytes
+    sources: Mapping[str, str]
+    written: Mapping[str, bytes]
+
+
+def capture(
+    interpreter: str,
+    *,
+    program: str | None = None,
+    progress: Progress,
+    cache: Path | None = None,
+    into: Destination | None = None,
+) -> tuple[Captured | None, tuple[Diagnostic, ...]]:
+    """Look at the environment of an interpreter without changing it.
+
+    Args:
+        interpreter: its path; that of this process is not started anew.
+        program: what is executed in its place, see `ask`.
+        cache: a folder that remembers digests of unchanged files; the user's own if left out.
+        into: copies what is read there in the same pass, see `EnvironmentStore.capture`.
+
+    Returns:
+        What there is, or `None` where something is wrong, and what there is to say.
+
+    Raises:
+        SgpuError: the store is full or cannot be written, or a process that reads was killed.
+    """
+    asked = ask(interpreter, program)
+    if isinstance(asked, UnusableInterpreter):
+        return None, (asked.diagnostic,)
+    with _without_collector():
+        for _ in range(TRIES):
+            memory = StatCache(cache or default_cache(), asked.executable, asked.magic)
+            attempt = _Attempt(asked, memory, progress, into)
+            captured = attempt.run()
+            if not attempt.moved:
+                break
+        else:
+            attempt.findings.append(_moving(asked.executable))
+    findings = in_order(attempt.findings)
+    return (None if has_errors(findings) else captured), findings
+
+
+class _Attempt:
+    """One look. `moved` says that packages came or went meanwhile."""
+
+    def __init__(
+        self,
+        interpreter: InterpreterFacts,
+        memory: StatCache,
+        progress: Progress,
+        into: Destination | None,
+    ) -> None:
+        self._interpreter = interpreter
+        self._memory = memory
+        self._progress = progress
+        self._into = into
+        self._taken: dict[tuple[str, str], tuple[str, int]] = {}  # digest and size
+        self.findings: list[Diagnostic] = []
+        self.moved = False
+
+    def run(self) -> Captured | None:
+        layout = lay_out(self._interpreter)
+        before = _times(layout)
+        seen = walk(layout)
+        if has_errors(seen.findings):
+            self.findings += [*layout.findings, *seen.findings]
+            return None
+        seen.looks += listed_files(layout)
+        seen.looks.sort()
+        self.findings += [*layout.findings, *seen.findings]
+        there = fingerprint(self._interpreter, layout, seen)
+        outcome = self._memory.outcome(there)
+        known = outcome is not None
+        if outcome is None:
+            outcome = self._outcome(layout, seen)
+        self.findings += outcome.findings
+        self.moved = self.moved or _times(layout) != before
+        if not (known or self.moved or has_errors(self.findings)):
+            self._memory.keep_outcome(there, outcome)
+        return Captured(
+            manifest=outcome.manifest,
+            digest=outcome.digest,
+            interpreter=self._interpreter.executable,
+            base=self._interpreter.base,
+            magic=self._interpreter.magic,
+            sources=_sources(seen),
+            written=layout.written,
+        )
+
+    def _outcome(self, layout: Layout, seen: Seen) -> CaptureOutcome:
+        pyc = {item.source.tree: item for item in compiled(self._interpreter, seen, self._memory)}
+        self._read(seen, pyc)
+        paths = {look.path for look in seen.looks} | {item.path for item in pyc.values()}
+        self._memory.keep_files(paths | {cache.path for cache in seen.caches})
+        return self._put_together(layout, seen, pyc)
+
+    def _read(self, seen: Seen, pyc: Mapping[str, Compiled]) -> None:
+        """Learn the digests of what is not known, or not any more."""
+        jobs: dict[ReadJob, int] = {}
+        about: dict[str, Compiled] = {}
+        recall, taken, magic = self._memory.recall, self._taken, self._interpreter.magic
+        for tree, path, kind, how, facts in seen.looks:
+            known = recall(how, path, facts)
+            if known is None:
+                jobs[ReadJob(path, how, 0o555 if kind == FileKind.EXECUTABLE else 0o444)] = facts[0]
+            else:
+                taken[how, path] = known
+            made = pyc.get(tree)
+            if made is not None:
+                known = recall(How.BYTECODE, made.path, made.facts, facts)
+                if known is None:
+                    about[made.path] = made
+                    jobs[ReadJob(made.path, How.BYTECODE, 0o444, "", path, magic)] = facts[0]
+                else:
+                    taken[How.BYTECODE, made.path] = known
+        phase, total = "copying" if self._into else "reading", sum(jobs.values())
+        for job, reply in read(
+            list(jobs.items()), self._into, lambda done: self._progress.advance(phase, done, total)
+        ):
+            if not reply.problem:
+                of = about.get(job.path) if job.how == How.BYTECODE else None
+                self._learn(job, reply, of)
+            elif job.how == How.BYTECODE:
+                self._memory.doubt()
+            else:
+                self._say(job.path, reply)
+
+    def _learn(self, job: ReadJob, reply: Reply, of: Compiled | None) -> None:
+        self._taken[job.how, job.path] = (reply.digest, reply.size)
+        facts, about = (of.facts, of.source.facts) if of else (reply.facts, None)
+        self._memory.remember(job.how, job.path, facts, reply.digest, reply.size, about)
+
+    def _put_together(
+        self, layout: Layout, seen: Seen, pyc: Mapping[str, Compiled]
+    ) -> CaptureOutcome:
+        files: dict[str, File] = {}
+        bytecode = []
+        taken = self._taken
+        for tree, path, kind, how, _ in seen.looks:
+            content = taken.get((how, path))
+            if content is None or tree in files:
+                continue
+            files[tree] = File(tree, kind, content[1], content[0])
+            made = pyc.get(tree)
+            content = taken.get((How.BYTECODE, made.path)) if made else None
+            if made and content and content[0]:
+                bytecode.append(File(made.tree, FileKind.FILE, content[1], content[0]))
+        for tree, data in layout.written.items():
+            files[tree] = File(tree, FileKind.FILE, len(data), hashlib.sha256(data).hexdigest())
+        dangling = _link(seen, files)
+        known, broken = packages(layout.sites, files, _sources(seen), self._memory)
+        self._memory.keep_names()
+        manifest = Manifest(
+            self._interpreter.python,
+            tuple(layout.sites),
+            known,
+            tuple(sorted(files.values())),
+            tuple(sorted(bytecode)),
+        )
+        findings = (*dangling, *broken, *collisions(files))
+        return CaptureOutcome(manifest, manifest.digest, findings)
+
+    def _say(self, path: str, reply: Reply) -> None:
+        if reply.problem == Problem.GONE:
+            self.moved = True  # packages come and go: look again
+            return
+        if reply.problem == Problem.MOVING:
+            code = "environment_moving"
+            summary = f"`{path}` of the environment changes while it is read"
+            hint = "wait until nothing writes to it, or move it out of the folder of packages"
+        else:
+            code = "environment_unreadable"
+            summary = f"`{path}` of the environment cannot be read: {os.strerror(reply.errno)}"
+            hint = "mend its permissions, or uninstall the package that brought it"
+        self.findings.append(Diagnostic(code=code, summary=summary, hint=hint))
+
+
+def _sources(seen: Seen) -> dict[str, str]:
+    """Where each file lies. Of equal paths in the tree the first counts."""
+    return {look.tree: look.path for look in reversed(seen.looks)}
+
+
+def _link(seen: Seen, files: dict[str, File]) -> list[Diagnostic]:
+    """Add links, but those to what is left out, which are returned."""
+    dangling: list[Diagnostic] = []
+    if not seen.links:
+        return dangling
+    there = {*files, *(tree for tree, _ in seen.links)}
+    for path in tuple(there):
+        while path := path.rpartition("/")[0]:
+            there.add(path)
+    for tree, target in seen.links:
+        if target not in there:
+            dangling.append(
+                Diagnostic(
+                    code="link_dangling",
+                    severity=Severity.WARNING,
+                    summary=f"`{tree}` is left out: it is a link to `{target}`, which is",
+                )
+            )
+            continue
+        relative = os.path.relpath(target, os.path.dirname(tree))
+        files.setdefault(tree, File(tree, FileKind.LINK, 0, relative))
+    return dangling
+
+
+def _times(layout: Layout) -> list[int]:
+    """When names last came or went in the folders of packages, as installing does it."""
+    return [
+        os.stat(root.path).st_mtime_ns if os.path.isdir(root.path) else 0
+        for root in layout.roots
+        if not root.project
+    ]
+
+
+def _moving(executable: str) -> Diagnostic:
+    return Diagnostic(
+        code="environment_moving",
+        summary=f"packages of `{executable}` come and go while they are read",
+        hint="wait until nothing is being installed, and try again",
+    )
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Nothing here makes cycles, and looking for them in a million tuples costs as much as all
+    else."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

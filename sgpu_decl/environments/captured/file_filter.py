@@ -1,0 +1,86 @@
+"""What of an environment's folders is taken along."""
+
+import os
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from sgpu_decl.environments.captured.site_layout import Root
+from sgpu_decl.staging.ignore_rules import Ignoring, patterns_of
+from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.staging.secret_files import content_is_secret, is_secret
+from sgpu_decl.staging.selection import RULES, lines_of, never_counts, rules_above
+
+__all__ = ["Choice", "choice_of"]
+
+# From a folder's path, relative to the root with a `/` behind it and empty for the root itself, to
+# what leaves out an entry by its name, and whether it is a folder.
+Choice = Callable[[str], Callable[[str, bool], bool]]
+
+_CACHES = frozenset(
+    {".git", ".hypothesis", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+)
+# Notes of who installed a package, when and from where: not what it is.
+_NOTES = re.compile(r"INSTALLER|REQUESTED|uv_\w+\.json")
+# What an import may need though git does not keep it: extension modules, generated sources.
+_MADE = (".py", ".so", ".pyi")
+
+
+def choice_of(root: Root) -> Choice:
+    """How entries of one root are chosen."""
+    return _Project(root.path).choice if root.project else _of_site
+
+
+def _of_site(folder: str) -> Callable[[str, bool], bool]:
+    if not folder:
+        return _at_top
+    return _in_info if folder.endswith(".dist-info/") else _anywhere
+
+
+def _anywhere(name: str, _is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
+    return name in _CACHES
+
+
+def _at_top(name: str, is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
+    if name.startswith("~"):
+        return True  # what pip could not delete
+    # `site_layout` writes what is left of them.
+    return name in _CACHES or (not is_folder and name.endswith((".pth", ".egg-link")))
+
+
+def _in_info(name: str, is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
+    return not is_folder and _NOTES.fullmatch(name) is not None
+
+
+class _Project:
+    """The rules for code, but for files that git ignores and imports need."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        folder = path if os.path.isdir(path) else os.path.dirname(path)
+        self._top = repository_top(Path(folder)) or Path(folder)
+        self._ignoring = Ignoring(above=rules_above(Path(folder)))
+
+    def choice(self, folder: str) -> Callable[[str, bool], bool]:
+        self._enter(folder)
+        return partial(self._leaves_out, folder)
+
+    def _leaves_out(self, folder: str, name: str, is_folder: bool) -> bool:  # noqa: FBT001
+        path = folder + name
+        if never_counts(name, folder=is_folder) or is_secret(path):
+            return True
+        if not is_folder and content_is_secret(os.path.join(self._path, path)):
+            return True
+        if is_folder and os.path.exists(os.path.join(self._path, path, "pyvenv.cfg")):
+            return True
+        if name.endswith((".egg-info", *_MADE)):
+            return False
+        return self._ignoring.ignores(path, folder=is_folder)
+
+    def _enter(self, folder: str) -> None:
+        for rules in RULES:
+            path = os.path.join(self._path, folder, rules)
+            if os.path.isfile(path):
+                lines = lines_of(path, self._top)
+                self._ignoring.enter(folder.rstrip("/"), patterns_of(lines, folder + rules))

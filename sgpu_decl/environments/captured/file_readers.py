@@ -1,0 +1,169 @@
+"""Many files read at once, by workers."""
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from sgpu_decl.environments.captured.file_worker import FULL, Problem, ReadJob, Reply, receive, send
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.system_errors import advice, error_text
+
+__all__ = ["Destination", "read", "store_refusal"]
+
+MOST_WORKERS = 8
+BATCH_FILES = 256
+BATCH_BYTES = 16 << 20
+ALONE = 1 << 20  # bytes from which a file is begun before all small ones, so that none ends late
+FEW = 64  # jobs that one worker does sooner than a second one starts
+
+_START = (
+    "import sys; sys.path.append(sys.argv[1]);"
+    "from sgpu_decl.environments.captured.file_worker import main; main(*sys.argv[2:])"
+)
+_PACKAGE = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where copies go: under `objects`, after they were written in the folder `incoming` of the
+    same file system."""
+
+    objects: Path
+    incoming: Path
+
+
+def read(
+    jobs: Sequence[tuple[ReadJob, int]], into: Destination | None, said: Callable[[int], None]
+) -> Iterator[tuple[ReadJob, Reply]]:
+    """Do jobs, each with the size that its file is thought to have, and yield them as they end.
+
+    Args:
+        said: told the bytes that are done, now and then.
+
+    Raises:
+        SgpuError: a worker cannot be started, or was killed; the store is full, or cannot be
+            written.
+    """
+    if not jobs:
+        return
+    batches: queue.SimpleQueue[list[tuple[ReadJob, int]]] = queue.SimpleQueue()
+    count = 0
+    for batch in _batches(jobs):
+        batches.put(batch)
+        count += 1
+    done: queue.SimpleQueue[list[tuple[ReadJob, int, Reply]] | None] = queue.SimpleQueue()
+    most = min(MOST_WORKERS, len(os.sched_getaffinity(0)), count, 1 + len(jobs) // FEW)
+    with contextlib.ExitStack() as stack:
+        for _ in range(most):
+            stack.enter_context(_working(into, lambda worker: _feed(worker, batches, done)))
+        bytes_done = 0
+        for _ in range(count):
+            replies = done.get()
+            if replies is None:
+                raise SgpuError(
+                    "a process that reads the environment was killed",
+                    hint="see that the machine has memory, and try again",
+                    code="environment_reader_lost",
+                )
+            for job, size, reply in replies:
+                bytes_done += size
+                if into is not None and reply.problem == Problem.UNWRITABLE:
+                    refused = OSError(reply.errno, os.strerror(reply.errno))
+                    raise store_refusal(into.objects.parent, refused)
+                yield job, reply
+            said(bytes_done)
+
+
+@contextlib.contextmanager
+def _working(
+    into: Destination | None, feed: Callable[[subprocess.Popen[bytes]], None]
+) -> Iterator[None]:
+    """A worker, and the thread that feeds it. Neither outlives the block."""
+    name = uuid.uuid4().hex
+    where = (str(into.objects), str(into.incoming / name)) if into else ("", "")
+    argv = [sys.executable, "-I", "-S", "-c", _START, str(_PACKAGE), *where]
+    try:
+        # A group of its own: an interrupt from the terminal is for us.
+        worker = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+        )
+    except OSError as error:
+        raise SgpuError(
+            f"a process that reads the environment cannot be started: {error_text(error)}",
+            hint=advice(error),
+            code="environment_reader_lost",
+        ) from error
+    thread = threading.Thread(target=feed, args=(worker,), daemon=True)
+    try:
+        thread.start()
+        yield
+    finally:
+        worker.kill()
+        thread.join()
+        worker.communicate()
+        if into is not None:  # a disk may be full of it
+            for left in into.incoming.glob(f"{name}.*"):
+                left.unlink(missing_ok=True)
+
+
+def _feed(
+    worker: "subprocess.Popen[bytes]",
+    batches: "queue.SimpleQueue[list[tuple[ReadJob, int]]]",
+    done: "queue.SimpleQueue[list[tuple[ReadJob, int, Reply]] | None]",
+) -> None:
+    """Give one worker batch after batch; a batch that gets no answer is told as `None`."""
+    to, answers = cast("BinaryIO", worker.stdin), cast("BinaryIO", worker.stdout)
+    with contextlib.suppress(queue.Empty):
+        while True:
+            batch = batches.get_nowait()
+            try:
+                send(to, [job for job, _ in batch])
+                replies = receive(answers)
+            except (OSError, ValueError):  # it ended, or was closed beneath us
+                replies = None
+            if replies is None:
+                done.put(None)
+                return
+            pairs = zip(batch, replies, strict=True)
+            done.put([(job, size, Reply(*reply)) for (job, size), reply in pairs])
+
+
+def _batches(jobs: Sequence[tuple[ReadJob, int]]) -> Iterator[list[tuple[ReadJob, int]]]:
+    large = [pair for pair in jobs if pair[1] >= ALONE]
+    for pair in sorted(large, key=lambda item: -item[1]):
+        yield [pair]
+    batch: list[tuple[ReadJob, int]] = []
+    size = 0
+    for pair in jobs:
+        if pair[1] >= ALONE:
+            continue
+        batch.append(pair)
+        size += pair[1]
+        if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def store_refusal(store: Path, error: OSError) -> SgpuError:
+    """Say that a store takes nothing."""
+    if error.errno in FULL:
+        return SgpuError(
+            f"the disk of the store `{store}` is full: {error_text(error)}",
+            hint="make room, for example by `sgpu gc`, and try again: what was copied is kept",
+            code="store_full",
+        )
+    return SgpuError(
+        f"the store `{store}` cannot be used: {error_text(error)}",
+        hint=advice(error),
+        code="store_unwritable",
+    )

@@ -1,0 +1,198 @@
+"""Every file, link and folder of bytecode of an environment, with what the file system says of it.
+
+Files are not read here. A link that stays inside is a link in the tree as well; of one that leads
+out the content is taken, so that a tree depends on nothing outside of it.
+"""
+
+import contextlib
+import json
+import os
+import stat
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from sgpu_decl.agent.environment.manifest import MOST, FileKind
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.environments.captured.file_filter import Choice, choice_of
+from sgpu_decl.environments.captured.file_worker import Facts, How
+from sgpu_decl.environments.captured.site_layout import Layout, Root
+
+__all__ = ["Look", "Seen", "look", "walk"]
+
+MOST_OF_PROJECT = 200_000  # files; what holds more is a home folder, or data
+_CACHE = "__pycache__"
+
+
+class Look(NamedTuple):
+    """One file: where it goes, where it lies, what it becomes there and how it is read."""
+
+    tree: str
+    path: str
+    kind: str
+    how: str
+    facts: Facts
+
+
+@dataclass(slots=True)
+class Seen:
+    """`links` are pairs of tree path and target, a tree path too; `caches` are the `__pycache__`
+    folders, their paths with a `/` behind."""
+
+    looks: list[Look] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    caches: list[Look] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
+
+
+def walk(layout: Layout) -> Seen:
+    """Look at all roots of a layout."""
+    seen = Seen()
+    others = frozenset(root.path for root in layout.roots)
+    for root in layout.roots:
+        _Walk(layout, root, others, seen).run()
+    return seen
+
+
+def look(tree: str, path: str, how: str, facts: os.stat_result) -> Look:
+    """A regular file, or a folder of bytecode."""
+    kind = FileKind.EXECUTABLE if facts.st_mode & 0o100 else FileKind.FILE
+    if how == How.SCRIPT:
+        kind = FileKind.SCRIPT
+    told = (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+    return Look(tree, path, kind, how, told)
+
+
+class _Walk:
+    def __init__(self, layout: Layout, root: Root, others: frozenset[str], seen: Seen) -> None:
+        self._layout = layout
+        self._root = root
+        self._seen = seen
+        self._others = others
+        # Folders to look at: tree path and path, with a `/` behind, and the real folders that links
+        # which lead out were followed to on the way.
+        self._open: list[tuple[str, str, frozenset[str]]] = []
+
+    @cached_property
+    def _choice(self) -> Choice:
+        return choice_of(self._root)  # one file needs none
+
+    def run(self) -> None:
+        root = self._root
+        most = len(self._seen.looks) + (MOST_OF_PROJECT if root.project else MOST)
+        if os.path.isdir(root.path):
+            self._open.append((f"{root.tree}/", f"{root.path}/", frozenset()))
+        else:
+            self._entry(root.tree, root.path, "", frozenset())
+        while self._open and len(self._seen.looks) <= most:
+            tree, path, chain = self._open.pop()
+            try:
+                self._folder(tree, path, chain)
+            except OSError as error:
+                self._unreadable(path.rstrip("/"), error)
+        if len(self._seen.looks) > most:
+            self._say_too_many()
+
+    def _folder(self, tree: str, path: str, chain: frozenset[str]) -> None:
+        inner = tree[len(self._root.tree) + 1 :]
+        leaves_out, left_out = self._choice(inner), self._layout.left_out
+        plain = not inner.endswith(".dist-info/")
+        looks, caches, others = self._seen.looks, self._seen.caches, self._others
+        with os.scandir(path) as entries:
+            for entry in entries:
+                name = entry.name
+                whole = path + name
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_folder and name == _CACHE:
+                    with contextlib.suppress(OSError):  # what cannot be read is compiled again
+                        facts = entry.stat(follow_symlinks=False)
+                        caches.append(look(f"{tree}{name}/", f"{whole}/", How.BYTECODE, facts))
+                elif leaves_out(name, is_folder) or whole in left_out:
+                    continue
+                elif is_folder:
+                    if whole not in others:
+                        self._open.append((f"{tree}{name}/", f"{whole}/", chain))
+                elif plain and entry.is_file(follow_symlinks=False) and name[-4:] != ".pyc":
+                    try:  # what most are, without a detour
+                        looks.append(look(tree + name, whole, How.PLAIN, entry.stat()))
+                    except OSError as error:
+                        self._unreadable(whole, error)
+                else:
+                    self._entry(tree + name, whole, inner, chain)
+
+    def _entry(self, tree: str, path: str, inner: str, chain: frozenset[str]) -> None:
+        try:
+            facts = os.lstat(path)
+            if stat.S_ISLNK(facts.st_mode):
+                self._link(tree, path, chain)
+            elif not stat.S_ISREG(facts.st_mode):
+                self._warn("special_file", f"`{path}` is no file, and is left out")
+            elif not (path.endswith(".pyc") and os.path.exists(path[:-1])):
+                how = How.PLAIN
+                if inner.endswith(".dist-info/"):
+                    if path.endswith("/direct_url.json") and _is_local(path):
+                        return
+                    if path.endswith("/RECORD"):
+                        how = How.RECORD
+                self._seen.looks.append(look(tree, path, how, facts))
+        except OSError as error:
+            self._unreadable(path, error)
+
+    def _link(self, tree: str, path: str, chain: frozenset[str]) -> None:
+        target = os.readlink(path)
+        try:
+            facts = os.stat(path)
+        except OSError:
+            self._warn(
+                "link_dangling", f"`{path}` is left out: a link to `{target}`, which is gone"
+            )
+            return
+        words = os.path.normpath(os.path.join(os.path.dirname(path), target))
+        is_folder = stat.S_ISDIR(facts.st_mode)
+        # The real path is looked up only where it may matter: some environments are all links.
+        real = os.path.realpath(path) if is_folder or self._layout.tree_of(words) else words
+        inside = self._layout.tree_of(real)
+        if inside is not None:
+            self._seen.links.append((tree, inside))
+        elif not is_folder:
+            if stat.S_ISREG(facts.st_mode):
+                self._seen.looks.append(look(tree, path, How.PLAIN, facts))
+        elif real in chain:
+            self._warn("link_circular", f"`{path}` is left out: a link that leads back to itself")
+        else:
+            self._open.append((f"{tree}/", f"{real}/", chain | {real}))
+
+    def _warn(self, code: str, summary: str) -> None:
+        self._seen.findings.append(
+            Diagnostic(code=code, severity=Severity.WARNING, summary=summary)
+        )
+
+    def _unreadable(self, path: str, error: OSError) -> None:
+        self._seen.findings.append(
+            Diagnostic(
+                code="environment_unreadable",
+                summary=f"`{path}` of the environment cannot be read: {error.strerror}",
+                hint="mend its permissions, or wait until nothing is being installed",
+            )
+        )
+
+    def _say_too_many(self) -> None:
+        most = MOST_OF_PROJECT if self._root.project else MOST
+        self._seen.findings.append(
+            Diagnostic(
+                code="environment_too_many_files",
+                summary=f"`{self._root.path}` is on the interpreter's path and holds more than "
+                f"{most:,} files",
+                hint="list its data in `.gitignore`, or install the package that you need from it",
+            )
+        )
+
+
+def _is_local(path: str) -> bool:
+    """Whether a `direct_url.json` (PEP 610) names a place on this machine, which means nothing
+    elsewhere."""
+    try:
+        with open(path, "rb") as file:
+            return str(json.load(file)["url"]).startswith("file:")
+    except (ValueError, KeyError, TypeError):
+        return True

@@ -1,0 +1,105 @@
+"""The interpreter whose environment is looked at."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.environments.captured import interpreter_probe
+
+__all__ = ["InterpreterFacts", "UnusableInterpreter", "ask"]
+
+PATIENCE = 60.0  # seconds for another interpreter to say what it is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterpreterFacts:
+    """`sites` are folders that are there, each once, in the order of `sys.path`; `base` is the
+    interpreter outside of any virtual environment; `magic` and `cache_tag` are of its bytecode."""
+
+    python: Python
+    executable: str
+    base: str
+    cache_tag: str
+    magic: bytes
+    sites: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableInterpreter:
+    """A path that is no interpreter which runs, and why."""
+
+    path: str
+    why: str
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        return Diagnostic(
+            code="interpreter_unusable",
+            summary=f"the interpreter `{self.path}` cannot be asked for its environment: "
+            f"{self.why}",
+            hint="name the Python 3 that runs your code, for example `.venv/bin/python`",
+        )
+
+
+def ask(path: str, program: str | None = None) -> InterpreterFacts | UnusableInterpreter:
+    """Ask an interpreter what it is: this very process where it is its own, else by one call.
+
+    Args:
+        program: what is executed in its place, with no line of `.pth` files beside `path`: the
+            interpreter that the virtual environment at `path` was made from.
+    """
+    user_site = "PYTHONNOUSERSITE" not in os.environ
+    if os.path.abspath(path) == os.path.abspath(sys.executable):
+        return _read(interpreter_probe.answer(user_site and not sys.flags.no_user_site))
+    prefix = _virtual_environment(path) if program not in (None, path) else ""
+    text = Path(interpreter_probe.__file__).read_text(encoding="utf-8")
+    try:
+        said = subprocess.run(
+            [program or path, "-I", "-c", text, "user" if user_site else "", prefix],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        found = _read(json.loads(said.stdout))
+        return found if program in (None, path) else replace(found, executable=path)
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
+        told = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else ""
+        return UnusableInterpreter(path, told.strip() or f"it ended with {error.returncode}")
+    except subprocess.TimeoutExpired:
+        return UnusableInterpreter(path, f"it said nothing for {PATIENCE:.0f} s")
+    except OSError as error:
+        return UnusableInterpreter(path, error.strerror or str(error))
+    except (ValueError, KeyError, TypeError):
+        return UnusableInterpreter(path, "what it says of itself cannot be read")
+
+
+def _virtual_environment(path: str) -> str:
+    """The folder of the virtual environment that an interpreter is of, as Python looks for it."""
+    beside = os.path.dirname(os.path.abspath(path))
+    for folder in (beside, os.path.dirname(beside)):
+        if os.path.isfile(os.path.join(folder, "pyvenv.cfg")):
+            return folder
+    return ""
+
+
+def _read(said: dict[str, Any]) -> InterpreterFacts:
+    there: dict[str, str] = {}
+    for site in map(os.path.abspath, said["sites"]):
+        if os.path.isdir(site):
+            there.setdefault(os.path.realpath(site), site)
+    return InterpreterFacts(
+        python=Python(*map(str, said["python"])),
+        executable=said["executable"],
+        base=said["base"],
+        cache_tag=said["cache_tag"],
+        magic=bytes.fromhex(said["magic"]),
+        sites=tuple(there.values()),
+    )

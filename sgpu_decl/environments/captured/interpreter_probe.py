@@ -1,0 +1,90 @@
+"""What an interpreter is and where it looks for packages.
+
+This file runs in two ways: imported, for the interpreter of this process, and as text given to
+another one, `python -I -c`. So it knows nothing but the standard library, of Python 3.8 too.
+"""
+
+import json
+import os
+import sys
+
+__all__ = ["answer"]
+
+
+def answer(user_site, prefix=""):
+    # type: (bool, str) -> dict[str, object]
+    """Describe this interpreter, or a virtual environment at `prefix` that was made from it.
+
+    `sites` are the folders that `site` puts on `sys.path`, in its order; those of users count if
+    `user_site`, since `-I` leaves them out whatever a rank will see.
+    """
+    import importlib.util
+    import site
+    import sysconfig
+
+    sites = []  # type: list[str]
+    if prefix:
+        sites += _sites_of(prefix)
+        inherits = _inherits(prefix)
+    else:
+        if sys.prefix != sys.base_prefix:
+            sites += site.getsitepackages([sys.prefix])
+        inherits = os.path.realpath(sys.base_prefix) in map(os.path.realpath, site.PREFIXES)
+    if user_site and inherits and os.getuid() == os.geteuid():
+        sites.append(site.getusersitepackages())
+    if inherits or not prefix:
+        sites += site.getsitepackages()
+    if not prefix:
+        paths = sysconfig.get_paths()
+        sites += [paths["purelib"], paths["platlib"]]
+    return {
+        "python": [
+            sys.implementation.name,
+            ".".join(map(str, sys.version_info[:3])),
+            sysconfig.get_config_var("SOABI") or "",
+            f"{sys.platform}-{os.uname().machine}",
+            _libc(),
+        ],
+        "executable": os.path.abspath(sys.executable),
+        "base": os.path.abspath(getattr(sys, "_base_executable", "") or sys.executable),
+        "cache_tag": sys.implementation.cache_tag or "",
+        "magic": importlib.util.MAGIC_NUMBER.hex(),
+        "sites": sites,
+    }
+
+
+def _sites_of(prefix):
+    # type: (str) -> list[str]
+    """The folders of packages of a virtual environment, as `site` has them there."""
+    kind = "pypy" if hasattr(sys, "pypy_version_info") else "python"
+    name = "{}{}.{}".format(kind, *sys.version_info[:2])
+    if "t" in getattr(sys, "abiflags", ""):
+        name += "t"
+    folders = [getattr(sys, "platlibdir", "lib"), "lib"]
+    return [os.path.join(prefix, folder, name, "site-packages") for folder in folders]
+
+
+def _inherits(prefix):
+    # type: (str) -> bool
+    """Whether a virtual environment has the packages of its interpreter, as `site` reads it."""
+    said = True
+    with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8") as file:
+        for line in file:
+            key, equals, value = line.partition("=")
+            if equals and key.strip().lower() == "include-system-site-packages":
+                said = value.strip().lower() == "true"
+    return said
+
+
+def _libc():
+    # type: () -> str
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").replace(" ", "-")  # glibc-2.36
+    except (ValueError, OSError):  # no glibc
+        import platform
+
+        return "-".join(platform.libc_ver())
+
+
+if __name__ == "__main__":
+    print(json.dumps(answer(sys.argv[1] == "user", sys.argv[2])))  # noqa: T201

@@ -1,0 +1,70 @@
+"""What a capture came to, kept with a fingerprint of all that it saw.
+
+A capture that sees the same again takes the manifest from here: making one of 60,000 files takes
+longer than looking at the files. The fingerprint covers what the file system says of every file,
+and what the `.pth` and RECORD files say, which each capture reads.
+"""
+
+import hashlib
+import marshal
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from sgpu_decl.agent.environment.manifest import File, Manifest, Python
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.environments.captured.file_walk import Seen
+from sgpu_decl.environments.captured.interpreter_facts import InterpreterFacts
+from sgpu_decl.environments.captured.site_layout import Layout
+
+__all__ = ["CaptureOutcome", "fingerprint"]
+
+_PLAIN = 2  # the version of marshal that gives equal bytes for equal values
+
+
+class CaptureOutcome(NamedTuple):
+    """A manifest with its digest, and what there is to say of it."""
+
+    manifest: Manifest
+    digest: str
+    findings: tuple[Diagnostic, ...]
+
+    def to_value(self) -> Any:
+        """What `marshal` writes. Files are columns, which are read much faster than tuples."""
+        python, sites, known, files, bytecode = self.manifest
+        said = [
+            (finding.code, str(finding.severity), finding.summary, finding.hint)
+            for finding in self.findings
+        ]
+        columns = _columns(files), _columns(bytecode)
+        return tuple(python), sites, known, *columns, self.digest, said
+
+    @classmethod
+    def from_value(cls, value: Any) -> "CaptureOutcome":
+        python, sites, known, files, bytecode, digest, said = value
+        return cls(
+            Manifest(Python(*python), sites, known, _files(*files), _files(*bytecode)),
+            digest,
+            tuple(
+                Diagnostic(code=code, severity=Severity(severity), summary=summary, hint=hint)
+                for code, severity, summary, hint in said
+            ),
+        )
+
+
+def fingerprint(interpreter: InterpreterFacts, layout: Layout, seen: Seen) -> bytes:
+    """A digest of all that the outcome of a capture depends on."""
+    roots = [(root.tree, root.path) for root in layout.roots]
+    own = (repr(interpreter), layout.sites, roots, sorted(layout.written.items()), seen.links)
+    looks = [*seen.looks, *seen.caches]
+    trees, paths, kinds, hows, facts = zip(*looks, strict=True) if looks else [()] * 5
+    told = ("\0".join(trees), "\0".join(paths), "".join(kinds), "".join(hows), facts)
+    return hashlib.sha256(marshal.dumps((own, told), _PLAIN)).digest()
+
+
+def _columns(files: Iterable[File]) -> tuple[str, str, tuple[int, ...], str]:
+    paths, kinds, sizes, contents = zip(*files, strict=True) if files else [()] * 4
+    return "\0".join(paths), "".join(kinds), sizes, "\0".join(contents)
+
+
+def _files(paths: str, kinds: str, sizes: tuple[int, ...], contents: str) -> tuple[File, ...]:
+    return tuple(map(File, paths.split("\0"), kinds, sizes, contents.split("\0")))

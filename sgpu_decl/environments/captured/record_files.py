@@ -1,0 +1,68 @@
+"""Files outside of the folders of packages that packages brought: commands, data, headers."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+
+from sgpu_decl.environments.captured.file_walk import Look, look
+from sgpu_decl.environments.captured.file_worker import How
+from sgpu_decl.environments.captured.normal_form import is_script
+from sgpu_decl.environments.captured.site_layout import Layout, Root
+
+__all__ = ["listed_files"]
+
+HEAD = 4096  # bytes of a file that say whether it is a script
+_OUTSIDE = re.compile(rb'^"?((?:\.\./)+[^"\n]*?)"?,[^,\n]*,[^,\n]*$', re.MULTILINE)
+# What every tree has of its own.
+_OWN = re.compile(r"pyvenv\.cfg|bin/(?:python[\d.]*|[aA]ctivate.*)|lib(?:64)?|lib/python[\d.]+")
+
+
+def listed_files(layout: Layout) -> Iterator[Look]:
+    """What RECORD files list outside of their folder and inside of its prefix (`../../../bin/x`).
+
+    Of equal paths the first on the interpreter's path counts.
+    """
+    taken: set[str] = set()
+    for root in layout.roots:
+        if root.project:
+            continue
+        prefix = os.path.normpath(os.path.join(root.path, "../../.."))
+        for inner in sorted(_outside(root)):
+            path = os.path.normpath(os.path.join(root.path, inner))
+            tree = os.path.relpath(path, prefix)
+            if tree in taken or layout.tree_of(path) is not None or not _may_be(tree):
+                continue
+            try:
+                facts = os.stat(path)
+                if stat.S_ISREG(facts.st_mode):
+                    how = How.SCRIPT if _begins_as_script(path) else How.PLAIN
+                    yield look(tree, path, how, facts)
+                    taken.add(tree)
+            except OSError:
+                continue  # listed, and deleted since: it was no part of the environment any more
+
+
+def _outside(root: Root) -> set[str]:
+    found: set[str] = set()
+    try:
+        names = [name for name in os.listdir(root.path) if name.endswith(".dist-info")]
+    except OSError:
+        return found  # said by the walk
+    for name in names:
+        try:
+            with open(os.path.join(root.path, name, "RECORD"), "rb") as file:
+                found.update(map(os.fsdecode, _OUTSIDE.findall(file.read())))
+        except OSError:
+            continue  # packages of the system have none
+    return found
+
+
+def _may_be(tree: str) -> bool:
+    parts = tree.split("/")
+    return parts[0] != ".." and parts[-1][-4:] != ".pyc" and not _OWN.fullmatch(tree)
+
+
+def _begins_as_script(path: str) -> bool:
+    with open(path, "rb") as file:
+        return is_script(file.read(HEAD))

@@ -1,0 +1,185 @@
+"""Which folders an interpreter's packages lie in, and where each of them goes in a tree.
+
+`.pth` files are resolved here: a line that names a folder becomes a place of its own on the tree's
+path, in the same order; what a line imports stays, unless it is the finder of an editable
+installation, whose packages are taken instead.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.environments.captured.editables import (
+    editable_folders,
+    editable_of,
+    named_places,
+)
+from sgpu_decl.environments.captured.interpreter_facts import InterpreterFacts
+from sgpu_decl.regular_files import is_below
+
+__all__ = ["Layout", "Root", "lay_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What lies at `path`, a folder or one module, goes to `tree`; `real` is `path` without links.
+    A project is code that somebody works on: it is taken by the rules for code."""
+
+    tree: str
+    path: str
+    real: str
+    project: bool = False
+
+    @classmethod
+    def at(cls, tree: str, path: str, *, project: bool = False) -> "Root":
+        return cls(tree, path, os.path.realpath(path), project)
+
+
+@dataclass(slots=True)
+class Layout:
+    """`sites` are folders of the tree, in the order of its path; `written` are files whose content
+    is none of the source; `left_out` are absolute paths that the tree does without. `unread` are
+    `.pth` files with code that is not known, each with a folder or file that the code names."""
+
+    library: str
+    sites: list[str] = field(default_factory=list)
+    roots: list[Root] = field(default_factory=list)
+    written: dict[str, bytes] = field(default_factory=dict)
+    left_out: set[str] = field(default_factory=set)
+    findings: list[Diagnostic] = field(default_factory=list)
+    unread: list[tuple[str, str]] = field(default_factory=list)
+
+    def tree_of(self, path: str) -> str | None:
+        """Where what lies at `path` goes, by its words alone; `None` if it is in none of the
+        roots."""
+        for root in self.roots:
+            for place in (root.real, root.path):
+                if path == place or path.startswith(place + os.sep):
+                    return root.tree + path[len(place) :]
+        return None
+
+
+def lay_out(interpreter: InterpreterFacts) -> Layout:
+    """Say what is taken of an interpreter, and where it goes."""
+    threads = "t" if re.match(r"cpython-\d+t", interpreter.python.abi) else ""  # PEP 703
+    layout = Layout(f"lib/python{interpreter.python.minor}{threads}")
+    mapped: dict[str, str] = {}
+    for site in interpreter.sites:
+        layout.roots.append(Root.at(_next(layout), site))
+    for root in tuple(layout.roots):
+        layout.sites.append(root.tree)
+        for name in _pth_files(root.path):
+            _resolve(layout, root, name, mapped)
+    if mapped:
+        # Their finder stands last among all: so do they.
+        site = _next(layout)
+        layout.sites.append(site)
+        for module, path in sorted(mapped.items()):
+            tree = f"{site}/{module.replace('.', '/')}"
+            suffix = "" if os.path.isdir(path) else os.path.splitext(path)[1]
+            layout.roots.append(Root.at(tree + suffix, path, project=True))
+    layout.findings += _of_live_trees(layout, interpreter)
+    return layout
+
+
+def _of_live_trees(layout: Layout, interpreter: InterpreterFacts) -> Iterator[Diagnostic]:
+    """Warnings of packages that ranks would import from their live tree."""
+    told: set[str] = set()
+    for pth, place in layout.unread:
+        if layout.tree_of(os.path.realpath(place)) is None and pth not in told:
+            told.add(pth)
+            yield _live_tree(f"`{pth}` runs code that names `{place}`")
+    for site in interpreter.sites:
+        for name, folder in editable_folders(site):
+            real = os.path.realpath(folder)
+            if not any(root.real == real or is_below(root.real, real) for root in layout.roots):
+                yield _live_tree(f"`{name}` is installed in editable mode from `{folder}`")
+
+
+def _live_tree(what: str) -> Diagnostic:
+    return Diagnostic(
+        code="editable_not_taken",
+        severity=Severity.WARNING,
+        summary=f"{what}, and none of its files were captured: ranks on this machine may import "
+        "the live files, and ranks elsewhere find none",
+        hint="install the package without `-e`, or put its code into `code.root`",
+    )
+
+
+def _next(layout: Layout) -> str:
+    taken = len({root.tree.split("/")[2] for root in layout.roots})
+    return f"{layout.library}/" + (f"site-{taken}" if taken else "site-packages")
+
+
+def _pth_files(site: str) -> Iterator[str]:
+    try:
+        names = sorted(os.listdir(site))
+    except OSError:
+        return
+    yield from (name for name in names if name.endswith(".pth") and not name.startswith("."))
+
+
+def _resolve(layout: Layout, root: Root, name: str, mapped: dict[str, str]) -> None:
+    site = root.path
+    path = os.path.join(site, name)
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        layout.findings.append(
+            Diagnostic(
+                code="pth_unreadable",
+                severity=Severity.WARNING,
+                summary=f"`{path}` cannot be read, and what it adds is left out: {error.strerror}",
+                hint="mend its permissions if your code needs what it adds",
+            )
+        )
+        return
+    imports = []
+    for line in lines:
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line.startswith(("import ", "import\t")):
+            _add(layout, os.path.abspath(os.path.join(site, line.rstrip())), path)
+        elif (found := editable_of(site, line)) is not None:
+            layout.left_out.add(found.finder)
+            for module, place in found.packages.items():
+                mapped.setdefault(module, place)
+            for inner, place in found.files.items():
+                layout.roots.append(Root.at(f"{root.tree}/{inner}", place, project=True))
+        else:
+            imports.append(line)
+            layout.unread += ((path, place) for place in named_places(site, line))
+    if imports:
+        text = "".join(f"{line}\n" for line in imports).encode("utf-8", "surrogateescape")
+        layout.written[f"{root.tree}/{name}"] = text
+
+
+def _add(layout: Layout, folder: str, pth: str) -> None:
+    if not os.path.exists(folder):
+        return  # `site` passes over it, too
+    real = os.path.realpath(folder)
+    inside = layout.tree_of(real)
+    if inside is not None:
+        if inside not in layout.sites:
+            layout.sites.append(inside)
+    elif not os.path.isdir(real):
+        layout.findings.append(
+            Diagnostic(
+                code="pth_not_folder",
+                severity=Severity.WARNING,
+                summary=f"`{pth}` adds `{folder}`, which is no folder, and is left out",
+                hint="install what it holds as a package",
+            )
+        )
+    else:
+        site = _next(layout)
+        layout.sites.append(site)
+        layout.roots.append(Root.at(site, folder, project=not _is_site(folder)))
+
+
+def _is_site(folder: str) -> bool:
+    """Whether packages are installed there: another environment, added as a whole."""
+    return os.path.basename(folder) in ("site-packages", "dist-packages")

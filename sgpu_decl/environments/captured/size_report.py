@@ -1,0 +1,68 @@
+"""How large an environment is, and what makes it so."""
+
+from collections import defaultdict
+
+from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+
+__all__ = ["largest", "over_limit"]
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def largest(manifest: Manifest, count: int = 5) -> tuple[tuple[str, int], ...]:
+    """The packages that take most space, with their bytes, the largest first.
+
+    A package is known by the folder that it fills in its site, `torch`, or `nvidia/cublas` where
+    several packages share the first. One is called by its installed name where that is alike.
+    """
+    sites = sorted(manifest.sites, key=len, reverse=True)
+    modules = {file.path[: -len("/__init__.py")] for file in manifest.files
+               if file.path.endswith("/__init__.py")}  # fmt: skip
+    sizes: dict[str, int] = defaultdict(int)
+    for file in manifest.files:
+        site = next((item for item in sites if file.path.startswith(f"{item}/")), "")
+        parts = file.path[len(site) :].strip("/").split("/")
+        shared = site and len(parts) > 2 and f"{site}/{parts[0]}" not in modules
+        depth = 2 if shared or not site else 1
+        sizes["/".join(parts[:depth])] += file.size
+    installed = {name.replace("-", ""): name for name, _ in manifest.packages}
+    named: dict[str, int] = defaultdict(int)
+    for folder, size in sizes.items():
+        named[_name(folder, installed)] += size
+    ordered = sorted(named.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(ordered[:count])
+
+
+def over_limit(manifest: Manifest, limit: int) -> Diagnostic | None:
+    """Say that an environment is larger than `limit` bytes, and by what."""
+    if manifest.size <= limit:
+        return None
+    most = ", ".join(f"`{name}` {_shown(size)}" for name, size in largest(manifest))
+    return Diagnostic(
+        code="environment_too_large",
+        summary=f"the environment holds {_shown(manifest.size)}, and the backend takes "
+        f"{_shown(limit)}",
+        hint="uninstall what the run does not need, or set `backend.environment_limit`; the "
+        f"largest are {most}",
+    )
+
+
+def _shown(size: int) -> str:
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
+
+
+def _name(folder: str, installed: dict[str, str]) -> str:
+    """`nvidia/cublas` is of `nvidia-cublas-cu12`, `torch.libs` and `bin/torch` of `torch`."""
+    plain = (
+        folder.removeprefix("bin/")
+        .replace("/", "")
+        .replace("_", "")
+        .replace("-", "")
+        .replace(".libs", "")
+        .lower()
+    )
+    if plain in installed:
+        return installed[plain]
+    longer = [name for name in installed if "/" in folder and name.startswith(plain)]
+    return installed[min(longer)] if longer else folder

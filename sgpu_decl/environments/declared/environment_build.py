@@ -1,0 +1,197 @@
+"""From a lock to an environment in the store: uv installs it into a virtual environment beside the
+store's objects, and its files become objects. Nothing of it counts before all of it is there."""
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
+from sgpu_decl.environments.captured.capture import capture
+from sgpu_decl.environments.captured.file_readers import store_refusal
+from sgpu_decl.environments.declared.build_lock import clear_left, turn
+from sgpu_decl.environments.declared.lock import Lock
+from sgpu_decl.environments.declared.uv import find_uv, run_uv
+from sgpu_decl.environments.declared.uv_errors import Complaint, read_complaint, read_warnings
+from sgpu_decl.environments.interpreters import LocalPython
+from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.step_progress import Progress
+
+__all__ = ["BuildFailed", "Built", "build", "built"]
+
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+_DONE = re.compile(r"\s*(?:Downloaded|Built) ")
+_ALL = re.compile(r"(?:Prepared|Installed) \d+ package")
+
+
+class BuildFailed(SgpuError):
+    """uv could not install a lock."""
+
+    def __init__(self, complaint: Complaint) -> None:
+        super().__init__(
+            f"the environment cannot be built: {complaint.told}",
+            hint=complaint.hint,
+            code=complaint.code,
+        )
+        self.retryable = complaint.retryable
+
+
+class Built(NamedTuple):
+    """`warnings` are what uv said of packages that do not fit each other."""
+
+    manifest: Manifest
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+def built(lock: Lock, store: EnvironmentStore) -> Manifest | None:
+    """What a lock became, if the store holds all of it."""
+    digest = store.built(lock.digest)
+    manifest = store.manifest(digest) if digest is not None else None
+    return manifest if manifest is not None and not store.missing(manifest) else None
+
+
+def build(
+    lock: Lock,
+    python: LocalPython,
+    store: EnvironmentStore,
+    progress: Progress,
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+) -> Built:
+    """Make the environment of a lock, unless the store has it. Of two at once, one waits.
+
+    Args:
+        python: an interpreter like the one that the lock was resolved for.
+        folder: what relative paths of the lock start from; uv's settings there count.
+
+    Raises:
+        SgpuError: another interpreter, uv failed, the disk is full, a variable is missing. The
+            store is as it was, and the next try starts anew.
+    """
+    _check(lock, python)
+    known = built(lock, store)
+    if known is not None:
+        return Built(known)
+    call = _Call(find_uv(environ), folder, _with_indexes(environ, lock.indexes), python)
+    home = store.objects.parent / "building"
+    place = home / lock.digest.removeprefix("sha256:")[:16]
+    try:
+        clear_left(home)
+        with turn(place) as held:
+            known = built(lock, store)  # by whom we waited for
+            if known is not None:
+                return Built(known)
+            # Its own: a uv that outlived an interrupt may still write into another.
+            scratch = place / uuid.uuid4().hex[:8]
+            scratch.mkdir()
+            warnings = _install(lock, scratch, call, held, progress)
+            return Built(_take(lock, scratch, store, progress), warnings)
+    except OSError as error:
+        raise store_refusal(home, error) from error
+
+
+class _Call(NamedTuple):
+    """How uv is run."""
+
+    uv: str
+    folder: Path
+    environ: Mapping[str, str]
+    python: LocalPython
+
+    def run(self, *arguments: str, held: int, heard: Callable[[str], None]) -> str:
+        """Return what uv said.
+
+        Raises:
+            BuildFailed: it failed.
+        """
+        answer = run_uv(
+            self.uv, arguments, folder=self.folder, environ=self.environ, heard=heard, kept=(held,)
+        )
+        if answer.code != 0:
+            raise BuildFailed(read_complaint(answer.words, python=self.python.python.minor))
+        return answer.words
+
+
+def _install(
+    lock: Lock, scratch: Path, call: _Call, held: int, progress: Progress
+) -> tuple[Diagnostic, ...]:
+    """Install a lock into `scratch/venv`: by copies, since links would share the files of uv's
+    cache; with bytecode that depends on nothing but its source."""
+    total = len(lock.entries)
+    done = 0
+
+    def heard(line: str) -> None:
+        nonlocal done
+        done = total if _ALL.match(line) else min(total, done + bool(_DONE.match(line)))
+        progress.advance("building", done, total)
+
+    venv = os.fspath(scratch / "venv")
+    executable = call.python.executable
+    call.run("venv", "--no-project", "--python", executable, venv, held=held, heard=heard)
+    if not lock.entries:
+        return ()
+    listed = scratch / "pylock.toml"
+    listed.write_text(lock.to_toml(call.folder), encoding="utf-8")
+    arguments = ["pip", "sync", "--strict", "--link-mode=copy", "--compile-bytecode"]
+    arguments += ["--require-hashes"] if lock.hashed else []
+    arguments += ["--python", _python_of(scratch), os.fspath(listed)]
+    words = call.run(*arguments, held=held, heard=heard)
+    return tuple(
+        Diagnostic(
+            code="packages_misfit",
+            severity=Severity.WARNING,
+            summary=text[:1].lower() + text[1:],
+            hint="the lock is installed as it is; resolve it again if an import fails",
+        )
+        for text in read_warnings(words)
+    )
+
+
+def _take(lock: Lock, scratch: Path, store: EnvironmentStore, progress: Progress) -> Manifest:
+    cache = scratch / "cache"  # what is remembered of this folder is of no use later
+    captured, found = capture(_python_of(scratch), progress=progress, cache=cache)
+    if captured is None or has_errors(found):
+        raise SgpuError(
+            "the environment that was built cannot be taken into the store",
+            hint="see what is wrong with its files; a package may have to be left out",
+            code="environment_unusable",
+            diagnostics=found,
+        )
+    store.put(captured, progress, by_link=True)
+    store.record_built(lock.digest, captured.manifest.digest)
+    return captured.manifest
+
+
+def _python_of(scratch: Path) -> str:
+    return os.fspath(scratch / "venv" / "bin" / "python")
+
+
+def _check(lock: Lock, python: LocalPython) -> None:
+    wanted, here = lock.python, python.python
+    if wanted[0] == here[0] and wanted.minor == here.minor and wanted[2:4] == here[2:4]:
+        return
+    raise SgpuError(
+        f"the environment was resolved for Python {wanted.minor} ({wanted.abi}), and "
+        f"`{python.executable}` is {here.minor} ({here.abi})",
+        hint="plan again on this machine, or name such an interpreter as `env.python`",
+        code="python_mismatch",
+    )
+
+
+def _with_indexes(environ: Mapping[str, str], indexes: Sequence[str]) -> dict[str, str]:
+    """Tell uv the credentials of indexes by a variable: arguments can be seen by others."""
+    missing = [item for text in indexes for item in _VARIABLE.findall(text) if item not in environ]
+    if missing:
+        raise SgpuError(
+            f"the variable `{missing[0]}` is not set, and an index of the environment needs it",
+            hint=f"set `{missing[0]}`",
+            code="variable_missing",
+        )
+    told = [_VARIABLE.sub(lambda item: environ[item[1]], text) for text in indexes]
+    more = [*environ.get("UV_EXTRA_INDEX_URL", "").split(), *told]
+    return {**environ, "UV_EXTRA_INDEX_URL": " ".join(more)} if told else dict(environ)

@@ -1,0 +1,109 @@
+"""Checks for requirements that are sources on this machine. uv would build them to learn their
+dependencies, and so execute their code. A wheel is only read."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
+
+__all__ = ["local_index", "local_requirement", "local_sources_of_settings"]
+
+_SOURCES = (".tar.gz", ".tgz", ".zip", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar")
+_REQUIREMENTS = (
+    "override-dependencies",
+    "constraint-dependencies",
+    "build-constraint-dependencies",
+)
+_END = re.compile(r"\s+(?:;|#|--hash)|(?<=\S);(?=\s)")
+_NAMED = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*(.+)")
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
+_HINT = "build a wheel of it and name that, or put it into `code.root`"
+
+
+def local_requirement(line: str, place: Place | None) -> Diagnostic | None:
+    """The error for a requirement that is a path, or a URL of one, and no wheel."""
+    target = _END.split(line, maxsplit=1)[0].strip()
+    named = _NAMED.fullmatch(target)
+    path = _path_of(named[1] if named else target, alone=named is None)
+    if path is None or path.partition("#")[0].endswith(".whl"):
+        return None
+    return Diagnostic(
+        code="requirement_local",
+        summary=f"`{path}` is a source on this machine: resolving it would execute what is in it",
+        place=place,
+        hint=_HINT,
+    )
+
+
+def local_index(target: str, folder: Path, place: Place | None) -> Diagnostic | None:
+    """The error for a folder of this machine as an index, if it holds anything but wheels."""
+    path = _path_of(target, alone=True, anything=True)
+    whole = folder / os.path.expanduser(path or "")
+    if path is None or not os.path.isdir(whole):
+        return None
+    found = next(_source_archives(whole), None)
+    if found is None:
+        return None
+    return Diagnostic(
+        code="requirement_local",
+        summary=f"`{path}` holds a source, `{found}`: resolving it would execute what is in it",
+        place=place,
+        hint="build a wheel of it, and keep only wheels in the folder",
+    )
+
+
+def local_sources_of_settings(path: Path, text: str, place: Place | None) -> Iterator[Diagnostic]:
+    """The errors for local sources in the settings of a project for uv."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return  # uv says so
+    tables = data if path.name == "uv.toml" else data.get("tool", {}).get("uv", {})
+    inner = tables.get("pip", {})
+    for table in (tables, inner if isinstance(inner, Mapping) else {}):
+        for name in _REQUIREMENTS:
+            yield from _found(
+                local_requirement(requirement, place) for requirement in _texts(table.get(name))
+            )
+        indexes = [*_texts(table.get("find-links")), *_texts(table.get("extra-index-url"))]
+        indexes += [str(index.get("url")) for index in _tables(table.get("index"))]
+        yield from _found(local_index(index, path.parent, place) for index in indexes)
+
+
+def _found(each: Iterator[Diagnostic | None]) -> Iterator[Diagnostic]:
+    yield from (finding for finding in each if finding is not None)
+
+
+def _texts(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _tables(value: object) -> list[Mapping[str, object]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _source_archives(folder: Path) -> Iterator[str]:
+    for path, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(_SOURCES):
+                yield os.path.relpath(os.path.join(path, name), folder)
+
+
+def _path_of(target: str, *, alone: bool, anything: bool = False) -> str | None:
+    """The path that a requirement, or what stands behind its `@`, leads to on this machine."""
+    scheme = _URL.match(target)
+    if scheme is not None:
+        if scheme.group().lower() not in ("file:", "git+file:"):
+            return None
+        parts = urlsplit(target.removeprefix("git+"))
+        return unquote(parts.path)
+    if not alone or anything:
+        return target
+    looks = target.startswith((".", "~")) or "/" in target.partition("[")[0]
+    return target if looks or target.endswith((*_SOURCES, ".whl")) else None

@@ -1,0 +1,122 @@
+"""What a declared environment asks for: requirement lines and where they were written, and every
+file that they include. Nothing is resolved here."""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.declared.local_sources import local_index, local_requirement
+from sgpu_decl.environments.known.requirements import Line, RequirementsReader
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.env import EnvironmentBlock
+
+__all__ = ["RequirementInputs", "read_requirement_inputs"]
+
+_INDEX = re.compile(r"(?:-i|--index-url|--extra-index-url|-f|--find-links)(?:\s*=?\s*)(.+)")
+_PASSWORD = re.compile(r"://[^/\s@:]*:[^/\s@]+@|https?://(?!git@)[^/\s@:]+@")
+_VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
+
+
+@dataclass(slots=True, kw_only=True)
+class RequirementInputs:
+    """`lines` are `dependencies`, `root` is the requirements file; `files` holds what was read, by
+    absolute path; `indexes` are URLs of indexes that a variable is part of."""
+
+    lines: tuple[str, ...] = ()
+    root: Path | None = None
+    wanted: list[Line] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    indexes: list[str] = field(default_factory=list)
+    found: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def hashed(self) -> bool:
+        """Whether it is a lock itself. `found` says it where only some have a hash."""
+        return bool(self.wanted) and all(item.hashes for item in self.wanted)
+
+    def places(self, names: Collection[str]) -> list[Place]:
+        """Where requirements of these packages were written."""
+        return [item.place for item in self.wanted if item.name in names and item.place is not None]
+
+
+def read_requirement_inputs(
+    block: "EnvironmentBlock", *, folder: Path, places: Mapping[str, Place], at: str = "env"
+) -> RequirementInputs:
+    """Read `dependencies`, and `requirements` or a `lock` in its form, with what they include.
+
+    Args:
+        folder: what relative paths start from.
+        places: where fields were written; those of the block are below `at`.
+    """
+    asked = RequirementInputs(lines=block.dependencies or ())
+    reader = RequirementsReader(constraints=True)
+    for index, text in enumerate(asked.lines):
+        place = places.get(f"{at}.dependencies.{index}")
+        _take_all(asked, reader.line(Line(text=text.strip(), place=place, folder=folder)))
+    listed = block.requirements or block.lock
+    if listed is not None:
+        asked.root = folder / os.path.expanduser(listed)
+        place = places.get(f"{at}.requirements") or places.get(f"{at}.lock")
+        _take_all(asked, reader.file(asked.root, listed, place))
+    asked.files = reader.texts
+    if any(item.hashes for item in asked.wanted) and not asked.hashed:
+        asked.found += [
+            Diagnostic(
+                code="lock_without_hashes",
+                summary=f"`{item.name or 'this requirement'}` has no hash, and others have one",
+                place=item.place,
+                hint="give all of them hashes (`uv pip compile --generate-hashes`), or none",
+            )
+            for item in asked.wanted
+            if not item.hashes
+        ]
+    return asked
+
+
+def _take_all(asked: RequirementInputs, lines: Iterable[Line | Diagnostic]) -> None:
+    for line in lines:
+        if isinstance(line, Diagnostic):
+            asked.found.append(line)
+        else:
+            _take(asked, line)
+
+
+def _take(asked: RequirementInputs, line: Line) -> None:
+    """Add what a line asks for, or what is wrong with it."""
+    index = _INDEX.fullmatch(line.text)
+    if _PASSWORD.search(_VARIABLE.sub("", line.text)):
+        asked.found.append(
+            Diagnostic(
+                code="literal_secret",
+                summary="a URL holds a password or token, which would be stored",
+                place=line.place,
+                hint="write `${NAME}` in its place and set that variable, or use "
+                "`UV_INDEX_<NAME>_PASSWORD`, a keyring or ~/.netrc",
+            )
+        )
+    elif line.option in ("-e", "--editable"):
+        asked.found.append(
+            Diagnostic(
+                code="requirement_local",
+                summary="an editable install is not fixed: its files change under the run",
+                place=line.place,
+                hint="build a wheel of it and name that, or take it into `code.root`: code travels "
+                "with each run",
+            )
+        )
+    elif index is not None and _VARIABLE.search(index[1]):
+        if not line.constraint:
+            asked.indexes.append(index[1].strip())
+    elif index is not None:
+        wrong = local_index(index[1].strip(" '\""), line.folder, line.place)
+        asked.found += [wrong] if wrong else []
+    elif wrong := local_requirement(line.text, line.place):
+        asked.found.append(wrong)
+    elif line.option is None and not line.constraint:
+        asked.wanted.append(line)

@@ -1,0 +1,70 @@
+"""Resolutions that were made, by what they depend on."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.environments.declared.lock import Lock
+from sgpu_decl.model.jsonable import Json, canonical, digest
+
+__all__ = ["Resolutions", "Resolved", "Warned"]
+
+_KEPT = 500
+
+
+class Warned(NamedTuple):
+    """What uv warned of, and the packages that it named."""
+
+    code: str
+    summary: str
+    names: tuple[str, ...]
+
+
+class Resolved(NamedTuple):
+    lock: Lock
+    warned: tuple[Warned, ...] = ()
+
+
+class Resolutions:
+    """A folder of files that are there whole or not at all; several sgpu may use it at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def recall(self, inputs: Json) -> Resolved | None:
+        """What these inputs became, or `None` if it is not known, or the file is damaged."""
+        path = self._path(inputs)
+        try:
+            raw = json.loads(path.read_bytes())
+            lock = Lock.from_json(raw["lock"])
+            warned = tuple(Warned(code, text, tuple(names)) for code, text, names in raw["warned"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        with contextlib.suppress(OSError):  # those that were not used for longest go first
+            os.utime(path)
+        return Resolved(lock, warned)
+
+    def remember(self, inputs: Json, resolved: Resolved) -> None:
+        """Raises:
+        OSError: it cannot be written.
+        """
+        warned = [[item.code, item.summary, list(item.names)] for item in resolved.warned]
+        text = canonical({"lock": resolved.lock.to_json(), "warned": warned})
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(self._path(inputs), text.encode())
+        self._forget(self._folder.glob("*.json"))
+
+    def _forget(self, paths: Iterable[Path]) -> None:
+        known: list[tuple[float, Path]] = []
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                known.append((path.stat().st_mtime, path))
+        for _, path in sorted(known)[:-_KEPT]:
+            path.unlink(missing_ok=True)
+
+    def _path(self, inputs: Json) -> Path:
+        return self._folder / f"{digest(canonical(inputs)).removeprefix('sha256:')}.json"

@@ -1,0 +1,174 @@
+"""uv, the program that resolves and installs packages: found, checked and run.
+
+What a user tells uv by its variables and files holds here too, except where it would look elsewhere
+than we say (`UV_PROJECT`) or fetch an interpreter that nobody asked for.
+"""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.errors import SgpuError
+
+__all__ = ["Answer", "find_uv", "run_uv", "without_credentials"]
+
+OLDEST = (0, 8)  # the first whose `pylock.toml` holds hashes and is installed from
+_VERSION = re.compile(r"uv (\d+)\.(\d+)\.")
+_USER = re.compile(r"(?<=://)[^/\s@`'\"]+@")
+_WAIT = 10.0  # seconds for `uv --version`
+_INSTALL = "`pip install 'sgpu[env]'`, or install uv 0.8 or newer on the PATH"
+_UNSET = frozenset({
+    "UV_PROJECT", "UV_WORKING_DIR", "UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_TARGET", "UV_PREFIX",
+    "UV_REQUIRE_HASHES", "UV_NO_VERIFY_HASHES", "UV_VENV_SEED", "UV_LINK_MODE", "VIRTUAL_ENV",
+})  # fmt: skip
+_SET = {"UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never", "GIT_TERMINAL_PROMPT": "0"}
+# An index that does not answer is given up after a minute, not after uv's two.
+_UNLESS_SET = {
+    "UV_HTTP_TIMEOUT": "20",
+    "UV_HTTP_RETRIES": "2",
+    "GIT_HTTP_LOW_SPEED_LIMIT": "1",
+    "GIT_HTTP_LOW_SPEED_TIME": "30",
+    "GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o ConnectTimeout=20",
+}
+
+
+class Answer(NamedTuple):
+    """`words` is what uv said on stderr, without credentials; `output` its stdout."""
+
+    code: int
+    words: str
+    output: str
+
+
+def find_uv(environ: Mapping[str, str]) -> str:
+    """Return the path of a uv that is new enough: the one on the PATH, else that of the wheel.
+
+    Raises:
+        SgpuError: there is none, or all are too old.
+    """
+    old: list[str] = []
+    for path in _candidates(environ):
+        version = _version(path)
+        if version is not None and version >= OLDEST:
+            return path
+        if version is not None:
+            old.append(f"`{path}` is {version[0]}.{version[1]}")
+    if old:
+        raise SgpuError(
+            f"declared environments need uv 0.8 or newer, and {', '.join(old)}",
+            hint=_INSTALL,
+            code="uv_too_old",
+        )
+    raise SgpuError(
+        "declared environments are resolved and built with uv, and there is none",
+        hint=_INSTALL,
+        code="uv_missing",
+    )
+
+
+def run_uv(
+    uv: str,
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    given: str = "",
+    heard: Callable[[str], None] = lambda _: None,
+    kept: Sequence[int] = (),
+) -> Answer:
+    """Run uv to its end.
+
+    Args:
+        folder: the working folder: relative paths and uv's own settings start from it.
+        environ: the variables that it starts from.
+        given: its standard input.
+        heard: called with each line of stderr.
+        kept: descriptors that uv holds as long as it lives, whatever becomes of us.
+
+    Raises:
+        SgpuError: it cannot be started.
+    """
+    known = {name: value for name, value in environ.items() if name not in _UNSET}
+    words: list[str] = []
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout:
+        stdin.write(given.encode())
+        stdin.seek(0)
+        try:
+            process = subprocess.Popen(
+                [uv, *arguments, "--color=never"],
+                cwd=folder,
+                env={**_UNLESS_SET, **known, **_SET},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                pass_fds=tuple(kept),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SgpuError(
+                f"`{uv}` cannot be started: {error.strerror}", hint=_INSTALL, code="uv_missing"
+            ) from error
+        with process, _ended(process):
+            for line in process.stderr or ():
+                shown = without_credentials(line.rstrip())
+                words.append(shown)
+                heard(shown)
+        stdout.seek(0)
+        output = stdout.read().decode(errors="replace")
+    return Answer(process.returncode, "\n".join(words), output)
+
+
+def without_credentials(text: str) -> str:
+    """Hide users and passwords of URLs, and tokens."""
+    return mask(_USER.sub("***@", text))
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Leave no process of uv's behind when we are interrupted: it has a session of its own."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()  # it writes no more
+        raise
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[str]:
+    on_path = shutil.which("uv", path=environ.get("PATH", ""))
+    if on_path is not None:
+        yield on_path
+    if importlib.util.find_spec("uv") is not None:
+        import uv
+
+        with contextlib.suppress(FileNotFoundError):
+            yield os.fspath(uv.find_uv_bin())
+
+
+def _version(path: str) -> tuple[int, int] | None:
+    """`None` where it does not answer as uv does: a shim that leads nowhere, another program."""
+    try:
+        answer = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_WAIT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.match(answer.stdout) if answer.returncode == 0 else None
+    return (int(match[1]), int(match[2])) if match else None

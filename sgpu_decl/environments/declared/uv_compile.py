@@ -1,0 +1,136 @@
+"""uv asked for a `pylock.toml`: of requirements, or of the `uv.lock` of a project."""
+
+import contextlib
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from sgpu_decl.environments.declared.interpreter_lock import lock_of
+from sgpu_decl.environments.declared.lock import Lock
+from sgpu_decl.environments.declared.requirement_inputs import RequirementInputs
+from sgpu_decl.environments.declared.resolution_cache import Resolved, Warned
+from sgpu_decl.environments.declared.uv import run_uv
+from sgpu_decl.environments.declared.uv_errors import Complaint, read_complaint, read_warnings
+from sgpu_decl.environments.interpreters import LocalPython
+from sgpu_decl.environments.known.packages import normalise
+
+__all__ = ["Refused", "compile_asked", "export_project"]
+
+_WORD = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
+_YANKED = re.compile(r"is yanked\b")
+
+
+class Refused(Exception):
+    """uv failed; `names` are words of its that may be packages."""
+
+    def __init__(self, complaint: Complaint) -> None:
+        super().__init__(complaint.summary)
+        self.complaint = complaint
+        self.names = names_in(complaint.detail)
+
+
+def names_in(text: str) -> frozenset[str]:
+    return frozenset(normalise(word) for word in _WORD.findall(text))
+
+
+def compile_asked(
+    asked: RequirementInputs,
+    *,
+    uv: str,
+    python: LocalPython,
+    folder: Path,
+    environ: Mapping[str, str],
+    constraints: Sequence[str],
+    previous: Lock | None,
+    upgrade: bool,
+) -> Resolved:
+    """Resolve requirements.
+
+    Args:
+        folder: what relative paths start from.
+        constraints: requirement lines that bind versions and ask for nothing.
+        previous: versions that are kept where they still fit.
+        upgrade: ask the index anew, whatever uv remembers of it.
+
+    Raises:
+        Refused: uv found no answer.
+        UnusableLock: its answer cannot be installed exactly.
+        SgpuError: uv cannot be started.
+    """
+    if not asked.wanted:
+        return Resolved(Lock(python=python.python, entries=(), indexes=tuple(asked.indexes)))
+    with _scratch() as scratch:
+        output = scratch / "pylock.toml"
+        arguments = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"]
+        arguments += ["--format", "pylock.toml", "--output-file", os.fspath(output)]
+        arguments += ["--python", python.executable]
+        if asked.lines:
+            arguments.append("-")
+        if asked.root is not None:
+            arguments.append(os.fspath(asked.root))
+        if constraints:
+            (scratch / "constraints.txt").write_text("\n".join(constraints))
+            arguments += ["--constraints", os.fspath(scratch / "constraints.txt")]
+        if asked.hashed:
+            arguments.append("--no-deps")
+        if upgrade:
+            arguments.append("--upgrade")
+        elif previous is not None:
+            output.write_text(previous.to_toml(folder))
+        given = "\n".join(asked.lines)
+        answer = run_uv(uv, arguments, folder=folder, environ=environ, given=given)
+        if answer.code != 0:
+            raise Refused(read_complaint(answer.words, python=python.python.minor))
+        trusted: dict[str, set[str]] | None = {} if asked.hashed else None
+        if trusted is not None:
+            for item in asked.wanted:
+                trusted.setdefault(item.name or "", set()).update(item.hashes)
+        lock = lock_of(
+            tomllib.loads(output.read_text()),
+            python.python,
+            source=scratch,
+            folder=folder,
+            trusted=trusted,
+        )
+    made = Lock(python=lock.python, entries=lock.entries, indexes=tuple(asked.indexes))
+    return Resolved(made, _warned(answer.words))
+
+
+def export_project(
+    *, uv: str, python: LocalPython, project: Path, folder: Path, environ: Mapping[str, str]
+) -> Resolved:
+    """Read the `uv.lock` of a project by uv: without its groups, and without the project itself,
+    whose code travels with each run.
+
+    Raises:
+        Refused, UnusableLock, SgpuError: as `compile_asked`.
+    """
+    arguments = ["export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-header"]
+    arguments += ["--format", "pylock.toml", "--python", python.executable]
+    answer = run_uv(uv, arguments, folder=project, environ=environ)
+    if answer.code != 0:
+        raise Refused(read_complaint(answer.words, python=python.python.minor))
+    data = tomllib.loads(answer.output)
+    lock = lock_of(data, python.python, source=project, folder=folder)
+    return Resolved(lock, _warned(answer.words))
+
+
+def _warned(words: str) -> tuple[Warned, ...]:
+    return tuple(
+        Warned(
+            "yanked_version" if _YANKED.search(text) else "uv_warning",
+            text[:1].lower() + text[1:],
+            tuple(sorted(names_in(text))),
+        )
+        for text in read_warnings(words)
+    )
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder by its real path: uv writes paths relative to it."""
+    with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
+        yield Path(os.path.realpath(folder))

@@ -1,0 +1,85 @@
+"""What a user told uv about where packages come from and which are taken: part of what a resolution
+depends on. Read as uv reads it; credentials make no difference.
+
+https://docs.astral.sh/uv/concepts/configuration-files/
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sgpu_decl.environments.declared.uv import without_credentials
+from sgpu_decl.regular_files import read_regular
+
+__all__ = ["project_settings", "uv_settings"]
+
+_VARIABLES = (
+    "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
+    "UV_INDEX_STRATEGY", "UV_RESOLUTION", "UV_PRERELEASE", "UV_FORK_STRATEGY", "UV_EXCLUDE_NEWER",
+    "UV_TORCH_BACKEND", "UV_NO_SOURCES", "UV_NO_BUILD", "UV_NO_BUILD_PACKAGE", "UV_NO_BINARY",
+    "UV_NO_BINARY_PACKAGE", "UV_NO_CONFIG",
+)  # fmt: skip
+_FILES = ("UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "UV_BUILD_CONSTRAINT", "UV_CONFIG_FILE")
+
+
+def uv_settings(environ: Mapping[str, str], folder: Path) -> list[list[str]]:
+    """Return names and values: variables, and files by path and text.
+
+    Args:
+        folder: the working folder of uv; its project's settings count.
+    """
+    variables = [
+        [name, without_credentials(environ[name])] for name in _VARIABLES if name in environ
+    ]
+    files = [[os.fspath(path), text] for path, text in _files(environ, folder)]
+    return variables + files
+
+
+def project_settings(environ: Mapping[str, str], folder: Path) -> tuple[Path, str] | None:
+    """The file that has the settings of the nearest project, and its text."""
+    found = next(_project(folder), None) if not _off(environ) else None
+    text = _text(found[0]) if found else None
+    return (found[0], text) if found and text is not None else None
+
+
+def _files(environ: Mapping[str, str], folder: Path) -> Iterator[tuple[Path, str]]:
+    named = [folder / path for name in _FILES for path in environ.get(name, "").split()]
+    home = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    own = () if _off(environ) else (Path("/etc/uv/uv.toml"), Path(home) / "uv" / "uv.toml")
+    for path in (*named, *own):
+        text = _text(path)
+        if text is not None:
+            yield path, without_credentials(text)
+    if not _off(environ):
+        yield from _project(folder)
+
+
+def _off(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("UV_NO_CONFIG") or environ.get("UV_CONFIG_FILE"))
+
+
+def _project(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The settings of the nearest project: of its `pyproject.toml` the table `tool.uv` alone."""
+    for home in (folder, *folder.parents):
+        text = _text(home / "uv.toml")
+        if text is not None:
+            yield home / "uv.toml", without_credentials(text)
+            return
+        text = _text(home / "pyproject.toml")
+        if text is None or "tool.uv" not in text:
+            continue
+        try:
+            tables = tomllib.loads(text).get("tool", {}).get("uv")
+        except (tomllib.TOMLDecodeError, AttributeError):
+            continue
+        if tables is not None:
+            yield home / "pyproject.toml", without_credentials(repr(tables))
+            return
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return read_regular(path).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None

@@ -1,0 +1,311 @@
+"""Finds the interpreter that ranks use, or that an environment is made for, on this machine.
+Nothing is downloaded.
+
+A plan runs no program of the project. For a virtual environment of the project it runs the
+interpreter that the environment was made from, if that lies elsewhere.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.known.installed import this_interpreter
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.environment import PackageList
+from sgpu_decl.regular_files import is_below
+
+__all__ = ["LocalPython", "NoPython", "Pythons", "has_package", "interpreter_of"]
+
+_VERSION = re.compile(r"(\d+\.\d+)(\.\d+)?")
+_NAME = re.compile(r"(python|pypy|graalpy)[\w.]*")
+_FREE_THREADED = re.compile(r"cpython-\d+t\b")
+
+
+class LocalPython(NamedTuple):
+    """An interpreter of this machine. `program` is what may be executed to learn more of it:
+    itself, or the interpreter that its virtual environment was made from."""
+
+    executable: str
+    python: Python
+    program: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPython:
+    """This machine lacks an interpreter. `passed_over` are paths of that name that do not serve,
+    with the reason; `unasked` is one of the project, which a plan does not run."""
+
+    wanted: str
+    passed_over: tuple[tuple[str, str], ...] = ()
+    unasked: str | None = None
+
+    @property
+    def error(self) -> BackendError:
+        """What is raised where a launch needs it."""
+        missing = self.diagnostic(None)
+        return BackendError(missing.summary, hint=missing.hint, code="python_missing")
+
+    def diagnostic(self, place: Place | None) -> Diagnostic:
+        """The error where the interpreter is needed."""
+        if self.unasked is not None:
+            return Diagnostic(
+                code="interpreter_untrusted",
+                summary=f"the interpreter `{self.unasked}` lies in the project, and a plan runs "
+                "nothing of the project",
+                place=place,
+                hint="if you trust the project, `sgpu plan --trust-project` asks it what it is; "
+                "`sgpu apply` does so in any case",
+            )
+        if "/" in self.wanted:
+            summary = f"is no interpreter that runs: {self.passed_over[0][1]}"
+            hint = "name the Python 3 that runs your code, for example `.venv/bin/python`"
+        elif _VERSION.fullmatch(self.wanted) is None:
+            summary = "is neither a version nor a path"
+            hint = (
+                "write a version such as `3.12`, or the path of an interpreter such as "
+                "`/usr/bin/python3`"
+            )
+        else:
+            reasons = (f"`{path}` was passed over: {reason}" for path, reason in self.passed_over)
+            hint = "install it on the PATH, name an interpreter by its path, or leave "
+            return Diagnostic(
+                code="python_missing",
+                summary=f"this machine has no Python `{self.wanted}`",
+                place=place,
+                hint="; ".join((*reasons, hint + "`env.python` out")),
+            )
+        return Diagnostic(
+            code="python_missing",
+            summary=f"`env.python: {self.wanted}` {summary}",
+            place=place,
+            hint=hint,
+        )
+
+
+def interpreter_of(
+    python: str | None, folder: Path, pythons: "Callable[[], Pythons]"
+) -> Interpreter | NoPython:
+    """Return the interpreter that `env.python` asks for. That of sgpu itself is not asked; one of
+    a project that is not trusted is taken for what its path says.
+
+    Args:
+        folder: what a relative path starts from.
+        pythons: gives the finder, which most runs do not need.
+    """
+    if python is None or _has_version(platform.python_version(), python):
+        return _own(tuple(_changed(folder) for folder in sys.path))
+    found = pythons().find(python, folder)
+    if not isinstance(found, NoPython):
+        return Interpreter(executable=found.executable, version=found.python.version)
+    if found.unasked is not None:
+        return Interpreter(executable=found.unasked, version=None)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def has_package(interpreter: Interpreter, top: str) -> bool:
+    """Whether an interpreter may have a top-level package. Nothing is imported for it, so that only
+    the interpreter of sgpu itself is known; others may have anything."""
+    if interpreter.executable != sys.executable:
+        return True
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):  # a finder that fails, or a module without a spec
+        return True
+
+
+class Pythons:
+    """Finds interpreters.
+
+    Args:
+        environ: has the PATH, and what uv and pyenv go by.
+        memory: a file that remembers what interpreters said of themselves; that of the user if left
+            out.
+        guarded: the folder of a project; programs in it are not run.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        memory: Path | None = None,
+        *,
+        guarded: Path | None = None,
+    ) -> None:
+        self._environ = environ
+        self._known = _Known(memory or _default_memory())
+        self._guarded = guarded
+        self._found: dict[tuple[str | None, Path], LocalPython] = {}
+
+    def find(self, wanted: str | None, folder: Path) -> LocalPython | NoPython:
+        """Return the interpreter that `env.python` asks for.
+
+        Args:
+            wanted: a version, `3.12` or `3.12.1`, which the interpreter of sgpu itself may have,
+                one on the PATH, or one that uv or pyenv installed, the newest first; a path; or
+                `None` for that of sgpu itself.
+            folder: what a relative path starts from.
+        """
+        key = (wanted, folder)
+        if key not in self._found:
+            found = self._find(wanted, folder)
+            if isinstance(found, NoPython):
+                return found
+            self._found[key] = found
+        return self._found[key]
+
+    def _find(self, wanted: str | None, folder: Path) -> LocalPython | NoPython:
+        if wanted is not None and "/" in wanted:
+            path = os.path.normpath(folder / os.path.expanduser(wanted))
+            found = self._ask(path)
+            return _lacking(wanted, [(path, found)]) if isinstance(found, _Reason) else found
+        own = self._ask(sys.executable)
+        if isinstance(own, LocalPython) and (
+            wanted is None or _has_version(own.python.version, wanted)
+        ):
+            return own
+        passed: list[tuple[str, _Reason]] = []
+        for path in _candidates(wanted or "", self._environ):
+            found = self._ask(path)
+            if isinstance(found, LocalPython):
+                if not _has_version(found.python.version, wanted or ""):
+                    continue
+                if not _FREE_THREADED.match(found.python.abi):
+                    return found
+                found = _Reason("it is free-threaded; name it by its path to use it")
+            passed.append((path, found))
+            if found.unasked:  # a plan and an apply must choose the same interpreter
+                break
+        return _lacking(wanted or "", passed)
+
+    def _ask(self, path: str) -> "LocalPython | _Reason":
+        program = path
+        if self._guarded is not None and is_below(path, self._guarded) and path != sys.executable:
+            program = os.path.realpath(path)
+            inside = is_below(program, os.path.realpath(self._guarded))
+            if inside and os.path.isfile(program) and os.access(program, os.X_OK):
+                return _Reason("it lies in the project", unasked=True)
+            if not inside and not _NAME.fullmatch(os.path.basename(program)):
+                return _Reason(f"a link to `{program}`, which is no Python")
+        return self._known.ask(path, program)
+
+
+class _Reason(NamedTuple):
+    why: str
+    unasked: bool = False
+
+
+def _lacking(wanted: str, passed: list[tuple[str, _Reason]]) -> NoPython:
+    return NoPython(
+        wanted=wanted,
+        passed_over=tuple((path, reason.why) for path, reason in passed),
+        unasked=next((path for path, reason in passed if reason.unasked), None),
+    )
+
+
+def _has_version(version: str, wanted: str) -> bool:
+    return f"{version}.".startswith(f"{wanted}.")
+
+
+def _changed(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def _own(changed: tuple[int | None, ...]) -> Interpreter:  # noqa: ARG001  the key
+    """The interpreter of sgpu itself; one that goes on for days sees what was installed since."""
+    return Interpreter(
+        executable=sys.executable,
+        version=platform.python_version(),
+        packages=PackageList.of(this_interpreter().packages),
+    )
+
+
+def _candidates(wanted: str, environ: Mapping[str, str]) -> Iterator[str]:
+    match = _VERSION.fullmatch(wanted)
+    if match is None:
+        return
+    name = f"python{match[1]}"
+    for folder in environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder, name)
+        if os.path.isabs(folder) and os.access(path, os.X_OK):
+            yield path
+    # uv keeps `3.12` beside `3.12.1`, a link to the newest: that one is found by its own name.
+    yield from _newest_first(_uv_folder(environ).glob(f"cpython-{match[1]}.*/bin/{name}"))
+    pyenv = Path(environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))
+    yield from _newest_first(pyenv.glob(f"versions/{match[1]}*/bin/{name}"))
+
+
+def _newest_first(paths: Iterable[Path]) -> list[str]:
+    def version(path: str) -> tuple[list[int], str]:
+        numbers = re.findall(r"\d+", path.split(os.sep)[-3])
+        return list(map(int, numbers[:3])), path
+
+    return sorted(map(os.fspath, paths), key=version, reverse=True)
+
+
+def _uv_folder(environ: Mapping[str, str]) -> Path:
+    """Where uv keeps the interpreters that a user had it install."""
+    if named := environ.get("UV_PYTHON_INSTALL_DIR"):
+        return Path(named)
+    data = environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    return Path(data) / "uv" / "python"
+
+
+def _default_memory() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_path("sgpu")) / "pythons.json"
+
+
+class _Known:
+    """What interpreters said of themselves, by what the file system says of them. What is no
+    interpreter itself but leads to one, as a shim does, is asked each time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            known = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            known = {}
+        self._known = known if isinstance(known, dict) else {}
+
+    def ask(self, path: str, program: str) -> LocalPython | _Reason:
+        """What is at a path, by what `program` says, which stands for it."""
+        from sgpu_decl.environments.captured.interpreter_facts import UnusableInterpreter, ask
+
+        try:
+            real = os.path.realpath(path, strict=True)
+            facts = os.stat(real)
+        except OSError as error:
+            dangling = f"a link to `{os.path.realpath(path)}`, which is not there"
+            return _Reason(dangling if os.path.islink(path) else (error.strerror or "").lower())
+        key = f"{real}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ino}"
+        found = self._known.get(key)
+        if not isinstance(found, list) or len(found) != len(Python._fields):
+            said = ask(program)
+            if isinstance(said, UnusableInterpreter):
+                return _Reason(said.why)
+            if os.path.realpath(said.executable) != real:
+                return LocalPython(said.executable, said.python, said.executable)
+            found = self._known[key] = list(said.python)
+            with contextlib.suppress(OSError):  # costs speed only
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_atomic(self._path, json.dumps(self._known).encode())
+        return LocalPython(path, Python(*found), program)

@@ -1,0 +1,82 @@
+"""A declared environment against the base that it names: the checks that a plan shows."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.known.base_conflicts import (
+    check_packages,
+    check_python,
+    check_requirements,
+)
+from sgpu_decl.environments.known.base_environments import Base, base_named, unknown_base
+from sgpu_decl.environments.known.markers import marker_values
+from sgpu_decl.environments.known.requirements import Line, RequirementsReader
+from sgpu_decl.model.environment import Package
+from sgpu_decl.model.known_environment import Environment
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.env import EnvironmentBlock
+
+__all__ = ["check_base"]
+
+Locate = Callable[[str], Place | None]
+
+
+def check_base(
+    declared: "EnvironmentBlock",
+    place: Locate,
+    *,
+    folder: Path,
+    python: str | None,
+    packages: Iterable[Package],
+    severity: Severity,
+    bases: Sequence[Base],
+) -> tuple[Diagnostic, ...]:
+    """Say what of a declared environment does not go with its base; nothing where it names none.
+
+    Args:
+        place: gives the place of a field of the block, such as `base` or `dependencies.0`.
+        folder: what the path of a requirements file starts from.
+        python: the version that the environment is for, as far as it is known.
+        packages: what a snapshot or a lock holds, as far as it is known.
+        severity: that of another Python or CUDA: an error where ranks run on the base, and no more
+            than worth knowing where they do not, as on this machine.
+        bases: those that are known.
+    """
+    if declared.base is None:
+        return ()
+    base = base_named(declared.base, bases)
+    if base is None:
+        return (unknown_base(declared.base, place("base"), bases),)
+    environment, at = base.environment, place("base")
+    return (
+        *check_python(environment, python, place("python") or at, severity=severity),
+        *check_packages(environment, packages, at, severity=severity),
+        *check_requirements(
+            environment, _lines(declared, place, folder), marker_values(_python_of(environment))
+        ),
+    )
+
+
+def _python_of(base: Environment) -> Python | None:
+    """The interpreter of a base, for markers; that of sgpu stands in for an unknown one."""
+    if base.python is None:
+        return None
+    return Python("cpython", base.python, abi="", platform="linux-x86_64", libc="")
+
+
+def _lines(declared: "EnvironmentBlock", place: Locate, folder: Path) -> list[Line]:
+    """What is asked for. A requirements file that cannot be read is left to whoever resolves it."""
+    reader = RequirementsReader(constraints=False)
+    read: list[Line | Diagnostic] = []
+    for index, text in enumerate(declared.dependencies or ()):
+        read += reader.line(Line(text=text, place=place(f"dependencies.{index}"), folder=folder))
+    if declared.requirements is not None:
+        path = folder / os.path.expanduser(declared.requirements)
+        read += reader.file(path, os.path.relpath(path))
+    return [line for line in read if isinstance(line, Line) and line.option is None]

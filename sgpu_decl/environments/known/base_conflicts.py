@@ -1,0 +1,126 @@
+"""What is declared on top of a base environment, against what the base has."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.known.packages import cuda_of, normalise, version_of
+from sgpu_decl.environments.known.requirements import Line
+from sgpu_decl.model.environment import Package
+from sgpu_decl.model.known_environment import Environment
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+__all__ = ["check_packages", "check_python", "check_requirements"]
+
+
+def check_requirements(
+    base: Environment, declared: Iterable[Line], values: Mapping[str, str]
+) -> tuple[Diagnostic, ...]:
+    """Say which packages of the base a requirement would replace. What is no requirement is left to
+    whoever resolves it.
+
+    Args:
+        values: what markers are evaluated with.
+    """
+    return tuple(found for item in declared for found in _findings(base, item, values))
+
+
+def check_packages(
+    base: Environment, packages: Iterable[Package], place: Place | None, *, severity: Severity
+) -> tuple[Diagnostic, ...]:
+    """Say whether the packages of a snapshot or a lock are made for another CUDA than the base has.
+
+    Args:
+        place: where the environment is declared.
+        severity: an error where the base is what the ranks run on.
+    """
+    return tuple(_other_cuda(base, "the environment", cuda_of(packages), place, severity))
+
+
+def check_python(
+    base: Environment, python: str | None, place: Place | None, *, severity: Severity
+) -> tuple[Diagnostic, ...]:
+    """Say whether a Python (`3.11.7`, `3.11`) has another minor version than that of the base: what
+    was installed for one cannot be imported by the other. Parameters as in `check_packages`."""
+    if python is None or base.python is None:
+        return ()
+    ours, theirs = python.split(".")[:2], base.python.split(".")[:2]
+    if ours == theirs[: len(ours)]:
+        return ()
+    return (
+        Diagnostic(
+            code="base_python",
+            severity=severity,
+            summary=f"the environment is for Python {python}, and `{base.name}` has {base.python}",
+            place=place,
+            hint=f"use Python {'.'.join(theirs)}, or another base",
+        ),
+    )
+
+
+def _findings(base: Environment, declared: Line, values: Mapping[str, str]) -> Iterator[Diagnostic]:
+    requirement = _parsed(declared.requirement, values)
+    if requirement is None:
+        return
+    before = version_of(base.packages, normalise(requirement.name))
+    if before is not None and not requirement.specifier.contains(before, prereleases=True):
+        yield _replaced(base, declared, requirement, before)
+    what, cuda = f"`{declared.requirement}`", _cuda_of(requirement)
+    yield from _other_cuda(base, what, cuda, declared.place, Severity.WARNING)
+
+
+def _parsed(text: str, values: Mapping[str, str]) -> "Requirement | None":
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    from sgpu_decl.environments.known.markers import applies
+
+    try:
+        requirement = Requirement(text)
+        if requirement.marker is not None and not applies(str(requirement.marker), values):
+            return None
+    except (InvalidRequirement, ValueError):
+        return None
+    return requirement
+
+
+def _replaced(
+    base: Environment, declared: Line, requirement: "Requirement", before: str
+) -> Diagnostic:
+    return Diagnostic(
+        code="base_replaced",
+        severity=Severity.WARNING,
+        summary=f"`{declared.requirement}` replaces {requirement.name} {before} of `{base.name}`",
+        place=declared.place,
+        hint=f"allow {before}, or see that what the base has beside it works with another version",
+    )
+
+
+def _other_cuda(
+    base: Environment, what: str, cuda: str | None, place: Place | None, severity: Severity
+) -> Iterator[Diagnostic]:
+    """A finding where both are known and differ in the major version."""
+    if cuda is None or base.cuda is None or _major(cuda) == _major(base.cuda):
+        return
+    yield Diagnostic(
+        code="base_cuda",
+        severity=severity,
+        summary=f"{what} brings CUDA {cuda}, and `{base.name}` has CUDA {base.cuda}",
+        place=place,
+        hint=f"take builds for CUDA {_major(base.cuda)}, or another base",
+    )
+
+
+def _cuda_of(requirement: "Requirement") -> str | None:
+    """The CUDA that a requirement pins: `torch==2.9.0+cu130`, `nvidia-cublas-cu13`."""
+    name = normalise(requirement.name)
+    if name.startswith("nvidia-") and (found := name.rpartition("-cu")[2]).isdigit():
+        return found
+    pins = [Package(name, item.version) for item in requirement.specifier if item.operator == "=="]
+    return cuda_of(pins)
+
+
+def _major(cuda: str) -> str:
+    return cuda.partition(".")[0]

@@ -1,0 +1,65 @@
+"""A base environment: what a platform has installed before anything of the user's."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.known_environment import Environment
+
+__all__ = ["Base", "BaseSource", "base_named", "unknown_base"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseSource:
+    """`as_of` is the day (`2025-10-22`) that the page described."""
+
+    title: str
+    url: str
+    as_of: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """One of them, as a backend knows it.
+
+    Attributes:
+        platform: what the platform calls it, by the platform's own words for its names.
+        selector: how a launch names it there.
+        facts: what else is known of it, by name.
+        spelled: a package's normalised name to the platform's spelling.
+        left_out: the packages that no package index has, with the reason.
+    """
+
+    title: str
+    platform: Mapping[str, str | None]
+    selector: str
+    released: str | None
+    facts: Mapping[str, str | None]
+    source: BaseSource
+    environment: Environment
+    spelled: Mapping[str, str]
+    left_out: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.environment.name
+
+
+def base_named(name: str, bases: Iterable[Base]) -> Base | None:
+    return next((base for base in bases if base.name == name), None)
+
+
+def unknown_base(name: str, place: Place | None, bases: Iterable[Base]) -> Diagnostic:
+    """Say that there is no such base, and which name is nearest."""
+    names = [base.name for base in bases]
+    close = nearest(name, names)
+    offered = ", ".join(f"`{item}`" for item in names)
+    return Diagnostic(
+        code="unknown_base",
+        summary=f"there is no base environment `{name}`",
+        place=place,
+        hint=f"did you mean `{close}`?" if close else f"use one of {offered}",
+    )

@@ -1,0 +1,62 @@
+"""Lock files of every kind to the packages that they pin."""
+
+from pathlib import Path
+
+from sgpu_decl.agent.environment.manifest import Python
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.known.lock_file import LockedPackages
+from sgpu_decl.environments.known.markers import marker_values
+from sgpu_decl.environments.known.pinned_requirements import read_pinned
+from sgpu_decl.environments.known.pylock import read_pylock
+from sgpu_decl.environments.known.requirements import read_text
+from sgpu_decl.environments.known.toml import read_toml
+from sgpu_decl.environments.known.uvlock import read_uv_lock
+
+__all__ = ["looks_like_lock", "read_lock"]
+
+_TOML = (".toml", ".lock")
+
+
+def looks_like_lock(path: Path) -> bool:
+    """Whether a name is one that lock files have."""
+    return path.suffix in (*_TOML, ".txt", ".in")
+
+
+def read_lock(
+    path: Path, shown: str, *, python: Python | None = None
+) -> tuple[LockedPackages | None, tuple[Diagnostic, ...]]:
+    """Read `pylock.toml`, `uv.lock` or a requirements file whose lines are pinned.
+
+    Args:
+        shown: how the user named it, for places.
+        python: the interpreter that markers are evaluated for; the one that runs sgpu if `None`.
+
+    Returns:
+        What it pins, or `None` with what is wrong with it.
+    """
+    values = marker_values(python)
+    if path.suffix not in _TOML:
+        return read_pinned(path, shown, values)
+    text = read_text(path, shown)
+    if isinstance(text, Diagnostic):
+        return None, (text,)
+    toml = read_toml(text, shown)
+    if isinstance(toml, Diagnostic):
+        return None, (toml,)
+    if "lock-version" in toml.data:
+        locked, found = read_pylock(toml, values)
+    elif "package" in toml.data or "requires-python" in toml.data:
+        locked, found = read_uv_lock(toml, values)
+    else:
+        return None, (_foreign(shown),)
+    return (None if has_errors(found) else locked), found
+
+
+def _foreign(shown: str) -> Diagnostic:
+    return Diagnostic(
+        code="lock_unknown",
+        summary=f"`{shown}` is TOML, and neither a `pylock.toml` nor a `uv.lock`",
+        place=Place(shown, 1, 1),
+        hint="make one with `uv lock` or `uv export --format pylock.toml`",
+    )

@@ -1,0 +1,106 @@
+"""What code imports and its environment lacks. Where that is not certain, nothing is said."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.known.import_names import DISTRIBUTIONS
+from sgpu_decl.model.environment import Package
+from sgpu_decl.model.known_environment import Environment
+
+__all__ = [
+    "lacking_in_base",
+    "lacking_in_interpreter",
+    "lacking_in_packages",
+    "lacking_in_snapshot",
+    "top_levels",
+]
+
+_MODULES = (".py", ".pyc", ".so", ".pyd")
+_NO_MODULES = (".dist-info", ".egg-info", ".data", ".libs")
+# What these do at start-up makes no further module importable.
+_HARMLESS = frozenset({"distutils-precedence.pth", "_virtualenv.pth", "a1_coverage.pth"})
+
+Imports = Mapping[str, Place]
+
+
+def lacking_in_snapshot(imports: Imports, manifest: Manifest) -> tuple[Diagnostic, ...]:
+    """The imported packages that a captured environment has no file of."""
+    there = top_levels(manifest)
+    if there is None:
+        return ()
+    return tuple(_finding(name, place) for name, place in imports.items() if name not in there)
+
+
+def lacking_in_interpreter(
+    imports: Imports, importable: Callable[[str], bool]
+) -> tuple[Diagnostic, ...]:
+    """The imported packages that an interpreter as it is cannot find."""
+    return tuple(_finding(name, place) for name, place in imports.items() if not importable(name))
+
+
+def lacking_in_packages(imports: Imports, packages: Iterable[Package]) -> tuple[Diagnostic, ...]:
+    """The imported packages of which no distribution is in a complete list, as that of a lock."""
+    names = {package.name for package in packages}
+    return tuple(
+        _finding(name, place)
+        for name, place in imports.items()
+        if name in DISTRIBUTIONS and names.isdisjoint(DISTRIBUTIONS[name])
+    )
+
+
+def lacking_in_base(
+    imports: Imports, base: Environment, added: Iterable[Package] = ()
+) -> tuple[Diagnostic, ...]:
+    """As `lacking_in_packages`, of a base with what is installed on top of it; of a base that is
+    known in part, only what it is known to be without."""
+    packages = [*base.packages, *added]
+    found = lacking_in_packages(imports, packages)
+    if base.complete:
+        return found
+    absent = {name for name in imports if _without(name, base.absent)}
+    return lacking_in_packages(
+        {name: imports[name] for name in imports if name in absent}, packages
+    )
+
+
+def top_levels(manifest: Manifest) -> frozenset[str] | None:
+    """The names that can be imported from the sites of an environment, or None where a `.pth` file
+    may make others importable."""
+    found: set[str] = set()
+    for site in manifest.sites:
+        for name in _children(manifest, f"{site}/"):
+            if name.endswith(".pth"):
+                if name not in _HARMLESS and not name.endswith("-nspkg.pth"):
+                    return None
+            elif not name.endswith(_NO_MODULES):
+                found.add(name.partition(".")[0])
+    return frozenset(found)
+
+
+def _children(manifest: Manifest, site: str) -> Iterator[str]:
+    """Folders, modules and `.pth` files directly in a site."""
+    for file in manifest.files:
+        if not file.path.startswith(site):
+            continue
+        name, slash, _ = file.path[len(site) :].partition("/")
+        if slash or name.endswith((*_MODULES, ".pth")):
+            yield name
+
+
+def _without(name: str, absent: Collection[str]) -> bool:
+    return name in DISTRIBUTIONS and any(item in absent for item in DISTRIBUTIONS[name])
+
+
+def _finding(name: str, place: Place) -> Diagnostic:
+    known = DISTRIBUTIONS.get(name)
+    what = f"`{known[0]}`" if known else f"what provides `{name}`"
+    return Diagnostic(
+        code="package_missing",
+        severity=Severity.WARNING,
+        summary=f"`{place.file}` imports `{name}`, which the environment lacks",
+        place=place,
+        hint=f"install {what}, or declare it in `env`; an import that may fail belongs under "
+        "`try: … except ImportError`",
+    )

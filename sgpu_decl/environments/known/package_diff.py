@@ -1,0 +1,70 @@
+"""What differs between two environments, as far as both are known."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sgpu_decl.model.known_environment import Environment
+from sgpu_decl.model.plan import PackageChange
+from sgpu_decl.planning.package_changes import compare
+
+__all__ = ["Difference", "FactChange", "difference"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactChange:
+    """What differs beside the packages: `python`, `cuda` or `os`."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """From one environment to another. `partial` names those whose packages are known in part: what
+    only the other has is left out, since it may be there."""
+
+    before: str
+    after: str
+    facts: tuple[FactChange, ...]
+    packages: tuple[PackageChange, ...]
+    partial: tuple[str, ...] = ()
+
+
+def difference(before: Environment, after: Environment) -> Difference:
+    """All that is known to differ. A fact that one of them does not tell is not compared."""
+    packages = tuple(
+        change
+        for change in compare(before.packages, after.packages)
+        if _known(change.before, change.name, before) and _known(change.after, change.name, after)
+    )
+    return Difference(
+        before=before.name,
+        after=after.name,
+        facts=tuple(_facts(before, after)),
+        packages=packages,
+        partial=tuple(dict.fromkeys(item.name for item in (before, after) if not item.complete)),
+    )
+
+
+def _known(version: str | None, name: str, environment: Environment) -> bool:
+    return version is not None or environment.complete or name in environment.absent
+
+
+def _facts(before: Environment, after: Environment) -> Collection[FactChange]:
+    pairs = (
+        ("python", before.python, after.python),
+        ("cuda", before.cuda, after.cuda),
+        ("os", before.os, after.os),
+    )
+    return [
+        FactChange(name=name, before=old, after=new)
+        for name, old, new in pairs
+        if old is not None and new is not None and _differ(old, new)
+    ]
+
+
+def _differ(old: str, new: str) -> bool:
+    """`13` does not differ from `13.0`: the shorter says less, not something else."""
+    shared = min(old.count("."), new.count(".")) + 1
+    return old.split(".")[:shared] != new.split(".")[:shared]

@@ -1,0 +1,107 @@
+"""Requirements files in which everything is pinned."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.known.lock_file import LockedPackages, Pin, invalid, settle
+from sgpu_decl.environments.known.markers import applies
+from sgpu_decl.environments.known.packages import normalise
+from sgpu_decl.environments.known.requirements import Line, RequirementsReader
+from sgpu_decl.model.environment import Package
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+__all__ = ["read_pinned"]
+
+_STRONG = re.compile(r"(?:sha256|sha384|sha512):[0-9a-f]{64,}")
+# What changes how or from where pip installs, and not what.
+_HARMLESS = re.compile(
+    r"-[cif].*|--(?:constraint|index-url|extra-index-url|no-index|find-links|no-binary|only-binary"
+    r"|prefer-binary|require-hashes|pre|trusted-host|use-feature)"
+)
+# A lock has codes of its own for what a list of requirements can have wrong, too.
+_CODES = {"bad_requirement": "lock_invalid", "requirements_missing": "lock_unreadable"}
+
+
+def read_pinned(
+    path: Path, shown: str, values: Mapping[str, str]
+) -> tuple[LockedPackages | None, tuple[Diagnostic, ...]]:
+    """Read a file in which everything is pinned, and what it includes.
+
+    Args:
+        shown: how the user named it, for places.
+        values: what markers are evaluated with.
+
+    Returns:
+        The packages, or `None` where a line is wrong, and what is wrong: every line that pins
+        nothing has a finding of its own.
+    """
+    pins: list[Pin] = []
+    found: list[Diagnostic] = []
+    for line in RequirementsReader(constraints=False).file(path, shown):
+        pin = (
+            _pin(line, line.place or Place(shown, 1, 1), values)
+            if isinstance(line, Line)
+            else replace(line, code=_CODES.get(line.code, line.code))
+        )
+        if isinstance(pin, Diagnostic):
+            found.append(pin)
+        elif pin is not None:
+            pins.append(pin)
+    locked, more = settle("requirements", pins)
+    found += more
+    return (None if found else locked), in_order(found)
+
+
+def _pin(line: Line, at: Place, values: Mapping[str, str]) -> Pin | Diagnostic | None:
+    """What a line pins, `None` where it does not apply, or what is wrong with it."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    if line.option is not None:
+        if _HARMLESS.fullmatch(line.option):
+            return None
+        what = "an editable install" if line.option in ("-e", "--editable") else f"`{line.option}`"
+        return invalid(f"{what} pins nothing", at, "name the package with its version")
+
+    try:
+        requirement = Requirement(line.requirement)
+        marker = requirement.marker
+        if marker is not None and not applies(str(marker), values):
+            return None
+    except (InvalidRequirement, ValueError):
+        return invalid(f"`{line.requirement}` is no requirement", at, "write it as `name==1.2.3`")
+    version = _pinned(requirement)
+    if version is None:
+        return Diagnostic(
+            code="lock_unpinned",
+            summary=f"`{requirement.name}` is not pinned to one version",
+            place=at,
+            hint=f"write `{requirement.name}==…`; `uv pip compile` pins a whole file",
+        )
+    package = Package(normalise(requirement.name), version)
+    return Pin(
+        package=package, hashed=any(_STRONG.fullmatch(item) for item in line.hashes), place=at
+    )
+
+
+def _pinned(requirement: "Requirement") -> str | None:
+    """The one version that a requirement allows; that of a wheel's name for a direct reference."""
+    if requirement.url is not None:
+        from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+        name = requirement.url.partition("#")[0].rpartition("/")[2].replace("%2B", "+")
+        try:
+            return str(parse_wheel_filename(name)[1])
+        except (InvalidWheelFilename, ValueError):
+            return None
+    if len(requirement.specifier) != 1:
+        return None
+    (one,) = requirement.specifier
+    exact = one.operator in ("==", "===") and not one.version.endswith(".*")
+    return one.version if exact else None

@@ -1,0 +1,104 @@
+"""From files of an environment to objects of the store."""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Collection, Sequence
+
+from sgpu_decl.agent.environment.manifest import File, FileKind
+from sgpu_decl.environments.captured.capture import Captured
+from sgpu_decl.environments.captured.file_readers import Destination, read
+from sgpu_decl.environments.captured.file_worker import FIXED, How, ReadJob
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.step_progress import Progress
+
+__all__ = ["copy_missing", "link_missing"]
+
+
+def copy_missing(
+    captured: Captured, missing: Collection[File], into: Destination, progress: Progress
+) -> frozenset[str]:
+    """Copy files into the store, each verified as it is read.
+
+    Returns:
+        The keys of bytecode that is not what it was. Nobody depends on it.
+
+    Raises:
+        SgpuError: a file is not what it was, or the store takes nothing.
+    """
+    compiled = {file.path for file in captured.manifest.bytecode}
+    jobs: list[tuple[ReadJob, int]] = []
+    keys: dict[ReadJob, str] = {}
+    for file in missing:
+        if file.path in captured.written:
+            _write(captured.written[file.path], file, into)
+        else:
+            job = _job(captured, file, compiled=file.path in compiled)
+            keys[job] = file.key
+            jobs.append((job, file.size))
+    total = sum(size for _, size in jobs)
+    stale = set()
+    moved = []
+    for job, reply in read(jobs, into, lambda done: progress.advance("copying", done, total)):
+        if reply.problem and job.how == How.BYTECODE:
+            stale.add(keys[job])
+        elif reply.problem:
+            moved.append(job.path)
+    if moved:
+        more = f", and {len(moved) - 1:,} more" if moved[1:] else ""
+        raise SgpuError(
+            f"`{min(moved)}` of the environment changed since it was looked at{more}",
+            hint="wait until nothing is being installed, and plan again",
+            code="environment_moving",
+        )
+    return frozenset(stale)
+
+
+def link_missing(captured: Captured, missing: Sequence[File], into: Destination) -> list[File]:
+    """Let files become objects themselves where they are taken as they are.
+
+    Returns:
+        Those that could not, and have to be copied.
+    """
+    left = []
+    for file in missing:
+        source = captured.sources.get(file.path)
+        if source is None or _how(file) != How.PLAIN:
+            left.append(file)
+            continue
+        try:
+            os.chmod(source, _mode(file))
+            os.utime(source, ns=(FIXED, FIXED))
+            with contextlib.suppress(FileExistsError):
+                os.link(source, into.objects / file.key[:2] / file.key, follow_symlinks=False)
+        except OSError:  # another file system, or one without links
+            left.append(file)
+    return left
+
+
+def _job(captured: Captured, file: File, *, compiled: bool) -> ReadJob:
+    if not compiled:
+        return ReadJob(captured.sources[file.path], _how(file), _mode(file), file.content)
+    folder, _, name = file.path.rpartition("/__pycache__/")
+    source = captured.sources[f"{folder}/{name.partition('.')[0]}.py"]
+    path = f"{os.path.dirname(source)}/__pycache__/{name}"
+    return ReadJob(path, How.BYTECODE, _mode(file), file.content, source, captured.magic)
+
+
+def _how(file: File) -> str:
+    if file.kind == FileKind.SCRIPT:
+        return How.SCRIPT
+    return How.RECORD if file.path.endswith(".dist-info/RECORD") else How.PLAIN
+
+
+def _mode(file: File) -> int:
+    return 0o555 if file.kind == FileKind.EXECUTABLE else 0o444
+
+
+def _write(data: bytes, file: File, into: Destination) -> None:
+    temporary = into.incoming / uuid.uuid4().hex
+    with open(temporary, "xb") as copy:
+        copy.write(data)
+        os.fchmod(copy.fileno(), _mode(file))
+    os.utime(temporary, ns=(FIXED, FIXED))
+    os.rename(temporary, into.objects / file.key[:2] / file.key)

@@ -1,0 +1,83 @@
+"""What of the store of environments is deleted."""
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from sgpu_decl.agent.environment.manifest import Manifest
+
+__all__ = ["sweep"]
+
+YOUNG = 3600.0  # seconds in which what nothing refers to may still be on its way into a state
+
+
+def sweep(
+    root: Path,
+    referred: Collection[str],
+    manifest: Callable[[str], Manifest | None],
+    built: Callable[[str], str | None],
+    now: float,
+) -> int:
+    """Delete environments that nobody refers to and that are not young, and what they alone hold.
+
+    Nobody may put meanwhile.
+
+    Args:
+        referred: digests of manifests.
+        manifest, built: read a manifest, and what a lock became.
+
+    Returns:
+        The bytes that were freed.
+    """
+    from sgpu_decl.agent.environment.tree_files import clear, discard
+
+    kept: set[str] = set()
+    for path in (root / "manifests").glob("*.json"):
+        if f"sha256:{path.stem}" in referred or now - path.stat().st_mtime < YOUNG:
+            kept.add(path.stem)
+        else:
+            path.unlink(missing_ok=True)
+    for path in (root / "origins").glob("*.json"):
+        if path.stem not in kept:
+            path.unlink(missing_ok=True)
+    for path in (root / "built").glob("*.json"):
+        if (built(path.stem) or "")[7:] not in kept and now - path.stat().st_mtime >= YOUNG:
+            path.unlink(missing_ok=True)
+    for path in root.glob("trees/[0-9a-f]*"):
+        if path.name not in kept and now - path.lstat().st_ctime >= YOUNG:
+            discard(os.fspath(path))
+    clear(os.fspath(root / "trees"))
+    for path in (root / "incoming").iterdir():
+        path.unlink(missing_ok=True)  # of a writer that was killed: none writes now
+    keys: set[str] = set()
+    for name in kept:
+        known = manifest(f"sha256:{name}")
+        if known is not None:
+            keys |= {file.key for file in (*known.files, *known.bytecode)}
+    contents = {key[:64] for key in keys}
+    freed = _delete(root / "objects", now, lambda name: name in keys)
+    # Named by the source that it was compiled from, and by itself.
+    return freed + _delete(root / "bytecode", now, lambda name: name.partition("-")[0] in contents)
+
+
+def _delete(folder: Path, now: float, keeps: Callable[[str], bool]) -> int:
+    """Objects carry a fixed time of change: how old they are tells the time of their inode."""
+    freed = 0
+    for entry in _entries(folder):
+        if keeps(entry.name):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            facts = entry.stat(follow_symlinks=False)
+            if now - facts.st_ctime >= YOUNG:
+                os.unlink(entry.path)
+                freed += facts.st_size
+    return freed
+
+
+def _entries(folder: Path) -> Iterator["os.DirEntry[str]"]:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as inner:
+        for entry in inner:
+            if entry.is_dir(follow_symlinks=False):
+                with os.scandir(entry) as files:
+                    yield from files

@@ -1,0 +1,1 @@
+"""Everything that the planner is told, gathered read-only."""

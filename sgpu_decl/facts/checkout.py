@@ -1,0 +1,108 @@
+"""The commit, branch and state of a git checkout, for `${git.…}`.
+
+The configuration of a checkout can name programs: a file monitor, filters, hooks, pagers, external
+diffs, transports. All of them are switched off here, because planning must not run programs of a
+project.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from sgpu_decl.staging.repository import repository_top
+
+__all__ = ["Checkout"]
+
+_PATIENCE = 5.0  # seconds
+_OFF = (
+    "--no-pager",
+    "--no-optional-locks",  # else `status` writes the index, and tells a hook
+    "-c", "core.fsmonitor=",
+    "-c", "core.hooksPath=/dev/null",
+    "-c", "core.pager=cat",
+    "-c", "diff.external=",
+)  # fmt: skip
+# A partial clone would fetch what it lacks, by programs that its configuration names.
+_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+
+
+class Checkout:
+    """The checkout that a project lies in. git is asked once, and only if somebody asks."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @cached_property
+    def facts(self) -> Mapping[str, str]:
+        """`commit`, `branch` and `dirty` of the checkout; empty outside of one. Filters are off, so
+        a filtered file (git LFS) that was touched since the checkout counts as changed."""
+        return _facts(self._root)
+
+
+def _facts(root: Path) -> Mapping[str, str]:
+    if repository_top(root) is None and "GIT_DIR" not in os.environ:
+        return {}
+    named = (_ask(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD") or "").splitlines()
+    commit, branch = named if len(named) == 2 else (None, None)
+    dirty = {True: "true", False: "false", None: None}[_dirty(root)]
+    facts = {"commit": commit, "branch": branch, "dirty": dirty}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _ask(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
+    """The output of a git command; `None` if it fails."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            ["git", "-C", os.fspath(root), *_OFF, *off, *words],
+            env={**os.environ, **_ENVIRONMENT},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _dirty(root: Path) -> bool | None:
+    """Whether a tracked file differs from the commit, those of submodules included."""
+    off = _filters_off(root)
+    if off is None:
+        return None
+    # git would use the configuration of a submodule, filters included: submodules are checked
+    # below.
+    words = ("status", "--porcelain", "--untracked-files=no", "--no-renames")
+    changes = _ask(root, *words, "--ignore-submodules=dirty", off=off)
+    if changes != "":
+        return None if changes is None else True
+    return any(_dirty(path) for path in _submodules(root))
+
+
+def _submodules(root: Path) -> list[Path]:
+    top = repository_top(root)
+    if top is None or not os.path.isfile(top / ".gitmodules"):
+        return []
+    listed = _ask(top, "ls-files", "--stage", "-z") or ""
+    paths = [line.split("\t", 1)[1] for line in listed.split("\0") if line.startswith("160000 ")]
+    return [Path(top, path) for path in paths if os.path.exists(os.path.join(top, path, ".git"))]
+
+
+def _filters_off(root: Path) -> tuple[str, ...] | None:
+    """Options that switch every configured filter off; `None` if the name of one cannot be written
+    in an option."""
+    listed = _ask(root, "config", "--null", "--name-only", "--get-regexp", r"^filter\.") or ""
+    names = {key.partition(".")[2].rpartition(".")[0] for key in listed.split("\0") if key}
+    if any("=" in name or "\n" in name for name in names):
+        return None
+    return tuple(
+        word
+        for name in sorted(names)
+        for setting in ("clean=", "process=", "smudge=", "required=false")
+        for word in ("-c", f"filter.{name}.{setting}")
+    )

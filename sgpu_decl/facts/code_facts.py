@@ -1,0 +1,193 @@
+"""The code of runs: what counts as it, its digest, and whether its entrypoint is there and takes
+the arguments. Runs that select the same files share one look."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.facts.finding_places import from_here, locator, placed
+from sgpu_decl.facts.needed_files import files_of_arguments, files_of_source
+from sgpu_decl.model.desired import CodeFacts
+from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.file_digests import HashCache
+from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.staging.signatures import check_entrypoint
+from sgpu_decl.staging.snapshot import Snapshot, changed, own_outputs, snapshot
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.code import Code
+    from sgpu_decl.config.loaded import LoadedRun
+    from sgpu_decl.staging.modules import Copies
+
+__all__ = ["Coding", "entrypoint_findings"]
+
+
+class Coding:
+    """Looks at code of a project. `folder` is what paths of the file `shown` start from;
+    `by_digest` has the files behind each digest."""
+
+    def __init__(self, project: Path, folder: Path, shown: str, store: Store) -> None:
+        self._project = project
+        self._folder = folder
+        self._shown = shown
+        self._store = store
+        self._roots: dict[Code, Path] = {}
+        self._snapshots: dict[Code, Snapshot | None] = {}
+        self._searched: set[tuple[object, ...]] = set()
+        self._facts: dict[tuple[str, str | None], CodeFacts] = {}
+        self._cache = HashCache.open()
+        self.findings: list[Diagnostic] = []
+        self.by_digest: dict[str, Snapshot] = {}
+        self.copies: Copies | None = None
+
+    def take(self, run: "LoadedRun") -> Snapshot | None:
+        """The code of a run as it is now; `None` where something is wrong with it."""
+        code = run.config.code
+        if code not in self._snapshots:
+            outside = _outside(self._project, self.root(code))
+            self.findings.extend(placed(outside, run.places, "code.root"))
+            taken, findings = snapshot(
+                self.root(code),
+                include=tuple(code.include),
+                exclude=tuple(code.exclude),
+                link=tuple(code.link),
+                owners=(self._folder / Path(self._shown).name,),
+                outputs=own_outputs(),
+                cache=self._cache,
+            )
+            self._snapshots[code] = taken
+            self.findings.extend(placed(findings, run.places, "code"))
+            if taken is not None:
+                self.by_digest[taken.digest] = taken
+                self.findings.extend(_left_out(taken))
+        return self._snapshots[code]
+
+    def take_modules(self, path: Sequence[str]) -> Snapshot:
+        """The modules that this process has imported from certain folders, as code: copies, which
+        are there as long as `copies` is."""
+        from sgpu_decl.staging.modules import Copies, own_modules, snapshot_of
+
+        self.copies = Copies()
+        taken = snapshot_of(own_modules(path), self.copies.folder)
+        self.by_digest[taken.digest] = taken
+        return taken
+
+    def root(self, code: "Code") -> Path:
+        """What the paths of the code start from."""
+        if code not in self._roots:
+            self._roots[code] = (self._folder / (code.root or ".")).resolve()
+        return self._roots[code]
+
+    def facts(self, taken: Snapshot, before: str | None) -> CodeFacts:
+        """What planning compares; `before` is the digest of the code that was launched last."""
+        key = (taken.digest, before)
+        if key not in self._facts:
+            self._facts[key] = CodeFacts(
+                digest=taken.digest,
+                files=len(taken.entries),
+                bytes=sum(entry.size for entry in taken.entries),
+                left_out=taken.left_out,
+                changed=self._changed(before, taken),
+            )
+        return self._facts[key]
+
+    def check_entrypoint(
+        self, run: "LoadedRun", taken: Snapshot | None, installed: Callable[[str], bool]
+    ) -> None:
+        """Find what is wrong with a run's entrypoint and arguments.
+
+        Args:
+            installed: says whether ranks may find a top-level package outside of the code.
+        """
+        root = self.root(run.config.code)
+        self.findings.extend(_check_taken(root, run, taken))
+        self.findings.extend(entrypoint_findings(run, root, self._shown, installed))
+
+    def check_files(self, run: "LoadedRun", taken: Snapshot) -> None:
+        """Add findings on files that a run reads and that are no part of its code. Runs that share
+        their source are searched once."""
+        config = run.config
+        root = self.root(config.code)
+        key = (taken.digest, config.entrypoint, str(config.command), config.backend.kind)
+        findings = list(files_of_arguments(config, locator(run.places), taken))
+        if key not in self._searched:
+            self._searched.add(key)
+            findings += files_of_source(config, taken)
+        self.findings.extend(from_here(root, found, self._shown) for found in findings)
+
+    def save(self) -> None:
+        """Keep the digests of files for the next look."""
+        self._cache.save()
+
+    def _changed(self, before: str | None, taken: Snapshot) -> tuple[str, ...]:
+        if before is None or before == taken.digest:
+            return ()
+        return changed(self._store.manifest(before), taken)
+
+
+def _outside(project: Path, root: Path) -> list[Diagnostic]:
+    top = repository_top(project) or project
+    if root.is_relative_to(project) or root.is_relative_to(top):
+        return []
+    return [
+        Diagnostic(
+            code="code_root_outside",
+            severity=Severity.WARNING,
+            summary=f"`code.root` is `{root}`, outside of the project `{project}`: all files there "
+            "are copied for each attempt",
+            hint="name a folder of the project, or the folder that holds both with `--project`",
+        )
+    ]
+
+
+def entrypoint_findings(
+    run: "LoadedRun", root: Path, shown: str, installed: Callable[[str], bool]
+) -> list[Diagnostic]:
+    """What is wrong with a run's entrypoint and arguments, by the source below `root`."""
+    config = run.config
+    findings = check_entrypoint(
+        root,
+        config.entrypoint,
+        config.command,
+        config.args,
+        locator(run.places),
+        installed=lambda top: "PYTHONPATH" in config.env.variables or installed(top),
+    )
+    return [from_here(root, found, shown) for found in findings]
+
+
+def _left_out(taken: Snapshot) -> list[Diagnostic]:
+    if not taken.left_out:
+        return []
+    names = ", ".join(f"`{path}`" for path in taken.left_out[:5])
+    more = f" and {len(taken.left_out) - 5} more" if len(taken.left_out) > 5 else ""
+    return [
+        Diagnostic(
+            code="secrets_left_out",
+            severity=Severity.INFO,
+            summary=f"not part of the code, since such files hold secrets: {names}{more}",
+            hint="ranks get secrets through `env.secrets`",
+        )
+    ]
+
+
+def _check_taken(root: Path, run: "LoadedRun", taken: Snapshot | None) -> list[Diagnostic]:
+    """An entrypoint that lies in the tree and is no part of the snapshot would be missing later."""
+    target = (run.config.entrypoint or "").partition(":")[0]
+    if taken is None or not target.endswith(".py"):
+        return []
+    whole = (root / target).resolve()
+    if not whole.is_file() or not whole.is_relative_to(root):
+        return []
+    inside = whole.relative_to(root).as_posix()
+    if any(entry.path in (inside, target) for entry in taken.entries):
+        return []
+    return [
+        Diagnostic(
+            code="entrypoint_left_out",
+            summary=f"the entrypoint `{target}` is left out of the code by an ignore rule",
+            place=run.places.get("entrypoint"),
+            hint=f"add `{inside}` to `code.include`, or mend `.gitignore` and `.sgpuignore`",
+        )
+    ]

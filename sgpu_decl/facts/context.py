@@ -1,0 +1,204 @@
+"""One opened project and target: its state store, the stores of code and environments, its
+backends."""
+
+import os
+import uuid
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sgpu_decl.errors import BackendError
+from sgpu_decl.facts.location import Location, Opened, shell_command
+from sgpu_decl.model.state import State
+from sgpu_decl.storing.state_store import AT_ONCE, Patience
+from sgpu_decl.storing.stores import local_store
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.backends.base import Backend, Survey
+    from sgpu_decl.backends.job_backend import JobKeeper
+    from sgpu_decl.backends.kinds import BackendKind
+    from sgpu_decl.backends.platform_checks import PlatformChecks
+    from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.environments.interpreters import Pythons
+    from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+    from sgpu_decl.staging.code_store import Store
+    from sgpu_decl.storing.state_store import StateWriter
+
+__all__ = ["Site", "now"]
+
+
+class Site:
+    """What every call works on. Cheap to make; reads what it needs when it needs it. `patience`
+    says how long a command that writes waits for the lock of the state."""
+
+    def __init__(self, opened: Opened, location: Location, patience: Patience = AT_ONCE) -> None:
+        self.opened = opened
+        self.patience = patience
+        self.location = location
+        self.root = opened.root
+        self.state_dir = opened.state_dir
+        self.states = local_store(opened.state_dir)
+        self._backends: dict[str, Backend] = {}
+        self._pythons: dict[bool, Pythons] = {}
+        self.guarded = True  # whether interpreters of the project may not be run
+        self._keepers: dict[BackendOptions, JobKeeper] = {}
+
+    @cached_property
+    def store(self) -> "Store":
+        from sgpu_decl.staging.code_store import Store, default_root
+
+        return Store(default_root())
+
+    @cached_property
+    def environments(self) -> "EnvironmentStore":
+        from sgpu_decl.environments.stored.environment_store import EnvironmentStore
+        from sgpu_decl.staging.code_store import default_root
+
+        return EnvironmentStore(default_root() / "environments")
+
+    def backend(self, kind: str) -> "Backend":
+        """The backend of that name, opened once.
+
+        Raises:
+            BackendError: there is none of that name.
+        """
+        from sgpu_decl.backends.kinds import kind_named, our_kinds
+
+        if kind not in self._backends:
+            found = kind_named(kind)
+            if found.open is None:
+                raise BackendError(
+                    f"this version has no backend `{kind}`",
+                    hint=_use(item for item in our_kinds() if item.open is not None),
+                )
+            self._backends[kind] = found.open(self._context)
+        return self._backends[kind]
+
+    @cached_property
+    def _context(self) -> "BackendContext":
+        from sgpu_decl.backends.backend_context import BackendContext
+
+        return BackendContext(
+            project=self.root,
+            state_dir=self.state_dir,
+            store=lambda: self.store,
+            environments=lambda: self.environments,
+            pythons=self.pythons,
+        )
+
+    def keeper(self, block: "BackendOptions") -> "JobKeeper":
+        """The keeper of jobs that a `backend` block names, opened once. It shares the connections
+        of the backend.
+
+        Raises:
+            BackendError: that kind of backend keeps none.
+        """
+        from sgpu_decl.backends.kinds import kind_named, our_kinds
+
+        if block not in self._keepers:
+            jobs = self.backend(block.kind).jobs if kind_named(block.kind).jobs else None
+            if jobs is None:
+                raise BackendError(
+                    f"the backend `{block.kind}` keeps no jobs",
+                    hint=_use(kind for kind in our_kinds() if kind.jobs),
+                )
+            self._keepers[block] = jobs(block)
+        return self._keepers[block]
+
+    def checks(self, block: "BackendOptions") -> "PlatformChecks":
+        """What can be measured of the platform that a `backend` block names.
+
+        Raises:
+            BackendError: that kind of backend has none.
+        """
+        from sgpu_decl.backends.kinds import kind_named, our_kinds
+
+        checks = self.backend(block.kind).checks if kind_named(block.kind).checks else None
+        if checks is None:
+            way_out = _use(kind for kind in our_kinds() if kind.checks)
+            raise BackendError(
+                f"the backend `{block.kind}` has no platform that can be measured",
+                hint=f"name a target, with `-t`, whose runs do: {way_out}",
+            )
+        return checks(block)
+
+    def survey(self, kind: str) -> "Survey | None":
+        """What planning asks of the backend of that name; `None` where it runs nothing yet.
+
+        Raises:
+            BackendError: there is none of that name.
+        """
+        from sgpu_decl.backends.kinds import kind_named
+
+        found = kind_named(kind)
+        if found.open is None:
+            return None
+        if found.survey is None:
+            return self.backend(kind).survey
+        return found.survey(self._context)
+
+    def pythons(self) -> "Pythons":
+        """The finder of interpreters."""
+        from sgpu_decl.environments.interpreters import Pythons
+
+        if self.guarded not in self._pythons:
+            guarded = self.root if self.guarded else None
+            self._pythons[self.guarded] = Pythons(os.environ, guarded=guarded)
+        return self._pythons[self.guarded]
+
+    def state(self) -> State:
+        """What is recorded; an empty state with a lineage of its own where nothing is."""
+        return self.states.read() or State(lineage=str(uuid.uuid4()), serial=0, resources={})
+
+    def believed(self, state: State | None = None) -> State:
+        """The state, read now unless given, with the launches that a crash kept from being
+        recorded, and with attempts that still run though they, or the state, were deleted."""
+        from sgpu_decl.backends.kinds import our_kinds
+        from sgpu_decl.facts.live_state import believe_intents, believe_orphans
+
+        state = state or self.state()
+        if state.intents:
+            state = believe_intents(state, self.backend, self.keeper)
+        for kind in our_kinds():
+            if kind.orphans is not None and (found := kind.orphans(self.state_dir)):
+                state = believe_orphans(state, found)
+        return state
+
+    def shell_command(self, words: str) -> str:
+        """A command about this project and target, as a shell in the current folder takes it."""
+        return shell_command(words, root=self.root, target=self.opened.target)
+
+    def close_tracked(self) -> None:
+        """Close MLflow runs of this project that are still open though their attempts have
+        ended."""
+        from sgpu_decl.tracking.tracker_files import has_open_runs
+
+        home = self.state_dir.parent
+        if has_open_runs(home):
+            from sgpu_decl.tracking.open_runs import close_runs
+
+            close_runs(home, environ=os.environ)
+
+    def writing(
+        self, operation: str, lineage: str | None = None, patience: Patience | None = None
+    ) -> "AbstractContextManager[StateWriter]":
+        """The lock of the state. `lineage` is that of a new state, `patience` the site's, unless
+        they are given."""
+        return self.states.lock(
+            operation,
+            lineage=lineage or self.state().lineage,
+            patience=patience or self.patience,
+        )
+
+
+def now() -> datetime:
+    """The time in UTC, to the millisecond that state and plans keep."""
+    moment = datetime.now(UTC)
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def _use(kinds: "Iterable[BackendKind]") -> str:
+    return "use " + " or ".join(f"`backend: {kind.name}`" for kind in kinds)

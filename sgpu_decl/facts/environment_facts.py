@@ -1,0 +1,232 @@
+"""Declared environments: what each would be now, and making those that a plan launches runs in."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.facts.context import Site
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.desired import Interpreter
+from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.state import Resource
+from sgpu_decl.model.step_progress import Progress, Quiet
+
+if TYPE_CHECKING:
+    from sgpu_decl.agent.environment.manifest import Manifest
+    from sgpu_decl.config.env import Env
+    from sgpu_decl.environments.captured.capture import Captured
+    from sgpu_decl.environments.declared.lock import Lock
+    from sgpu_decl.environments.interpreters import LocalPython
+
+__all__ = ["Equipment", "FromLock", "Recipe"]
+
+Findings = tuple[Diagnostic, ...]
+Looked = tuple[DesiredEnvironment | None, Findings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromLock:
+    """What a lock is built with: `folder` is what its relative paths start from."""
+
+    lock: "Lock"
+    python: "LocalPython"
+    folder: Path
+
+
+Recipe: TypeAlias = "Captured | FromLock"
+
+
+class Equipment:
+    """Environments as they are now, each looked at once however many runs declare it.
+
+    `recipes` maps the digest of each to what it takes to make it. `for_apply` says that what has
+    to be read goes into the store in the same pass.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        progress: Progress | None = None,
+        *,
+        recorded: Mapping[Address, Resource] = MappingProxyType({}),
+        for_apply: bool = False,
+    ) -> None:
+        self._site = site
+        self._progress = progress or Quiet()
+        self._recorded = recorded
+        self._for_apply = for_apply
+        self._looked: dict[str, Looked] = {}
+        self._addresses: dict[Address, str] = {}
+        self.recipes: dict[str, Recipe] = {}
+
+    def manifest(self, digest: str) -> "Manifest | None":
+        """That of a captured environment."""
+        recipe = self.recipes.get(digest)
+        return None if recipe is None or isinstance(recipe, FromLock) else recipe.manifest
+
+    def look(
+        self,
+        run: Address,
+        env: "Env",
+        *,
+        backend: str,
+        owner: str,
+        folder: Path,
+        places: Mapping[str, Place],
+        interpreter: Interpreter,
+        limit: int,
+    ) -> Looked:
+        """Return the environment that a run declares, or `None` where something is wrong with it.
+
+        Args:
+            run: its cells share an environment unless they declare different ones.
+            env: with at least one of its `origins`.
+            folder: what paths in it are relative to.
+            places: where the fields of the run were written.
+            interpreter: the Python that it is for.
+            limit: bytes that a snapshot may hold.
+        """
+        declared = _declared(env)
+        name = env.use or run.name
+        where = Address(Kind.ENVIRONMENT, name)
+        if self._addresses.setdefault(where, declared) != declared:
+            if not run.key:
+                return None, (_same_name(name, run),)
+            where = Address(Kind.ENVIRONMENT, name, run.key)
+        key = canonical([str(where), declared])
+        if key not in self._looked:
+            made = _Looking(where, env, backend, owner, folder, interpreter, limit)
+            self._looked[key] = self._look(made, places)
+        return self._looked[key]
+
+    def _look(self, wanted: "_Looking", places: Mapping[str, Place]) -> Looked:
+        from sgpu_decl.environments.interpreters import NoPython
+
+        python = self._site.pythons().find(wanted.env.python, wanted.folder)
+        if isinstance(python, NoPython):
+            return None, (python.diagnostic(places.get("env.python")),)
+        if wanted.env.snapshot:
+            return self._snapshot(wanted, python)
+        return self._lock(wanted, python, places)
+
+    def _snapshot(self, wanted: "_Looking", python: "LocalPython") -> Looked:
+        from sgpu_decl.environments.captured.capture import capture
+        from sgpu_decl.environments.captured.size_report import over_limit
+
+        store = self._site.environments
+        there = frozenset(store.keys())  # what is taken in now was not there before
+        captured, findings = (
+            store.capture(python.executable, self._progress)
+            if self._for_apply
+            else capture(python.executable, program=python.program, progress=self._progress)
+        )
+        if captured is None or has_errors(findings):
+            return None, findings
+        manifest = captured.manifest
+        too_large = over_limit(manifest, wanted.limit)
+        if too_large is not None:
+            return None, (*findings, too_large)
+        self.recipes[captured.digest] = captured
+        return wanted.environment(
+            captured.digest,
+            PackageList.of(Package(name, version) for name, version in manifest.packages),
+            size=manifest.size,
+            missing=sum(file.size for file in manifest.files if file.key not in there),
+        ), findings
+
+    def _lock(
+        self, wanted: "_Looking", python: "LocalPython", places: Mapping[str, Place]
+    ) -> Looked:
+        from sgpu_decl.environments.declared.environment_build import built
+        from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
+        from sgpu_decl.environments.declared.resolution_cache import Resolutions
+
+        asking = ResolveRequest(
+            block=wanted.env,
+            python=python._replace(executable=python.program),
+            folder=wanted.folder,
+            environ=os.environ,
+            places=places,
+        )
+        recorded = self._recorded.get(wanted.where)
+        lock, findings = resolve(
+            asking,
+            Resolutions(self._site.environments.objects.parent / "resolutions"),
+            self._progress,
+            previous=_previous(recorded),
+        )
+        if lock is None or has_errors(findings):
+            return None, findings
+        self.recipes[lock.digest] = FromLock(lock=lock, python=python, folder=wanted.folder)
+        manifest = built(lock, self._site.environments)
+        return wanted.environment(
+            lock.digest,
+            PackageList.of(lock.packages),
+            size=manifest.size if manifest else None,
+            missing=0 if manifest else None,
+            lock=lock.to_json(),
+        ), findings
+
+
+@dataclass(frozen=True, slots=True)
+class _Looking:
+    """One environment that is being looked at."""
+
+    where: Address
+    env: "Env"
+    backend: str
+    owner: str
+    folder: Path
+    interpreter: Interpreter
+    limit: int
+
+    def environment(
+        self,
+        digest: str,
+        packages: PackageList,
+        *,
+        size: int | None,
+        missing: int | None,
+        lock: Json = None,
+    ) -> DesiredEnvironment:
+        made = {"digest": digest, "packages": packages.digest, "lock": lock}
+        return DesiredEnvironment(
+            address=self.where,
+            backend=self.backend,
+            owner=self.owner,
+            digest=digest,
+            spec=canonical({**json.loads(_declared(self.env)), **made}),
+            packages=packages,
+            bytes=size,
+            bytes_to_stage=missing,
+        )
+
+
+def _previous(recorded: Resource | None) -> "Lock | None":
+    """The lock that was applied last; none where it was none, or one of another version of sgpu."""
+    from sgpu_decl.environments.declared.lock import Lock
+
+    before = json.loads(recorded.spec).get("lock") if recorded else None
+    try:
+        return Lock.from_json(before) if before else None
+    except ValueError:
+        return None
+
+
+def _same_name(name: str, run: Address) -> Diagnostic:
+    return Diagnostic(
+        code="two_environments",
+        summary=f"`{run}` declares an environment, and another one is called `{name}` already",
+        hint=f"rename one of them, or share it: `env: {name}`",
+    )
+
+
+def _declared(env: "Env") -> str:
+    return canonical({name: getattr(env, name) for name in (*env.origins, "python")})

@@ -1,0 +1,153 @@
+"""Checks of a file for each of its targets: those of planning that need neither this machine nor a
+workspace."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from sgpu_decl.backends.base import Survey
+from sgpu_decl.backends.kinds import capabilities_of
+from sgpu_decl.config.loaded import Loaded, LoadedRun
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
+from sgpu_decl.errors import InvalidInput
+from sgpu_decl.facts.cells import entry_of, needs_of
+from sgpu_decl.facts.checkout import Checkout
+from sgpu_decl.facts.code_facts import entrypoint_findings
+from sgpu_decl.facts.file_memory import FileMemory
+from sgpu_decl.facts.location import Location, Opened, absolute
+from sgpu_decl.facts.project_file import Validated, file_bytes
+from sgpu_decl.model.desired import Desired
+from sgpu_decl.planning.unsupported_fields import lint, not_yet
+
+__all__ = ["check_file"]
+
+Readings = Mapping[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]]
+
+# Codes of fields that are valid and that planning refuses in this version.
+_LATER = frozenset({"backend_not_yet", "not_yet"})
+
+
+def check_file(
+    opened: Opened, location: Location, survey: Callable[[str], Survey | None]
+) -> Validated:
+    """Read and check the file of a project: for the target of `location`, or for all.
+
+    Raises:
+        NotFound: there is no file.
+        InvalidInput: it holds errors; all of them are in `diagnostics`.
+    """
+    raw = file_bytes(opened)
+    assert opened.file is not None  # noqa: S101  it was read
+    readings = _readings(raw, opened, location)
+    folder = absolute(opened.file).parent
+    unique: dict[tuple[object, ...], Diagnostic] = {}
+    for target, (loaded, findings) in readings.items():
+        known = _known(loaded, folder, opened.shown, survey) if loaded is not None else ()
+        for found in (*findings, *known):
+            unique.setdefault(
+                _identity(found), found if target == location.target else _of_target(found, target)
+            )
+    ordered = in_order(unique.values())
+    loaded = readings[location.target][0]
+    if loaded is None or has_errors(ordered):
+        raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=ordered)
+    return Validated(
+        loaded=loaded,
+        findings=ordered,
+        source=raw.decode("utf-8-sig", "replace"),
+        targets=tuple(target for target in readings if target is not None),
+    )
+
+
+def _readings(raw: bytes, opened: Opened, location: Location) -> Readings:
+    checkout = Checkout(opened.root)
+    known = _remembered(raw, opened, location, checkout)
+    if known is not None:
+        return known
+    from sgpu_decl.config.file_reader import read, read_targets
+
+    def git() -> Mapping[str, str]:
+        return checkout.facts
+
+    variables, sets = location.variables, location.sets
+    if location.target is None:
+        return read_targets(
+            raw, opened.shown, variables=variables, sets=sets, environ=os.environ, git=git
+        )
+    only = read(
+        raw, opened.shown, target=location.target, variables=variables, sets=sets,
+        environ=os.environ, git=git,
+    )  # fmt: skip
+    return {location.target: only}
+
+
+def _remembered(
+    raw: bytes, opened: Opened, location: Location, checkout: Checkout
+) -> Readings | None:
+    """What plans remembered of a file, for its target or for all; `None` where anything is not
+    remembered. Checking a file writes nothing, so it remembers nothing itself."""
+    readings: dict[str | None, tuple[Loaded | None, tuple[Diagnostic, ...]]] = {}
+    left: list[str | None] = [location.target]
+    while left:
+        target = left.pop(0)
+        memory = FileMemory(raw, opened, replace(location, target=target))
+        known = memory.recall(os.environ, lambda: checkout.facts)
+        if known is None:
+            return None
+        readings[target] = known
+        if target is None:
+            left += known[0].targets
+    return readings
+
+
+def _identity(found: Diagnostic) -> tuple[object, ...]:
+    """What makes a finding the same for several targets. A key stands in one place: the path that
+    its summary names differs between the target's block and the merged run."""
+    if found.code == "unknown_key":
+        return found.code, found.place
+    return found.code, found.summary, found.place
+
+
+def _of_target(found: Diagnostic, target: str | None) -> Diagnostic:
+    return replace(found, summary=f"{found.summary} (target `{target}`)")
+
+
+def _known(
+    loaded: Loaded, folder: Path, shown: str, survey: Callable[[str], Survey | None]
+) -> Iterator[Diagnostic]:
+    """The findings of planning that need only the file and the code. A field that this version
+    cannot act on yet is a warning, since the file is valid."""
+    for name, place in loaded.unsupported:
+        yield replace(not_yet(name, place), severity=Severity.WARNING)
+    backends = {str(run.config.backend.kind) for run in loaded.runs}
+    for check in lint(map(_desired, loaded.runs), capabilities_of(*backends)):
+        later = check.id in _LATER
+        yield Diagnostic(
+            code=check.id,
+            severity=Severity.WARNING if later else check.severity,
+            summary=check.summary,
+            place=check.place,
+            hint=check.hint,
+        )
+    for run in {entry_of(run): run for run in reversed(loaded.runs)}.values():
+        root = (folder / (run.config.code.root or ".")).resolve()
+        yield from entrypoint_findings(run, root, shown, lambda _: True)
+    for run in {needs_of(run): run for run in reversed(loaded.runs)}.values():
+        backend = survey(str(run.config.backend.kind))
+        if backend is not None:
+            for found in backend.rules(run.config, run.places, folder):
+                if found.severity is not Severity.INFO:
+                    yield found
+
+
+def _desired(run: LoadedRun) -> Desired:
+    return Desired(
+        address=run.address,
+        backend=str(run.config.backend.kind),
+        owner="",
+        spec=run.spec,
+        until=str(run.config.until),
+        on_active=str(run.config.on_active),
+        places=run.places,
+    )

@@ -1,0 +1,192 @@
+"""What files said when they were last read, remembered between commands.
+
+One record for each file and target, in the user's cache. It is used only where all that reading
+depends on is the same: the bytes of the file, how it is named, the target and the options, the
+modules that read, and the environment variables and facts of git that references stand for. A file
+with errors is read each time. One with very many runs is remembered when it is read for the second
+time, since writing the record would make its first plan a tenth slower.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl import __version__
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.config.loaded import Loaded
+from sgpu_decl.config.remembered import from_json, to_json
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.facts.checkout import Checkout
+from sgpu_decl.facts.location import Location, Opened, absolute
+
+__all__ = ["AskedGit", "FileMemory", "ReadVariables"]
+
+Git = Callable[[], Mapping[str, str]]
+
+_READERS = ("backends", "config", "diagnostics", "model", "text")
+_MOST = 256  # records
+_MANY = 1000  # runs
+
+
+class ReadVariables(Mapping[str, str]):
+    """The environment, which knows which variables were read."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.digests: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        value = self._environ[name]
+        self.digests[name] = _digest(value)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environ)
+
+    def __len__(self) -> int:
+        return len(self._environ)
+
+
+class AskedGit:
+    """The facts of a checkout; `facts` has them once somebody asked."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        self._checkout = checkout
+        self.facts: Mapping[str, str] | None = None
+
+    def __call__(self) -> Mapping[str, str]:
+        self.facts = self._checkout.facts
+        return self.facts
+
+
+class FileMemory:
+    """The record of one file, of which `raw` are the bytes."""
+
+    def __init__(self, raw: bytes, opened: Opened, location: Location) -> None:
+        assert opened.file is not None  # noqa: S101  it was read
+        import platformdirs
+
+        self._raw = raw
+        self._read_before = False
+        named = json.dumps([str(absolute(opened.file)), location.target])
+        folder = Path(platformdirs.user_cache_path("sgpu")) / "files"
+        self._path = folder / f"{_digest(named)[:32]}.json"
+        self._key = _digest(
+            json.dumps(
+                [
+                    hashlib.sha256(raw).hexdigest(),
+                    opened.shown,
+                    location.target,
+                    location.variables,
+                    location.sets,
+                    _readers(),
+                ]
+            )
+        )
+
+    def recall(
+        self, environ: Mapping[str, str], git: Git
+    ) -> tuple[Loaded, tuple[Diagnostic, ...]] | None:
+        """What the file says, with what is worth saying of it; `None` where that is not known."""
+        record = _read(self._path)
+        if record is None or record.get("key") != self._key:
+            return None
+        read = record["environ"]
+        if any(name not in environ or _digest(environ[name]) != read[name] for name in read):
+            return None
+        if record["git"] is not None and dict(git()) != record["git"]:
+            return None
+        if record["said"] is None:
+            self._read_before = True
+            return None
+        return from_json(record["said"], self._raw.decode("utf-8-sig", "replace"))
+
+    def remember(
+        self,
+        loaded: Loaded,
+        findings: tuple[Diagnostic, ...],
+        *,
+        read: ReadVariables,
+        git: Mapping[str, str] | None,
+    ) -> None:
+        """Keep what the file says; a folder that cannot be written costs speed only.
+
+        Args:
+            read: the variables that the file was read with.
+            git: the facts of the checkout, where the file asks for them.
+        """
+        said = None
+        if len(loaded.runs) <= _MANY or self._read_before:
+            said = to_json(loaded, findings)
+            if said is None:
+                return
+        data = json.dumps(
+            {
+                "key": self._key,
+                "environ": read.digests,
+                "git": None if git is None else dict(git),
+                "said": said,
+            },
+            separators=(",", ":"),
+        ).encode()
+        folder = self._path.parent
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomic(self._path, _checksum(data) + b"\n" + data, durable=False)
+            _forget_oldest(folder)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A record that is whole, and that nobody else can have written."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(handle, "rb") as file:
+            facts = os.fstat(handle)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+                return None
+            if facts.st_mode & 0o022:
+                return None
+            checksum, _, data = file.read().partition(b"\n")
+    except OSError:
+        return None
+    if checksum != _checksum(data):
+        return None
+    try:
+        record = json.loads(data)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _readers() -> list[object]:
+    """What tells this reader from any other one: its version, and the files of its modules, which
+    change between versions in a checkout."""
+    package = Path(__file__).parents[1]
+    modules = [
+        (room, entry.name, facts.st_size, facts.st_mtime_ns)
+        for room in _READERS
+        for entry in os.scandir(package / room)
+        if entry.name.endswith(".py")
+        for facts in (entry.stat(),)
+    ]
+    return [__version__, sys.version, sorted(modules)]
+
+
+def _forget_oldest(folder: Path) -> None:
+    records = [(entry.stat().st_mtime_ns, entry.path) for entry in os.scandir(folder)]
+    for _, path in sorted(records)[:-_MOST]:
+        os.unlink(path)

@@ -1,0 +1,74 @@
+"""What a run's code imports and installs, against the environment that its ranks find."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.kinds import bases_of, is_remote
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.environment import PackageList
+from sgpu_decl.staging.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from sgpu_decl.agent.environment.manifest import Manifest
+    from sgpu_decl.config.run import RunConfig
+
+__all__ = ["examine", "on_base"]
+
+Locate = Callable[[str], Place | None]
+
+
+def examine(
+    config: "RunConfig",
+    place: Locate,
+    *,
+    code: Snapshot,
+    packages: PackageList | None,
+    manifest: "Manifest | None",
+    importable: Callable[[str], bool],
+) -> Iterator[Diagnostic]:
+    """Say what of a run's code does not go with its environment; nothing where that is not certain.
+    Places in the code are relative to its root.
+
+    Args:
+        place: gives the place of a dotted field path.
+        packages: those of a declared environment.
+        manifest: that of a snapshot, which knows what can be imported.
+        importable: says whether the interpreter that runs sgpu may find a top-level package.
+    """
+    from sgpu_decl.staging.installs import installs_in_code, installs_in_command
+
+    if config.command is not None:
+        yield from installs_in_command(config.command, code.root, place)
+    if config.entrypoint is None:
+        return
+    from sgpu_decl.environments.known.base_environments import base_named
+    from sgpu_decl.environments.known.missing_imports import (
+        lacking_in_base,
+        lacking_in_interpreter,
+        lacking_in_packages,
+        lacking_in_snapshot,
+    )
+    from sgpu_decl.staging.imports import code_names, outside_imports
+    from sgpu_decl.staging.sources import sources
+
+    executed = sources(code.root, config.entrypoint)
+    yield from installs_in_code(executed)
+    if "PYTHONPATH" in config.env.variables:
+        return  # it may lead to any package
+    imports = outside_imports(executed, code_names([entry.path for entry in code.entries]))
+    known = bases_of(config.backend.kind) if on_base(config) else ()
+    base = base_named(config.env.base or "", known)
+    if manifest is not None:
+        yield from lacking_in_snapshot(imports, manifest)
+    elif base is not None:
+        yield from lacking_in_base(imports, base.environment, packages.packages if packages else ())
+    elif packages is not None:
+        yield from lacking_in_packages(imports, packages.packages)
+    else:
+        yield from lacking_in_interpreter(imports, importable)
+
+
+def on_base(config: "RunConfig") -> bool:
+    """Whether ranks run on the base environment; on this machine there is none."""
+    return is_remote(config.backend.kind)

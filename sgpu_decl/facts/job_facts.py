@@ -1,0 +1,240 @@
+"""From the jobs of a file to what is wanted of their keepers, and what is seen there."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.kinds import kind_named, only_kind
+from sgpu_decl.config.loaded import Loaded, LoadedJob
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.desired import NO_PLACES, Desired
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.state import Resource
+from sgpu_decl.model.target import Mode
+from sgpu_decl.planning.unsupported_fields import place_of
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.job_backend import JobKeeper
+    from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.facts.job_keeper import Keepers
+    from sgpu_decl.model.job import DesiredJob, ObservedJob
+
+__all__ = ["DeclaredJobs", "desire", "observe_jobs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJobs:
+    """The jobs of one file. `backends` are those of its runs, by name; `runs` are what is known of
+    those that jobs launch, once their code and their environments were looked at."""
+
+    jobs: tuple[LoadedJob, ...] = ()
+    mode: Mode = Mode.PRODUCTION
+    backends: "Mapping[str, BackendOptions]" = field(default_factory=dict)
+    runs: Mapping[str, Desired] = field(default_factory=dict)
+    owner: str = ""
+
+    @classmethod
+    def of(cls, loaded: Loaded, owner: str, desired: Sequence[Desired] = ()) -> "DeclaredJobs":
+        """Those of a file; `owner` is the file, relative to the project, and `desired` its runs."""
+        if not loaded.jobs:
+            return cls()
+        return cls(
+            jobs=loaded.jobs,
+            mode=loaded.mode,
+            backends={run.address.name: run.config.backend for run in loaded.runs},
+            runs={run.address.name: run for run in desired if run.jobs},
+            owner=owner,
+        )
+
+    @property
+    def addresses(self) -> frozenset[Address]:
+        return frozenset(job.address for job in self.jobs)
+
+    def backend_of(self, job: LoadedJob) -> "BackendOptions":
+        """Where a job is kept: where it says, else with its run, or on the one platform that keeps
+        notebooks.
+
+        Raises:
+            BackendError: several do.
+        """
+        if job.config.backend is not None:
+            return job.config.backend
+        if job.config.run is not None and job.config.run in self.backends:
+            return self.backends[job.config.run]
+        from sgpu_decl.config.backend import read_backend
+
+        return read_backend(only_kind("keeps notebooks", lambda kind: kind.jobs).name)
+
+
+def desire(
+    declared: DeclaredJobs, keepers: "Keepers", planned: Callable[[Address], bool], lineage: str
+) -> "tuple[DesiredJob, ...]":
+    """What is wanted of each job. Of one that is not planned nothing but its address is told.
+
+    Raises:
+        BackendError: who applies has to be known, and the keeper cannot say it.
+    """
+    return tuple(_desired(declared, job, keepers, planned, lineage) for job in declared.jobs)
+
+
+def observe_jobs(
+    declared: DeclaredJobs,
+    desired: "Sequence[DesiredJob]",
+    recorded: Mapping[Address, Resource],
+    keepers: "Keepers",
+    planned: Callable[[Address], bool],
+    lineage: str,
+) -> "dict[Address, ObservedJob]":
+    """Look at each job that can be planned, where it is kept.
+
+    Raises:
+        BackendError: a keeper does not answer.
+    """
+    return {
+        wanted.address: _seen(
+            wanted, recorded.get(job.address), keepers(declared.backend_of(job)), lineage
+        )
+        for job, wanted in zip(declared.jobs, desired, strict=True)
+        if planned(job.address) and not has_errors(wanted.findings)
+    }
+
+
+def _seen(
+    job: "DesiredJob", resource: Resource | None, keeper: "JobKeeper", lineage: str
+) -> "ObservedJob":
+    from sgpu_decl.facts.job_keeper import launching_in
+    from sgpu_decl.model.job import JobHandle, ObservedJob
+
+    if resource is None or resource.gone or resource.remote is None:
+        others = tuple(item.id for item in keeper.named(job.title))
+        return ObservedJob(workspace=keeper.workspace, namesakes=others)
+    handle = JobHandle.parse(resource.remote)
+    if handle.workspace != keeper.workspace:
+        return ObservedJob(workspace=keeper.workspace)
+    document = keeper.read(handle.id)
+    if document is None:
+        return ObservedJob(workspace=keeper.workspace)
+    launching = launching_in(
+        resource.spec,
+        resource.address,
+        backend=resource.backend,
+        owner=resource.owner,
+        lineage=lineage,
+    )
+    return ObservedJob(
+        workspace=keeper.workspace,
+        document=canonical(document),
+        staged=launching is None or keeper.staged(launching),
+    )
+
+
+def _desired(
+    declared: DeclaredJobs,
+    job: LoadedJob,
+    keepers: "Keepers",
+    planned: Callable[[Address], bool],
+    lineage: str,
+) -> "DesiredJob":
+    from sgpu_decl.facts.job_keeper import launching_in
+    from sgpu_decl.model.job import DesiredJob
+    from sgpu_decl.planning.jobs.launched_run import run_part
+
+    backend, config = declared.backend_of(job), job.config
+    bare = DesiredJob(
+        address=job.address,
+        backend=str(backend.kind),
+        owner=declared.owner,
+        spec="{}",
+        title=config.name or job.address.name,
+        prevent_destroy=config.lifecycle.prevent_destroy,
+        ignore_changes=tuple(config.lifecycle.ignore_changes),
+    )
+    if not planned(job.address):
+        return bare
+    rules_of = kind_named(backend.kind).jobs
+    if rules_of is None:
+        return replace(bare, findings=(_keeps_none(job, backend),))
+    run = declared.runs[config.run] if config.run is not None else None
+    ours: dict[str, Json] = {"backend": backend.model_dump(mode="json", exclude_defaults=True)}
+    if lifecycle := config.lifecycle.model_dump(mode="json", exclude_defaults=True):
+        ours["lifecycle"] = lifecycle
+    if run is not None:
+        ours |= run_part(run)
+    launching = launching_in(
+        canonical(ours), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
+    )
+    try:
+        described = keepers(backend).describe(config, job.address.name, declared.mode, launching)
+    except BackendError as error:
+        if error.field is None:
+            raise
+        return replace(bare, findings=(_mistake(job, run, error, error.field),))
+    return replace(
+        bare,
+        spec=canonical({**described.document, **ours}),
+        title=described.title,
+        run=run,
+        rules=rules_of(),
+        places=_Places(job, described.origins, run.places if run is not None else NO_PLACES),
+    )
+
+
+def _keeps_none(job: "LoadedJob", backend: "BackendOptions") -> Diagnostic:
+    return Diagnostic(
+        code="jobs_unsupported",
+        summary=f"the backend `{backend.kind}` keeps no jobs",
+        place=job.places.get("backend", job.place),
+        hint="declare the job in the target that has one: "
+        f"`targets: {{NAME: {{jobs: {{{job.address.name}: …}}}}}}`; or leave it out with "
+        f"`--exclude {job.address}`",
+    )
+
+
+def _mistake(job: LoadedJob, run: Desired | None, error: BackendError, field: str) -> Diagnostic:
+    name = field.rpartition(".")[2]
+    own = job.places.get(name) or job.places.get(f"notebook.{name}")
+    if run is None or own is not None:
+        place = own or job.place
+        return Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)
+    return Diagnostic(
+        code="run_refused",
+        summary=f"`{run.address}` cannot be launched there: {error.message}",
+        place=job.places.get("run", job.place),
+        hint=error.hint,
+    )
+
+
+class _Places(Mapping[str, Place]):
+    """The place in the YAML of what led to a setting: of any path, since a setting that nobody
+    asked for is told where its job is named."""
+
+    def __init__(
+        self, job: LoadedJob, origins: Mapping[str, str], run: Mapping[str, Place]
+    ) -> None:
+        self._job = job
+        self._origins = origins
+        self._run = run
+
+    def __getitem__(self, path: str) -> Place:
+        from sgpu_decl.model.job import RUN
+
+        if path.startswith(f"{RUN}."):
+            return place_of(self._run, path.removeprefix(f"{RUN}.")) or self._written("run")
+        above = path
+        while above:
+            if above in self._origins:
+                return self._written(self._origins[above] + path[len(above) :])
+            above = above.rpartition(".")[0]
+        return self._job.place
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._origins)
+
+    def __len__(self) -> int:
+        return len(self._origins)
+
+    def _written(self, path: str) -> Place:
+        return place_of(self._job.places, path) or self._job.place

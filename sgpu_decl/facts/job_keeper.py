@@ -1,0 +1,103 @@
+"""What the spec of a job says: its keeper, what its platform launches, and whether an intent that a
+crash left open has made it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.job_backend import JobKeeper
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+from sgpu_decl.model.state import Intent, Resource
+from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.planning.jobs.launched_run import mark_of, run_in, staged_in
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.backend import BackendOptions
+
+__all__ = ["Keepers", "backend_in", "keeper_for", "launching_in", "made_by", "title_in"]
+
+Keepers = Callable[["BackendOptions"], JobKeeper]
+
+
+def backend_in(spec: str) -> "BackendOptions":
+    """The `backend` of a job's spec."""
+    from sgpu_decl.config.backend import read_backend
+
+    return read_backend(parse(spec).get("backend", {}))
+
+
+def title_in(spec: str) -> str:
+    """What a job is called."""
+    return cast("str", parse(spec).get("name", ""))
+
+
+def keeper_for(spec: str, handle: JobHandle | None, keepers: Keepers) -> JobKeeper:
+    """The keeper of a job, known to be where the job is.
+
+    Raises:
+        BackendError: the credentials that are named lead to another workspace now.
+    """
+    keeper = keepers(backend_in(spec))
+    if handle is not None and keeper.workspace != handle.workspace:
+        raise BackendError(
+            f"the job {handle.id} is kept in `{handle.workspace}`, and `{keeper.workspace}` is "
+            "meant now",
+            hint="use the profile of that workspace, or forget the job with `sgpu state rm`",
+            code="other_workspace",
+        )
+    return keeper
+
+
+def made_by(intent: Intent, keepers: Keepers) -> Resource | None:
+    """The job that an intent made, `None` where it made none.
+
+    Raises:
+        BackendError: its keeper does not answer.
+    """
+    resource = intent.job
+    if resource is None:
+        return None
+    keeper = keeper_for(resource.spec, None, keepers)
+    for job in keeper.named(title_in(resource.spec)):
+        if job.token == intent.token:
+            handle = JobHandle(id=job.id, workspace=keeper.workspace, token=intent.token)
+            return replace(resource, remote=str(handle))
+    return None
+
+
+def launching_in(
+    spec: str, job: Address, *, backend: str, owner: str, lineage: str
+) -> Launching | None:
+    """What the job with that spec launches: not an attempt of ours, so it has the number 0. None
+    where it launches no run of the project.
+
+    Args:
+        backend: the kind of backend that keeps the job.
+        owner: the file that declares it, relative to the project.
+        lineage: that of the state which the job is recorded in.
+    """
+    run = run_in(spec)
+    if run is None:
+        return None
+    staged = staged_in(spec)
+    record = LaunchRecord(
+        ref=AttemptRef(job, 0),
+        backend=backend,
+        token=mark_of(lineage, job, spec),
+        lineage=lineage,
+        owner=owner,
+        inputs=LaunchInputs(
+            spec=run,
+            fingerprint="",
+            code_digest=staged.get("code"),
+            environment_digest=staged.get("environment"),
+            packages_digest=staged.get("packages"),
+            pool=staged.get("pool"),
+        ),
+    )
+    return Launching(record=record)

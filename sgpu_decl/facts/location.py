@@ -1,0 +1,158 @@
+"""Which project, which file, which state: one function answers all three."""
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.model.target import BASE, misnamed, target_option
+from sgpu_decl.storing.state_folder import state_folder
+
+__all__ = [
+    "DEFAULT_FILES",
+    "Location",
+    "Opened",
+    "absolute",
+    "current_folder",
+    "open_project",
+    "project_above",
+    "shell_command",
+]
+
+DEFAULT_FILES = ("sgpu.yml", "run.yaml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """What the command line said. `variables` and `sets` are pairs of name and text."""
+
+    file: Path | None = None
+    project: Path | None = None
+    target: str | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    sets: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """`root` is absolute; `shown` is the file as the user named it, for messages."""
+
+    root: Path
+    file: Path | None
+    shown: str
+    target: str | None
+    state_dir: Path
+    notes: tuple[str, ...] = ()
+
+    @property
+    def owner(self) -> str | None:
+        """The file relative to the project, as state and plans name it."""
+        return None if self.file is None else os.path.relpath(absolute(self.file), self.root)
+
+
+def absolute(file: Path) -> Path:
+    """The file in the folder that it was named in, with no link above it. A link that is the file
+    itself stays: its folder has the code and the state, wherever the text comes from."""
+    return file.parent.resolve() / file.name
+
+
+def current_folder() -> Path:
+    """Where the command was called.
+
+    Raises:
+        NotFound: somebody deleted it under us.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise NotFound(
+            "the current folder does not exist any more", hint="change to one that does"
+        ) from None
+
+
+def open_project(location: Location, *, here: Path) -> Opened:
+    """Find the project of a command without reading any YAML.
+
+    Raises:
+        NotFound: the folder given as project is not there.
+        SgpuError: the project or its state cannot lie where they would.
+    """
+    if location.project is not None and not location.project.is_dir():
+        raise NotFound(
+            f"project folder `{location.project}` does not exist", hint="give an existing folder"
+        )
+    file = location.file or _default_file(location.project, here)
+    root = (location.project or _nearest(file.parent if file else here)).resolve()
+    target = location.target
+    if target is not None and (hint := misnamed(target)):
+        raise SgpuError(f"`{target}` is no name of a target", hint=hint, code="unknown_target")
+    state_dir, note = state_folder(root, target or BASE)
+    for path in (root, state_dir, *([absolute(file)] if file else [])):
+        _refuse_unreadable_name(path)
+    return Opened(
+        root=root,
+        file=file,
+        shown=os.fspath(file) if file else "",
+        target=target,
+        state_dir=state_dir,
+        notes=(note,) if note else (),
+    )
+
+
+def shell_command(words: str, *, root: Path, target: str | None) -> str:
+    """A command about a project, for a shell in the current folder: `sgpu logs 'train#1'`, with the
+    target, and with the project if it would not be found from there."""
+    where = target_option(target)
+    try:
+        found = open_project(Location(target=target), here=current_folder()).root == root
+    except NotFound:  # the current folder is gone
+        found = False
+    if not found:
+        where += f" --project {shlex.quote(os.fspath(root))}"
+    return f"`sgpu {words}{where}`"
+
+
+def _refuse_unreadable_name(path: Path) -> None:
+    """State, plans and the node agent keep paths as text: what is none is refused at the start."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        raise SgpuError(
+            f"`{path}` cannot be used: its name is no text in the encoding `{encoding}`",
+            hint="rename the folder or file"
+            if encoding == "utf-8"
+            else "take a locale of UTF-8: `export LC_ALL=C.UTF-8`",
+            code="state_unreachable",
+        ) from None
+
+
+def _default_file(project: Path | None, here: Path) -> Path | None:
+    """The file that is meant where none is named: of the project given; else the one here, else
+    that of the project upward from here."""
+    for folder in (project,) if project else (here, _nearest(here)):
+        for name in DEFAULT_FILES:
+            if os.path.lexists(folder / name) and not (folder / name).is_dir():
+                return Path(os.path.relpath(folder / name, here))
+    return None
+
+
+def project_above(here: Path) -> Path | None:
+    """The project that a folder is in, or is one of for its default file; `None` for none."""
+    if found := _marked(here):
+        return found
+    return here if any((here / name).is_file() for name in DEFAULT_FILES) else None
+
+
+def _nearest(start: Path) -> Path:
+    start = start.resolve()
+    return _marked(start) or start
+
+
+def _marked(here: Path) -> Path | None:
+    for folder in (here, *here.parents):
+        if (folder / "sgpu.yml").is_file() or (folder / ".sgpu").is_dir():
+            return folder
+    return None

@@ -1,0 +1,134 @@
+"""Files that a run reads and that are no part of its code."""
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.kinds import is_remote
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.staging.opened_files import opened_files
+from sgpu_decl.staging.selection import KeptBack, SelectionRule
+from sgpu_decl.staging.snapshot import Snapshot
+from sgpu_decl.staging.sources import Source, sources
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
+
+__all__ = ["OUTSIDE_HINT", "files_of_arguments", "files_of_source", "way_out"]
+
+OUTSIDE_HINT = "set `code.root` to a folder that holds both, or give the whole path of the file"
+
+Locate = Callable[[str], Place | None]
+
+_MOST = 5  # findings of one run
+_LARGE = 64 << 20  # bytes: what is larger is better linked than copied
+_REPORTED = frozenset(
+    {
+        SelectionRule.GITIGNORE,
+        SelectionRule.SGPUIGNORE,
+        SelectionRule.EXCLUDE,
+        SelectionRule.SECRET,
+        SelectionRule.NEVER,
+        SelectionRule.SGPU_FILE,
+    }
+)
+
+
+def files_of_source(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
+    """Warn of files that exist, that the source opens by a literal path, and that are kept back.
+    Places are relative to the root of the code."""
+    findings: dict[str, Diagnostic | None] = {}
+    for source in _executed(config, code.root):
+        for file in opened_files(source):
+            # A folder that is the default of an option may be one that the program writes to.
+            if file.path not in findings and (
+                not file.default or os.path.isfile(code.root / file.path)
+            ):
+                place = Place(source.shown, file.line, file.column)
+                by = f"`{source.shown}` opens"
+                findings[file.path] = _finding(file.path, by, place, config, code)
+    return _some(findings)
+
+
+def files_of_arguments(
+    config: "RunConfig", place: Locate, code: Snapshot
+) -> tuple[Diagnostic, ...]:
+    """Warn of files that exist, that the arguments or the command of a run name, and that are kept
+    back."""
+    given = config.args or ()
+    named = given.items() if isinstance(given, Mapping) else enumerate(given)
+    words = [(f"args.{name}", value) for name, value in named]
+    words += [("command", word) for word in _words(config.command)]
+    findings: dict[str, Diagnostic | None] = {}
+    for field, value in words:
+        text = value.rpartition("=")[2] if isinstance(value, str) else ""
+        if text and os.path.isfile(code.root / text):
+            path = os.path.normpath(text)
+            by = f"`{field}` names"
+            findings.setdefault(path, _finding(path, by, place(field), config, code))
+    return _some(findings)
+
+
+def _some(findings: Mapping[str, Diagnostic | None]) -> tuple[Diagnostic, ...]:
+    """The first few findings; `findings` are by the path of the file."""
+    return tuple(found for found in findings.values() if found is not None)[:_MOST]
+
+
+def _executed(config: "RunConfig", root: Path) -> Iterable[Source]:
+    if config.entrypoint is not None:
+        return sources(root, config.entrypoint)
+    scripts = [word for word in _words(config.command) if word.endswith(".py")]
+    return {source.path: source for script in scripts for source in sources(root, script)}.values()
+
+
+def _words(command: Sequence[str] | str | None) -> Sequence[str]:
+    if not isinstance(command, str):
+        return command or ()
+    try:
+        return shlex.split(command, comments=True)
+    except ValueError:
+        return ()
+
+
+def _finding(
+    path: str, by: str, at: Place | None, config: "RunConfig", code: Snapshot
+) -> Diagnostic | None:
+    whole = code.root / path
+    if path == "." or os.path.isabs(path) or not os.path.exists(whole) or code.takes(path):
+        return None  # a file of the code, or a folder that holds some
+    if path.startswith(".."):
+        if not os.path.isfile(whole):
+            return None
+        return _warning(
+            "file_outside_code",
+            f"{by} `{path}`, which lies outside of the code, and ranks work in a copy of the code",
+            at,
+            OUTSIDE_HINT,
+        )
+    kept = code.kept_back(path)
+    if kept is None or kept.rule not in _REPORTED:
+        return None
+    summary = f"{by} `{path}`, which is no part of the code: {kept}"
+    links = not is_remote(config.backend.kind)
+    return _warning("file_left_out", summary, at, way_out(path, kept, whole, links=links))
+
+
+def way_out(path: str, kept: KeptBack, whole: Path, *, links: bool) -> str:
+    """The hint with the line to write, so that ranks find a file that is kept back."""
+    include = f"`code: {{include: [{path}]}}` takes it along"
+    link = f"`code: {{link: [{path}]}}` links it into each attempt on this machine"
+    if kept.rule is SelectionRule.SECRET:
+        return "pass secrets by `env.secrets`"
+    if kept.pattern is None:
+        return link if links else "rename it"
+    if not links:
+        return include
+    large = os.path.isdir(whole) or whole.stat().st_size > _LARGE
+    return f"{link}; {include}" if large else f"{include}; {link}"
+
+
+def _warning(code: str, summary: str, at: Place | None, hint: str) -> Diagnostic:
+    return Diagnostic(code=code, severity=Severity.WARNING, summary=summary, place=at, hint=hint)

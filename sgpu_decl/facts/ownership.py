@@ -1,0 +1,60 @@
+"""Two files that declare one run: worth saying. A file that was renamed, or a run that moved to
+another one, is not."""
+
+from pathlib import Path
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.model.address import Address
+from sgpu_decl.regular_files import read_regular
+
+__all__ = ["Owners"]
+
+
+class Owners:
+    """The files of one project, and the names of the runs that each declares; read at most once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._names: dict[str, frozenset[str]] = {}
+
+    def dispute(self, address: Address, before: str, now: str) -> tuple[Diagnostic, ...]:
+        """Say it if the file that a run was last applied from still declares it, beside `now`.
+
+        Args:
+            before: the file that owned the run, relative to the project.
+            now: the file that is planned.
+        """
+        if before not in self._names:
+            self._names[before] = _declared(self._root / before)
+        if address.name not in self._names[before]:
+            return ()
+        return (
+            Diagnostic(
+                code="owner_changed",
+                severity=Severity.WARNING,
+                summary=f"`{before}` declares this run too, and applied it last; now `{now}` "
+                "owns it",
+                hint="rename one of the two runs, or take it out of one of the files",
+            ),
+        )
+
+
+def _declared(file: Path) -> frozenset[str]:
+    """The names as they are written; none where the file is gone or cannot be read."""
+    from sgpu_decl.text.file_limits import is_project, limits_for
+    from sgpu_decl.text.yaml_nodes import Mapping, Scalar
+    from sgpu_decl.text.yaml_reader import load
+
+    try:
+        raw = read_regular(file)
+    except OSError:
+        return frozenset()
+    document, _ = load(raw, file.name, limits=limits_for(raw, file.name))
+    if document is None:
+        return frozenset()
+    entries = document.root.entries
+    if is_project(document.root, file.name):
+        runs = entries.get("runs")
+        return frozenset(runs.entries) if isinstance(runs, Mapping) else frozenset()
+    name = entries.get("name")
+    return frozenset({name.text}) if isinstance(name, Scalar) else frozenset()

@@ -1,0 +1,137 @@
+"""The file of a project: its bytes, and what they say."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu_decl.config.loaded import Loaded
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
+from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
+from sgpu_decl.facts.checkout import Checkout
+from sgpu_decl.facts.file_kind import holds_plan
+from sgpu_decl.facts.file_memory import AskedGit, FileMemory, ReadVariables
+from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.regular_files import NotRegular, leads_out, open_regular
+from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.text.file_limits import PROJECT_FILE
+
+__all__ = ["Validated", "file_bytes", "read_bytes", "read_file"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validated:
+    """What a file says. `source` is its text, for excerpts; `targets` are those that were
+    checked."""
+
+    loaded: Loaded
+    findings: tuple[Diagnostic, ...]
+    source: str
+    targets: tuple[str, ...] = ()
+
+
+def read_file(opened: Opened, location: Location, checkout: Checkout | None = None) -> Validated:
+    """Read and validate the file of a project.
+
+    Args:
+        checkout: where it lies, for a caller that wants to know more of it than the file does.
+
+    Raises:
+        NotFound: there is no file.
+        InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
+    """
+    raw = file_bytes(opened)
+    text = raw.decode("utf-8-sig", "replace")
+    checkout = checkout or Checkout(opened.root)
+    memory = FileMemory(raw, opened, location)
+    if (known := memory.recall(os.environ, lambda: checkout.facts)) is not None:
+        return Validated(loaded=known[0], findings=known[1], source=text)
+    from sgpu_decl.config.file_reader import read
+
+    environ, git = ReadVariables(os.environ), AskedGit(checkout)
+    loaded, findings = read(
+        raw,
+        opened.shown,
+        target=location.target,
+        variables=location.variables,
+        sets=location.sets,
+        environ=environ,
+        git=git,
+    )
+    findings = in_order(findings)
+    if loaded is None or has_errors(findings):
+        raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=findings)
+    memory.remember(loaded, findings, read=environ, git=git.facts)
+    return Validated(loaded=loaded, findings=findings, source=text)
+
+
+def file_bytes(opened: Opened) -> bytes:
+    """The run or project file of a project.
+
+    Raises:
+        NotFound: there is none.
+        InvalidInput: it is a saved plan.
+        SgpuError: it cannot be read.
+    """
+    if opened.file is None:
+        raise NotFound(
+            f"there is no `sgpu.yml` and no `run.yaml` {_where(opened.root)}",
+            hint="name a file, or write a first one with `sgpu init`",
+        )
+    _refuse_link_out(opened)
+    if holds_plan(opened.file):
+        raise InvalidInput(
+            f"`{opened.shown}` is a saved plan, not a run or project file",
+            hint=f"carry it out with `sgpu apply {opened.shown}`, or look at it with "
+            f"`sgpu show {opened.shown}`",
+        )
+    return read_bytes(opened.file)
+
+
+def _refuse_link_out(opened: Opened) -> None:
+    """Refuse a link out of the project: the project may be somebody else's, and must not make
+    sgpu show other files of this user."""
+    file = opened.file
+    assert file is not None  # noqa: S101  looked at before
+    if leads_out(file, opened.root, repository_top(opened.root) or opened.root, Path.cwd()):
+        raise SgpuError(
+            f"`{opened.shown}` is a link to `{os.path.realpath(file)}`, outside of the project",
+            hint="copy the file here; or name the one that it leads to, with `--project` for "
+            "where the state lies",
+            code="unreadable",
+        )
+
+
+def _where(root: Path) -> str:
+    return "here" if root == Path.cwd() else f"in `{root}`"
+
+
+def read_bytes(file: Path) -> bytes:
+    """A run or project file, or as much of one that is too large as shows that it is.
+
+    Raises:
+        NotFound: it is not there.
+        SgpuError: it cannot be read.
+    """
+    try:
+        with open_regular(file) as opened:
+            return opened.read(PROJECT_FILE.size + 1)
+    except FileNotFoundError:
+        raise NotFound(f"`{file}` does not exist", hint="check the path") from None
+    except IsADirectoryError:
+        raise SgpuError(
+            f"`{file}` is a folder",
+            hint=f"name a run file in it, such as `{file / 'run.yaml'}`",
+            code="unreadable",
+        ) from None
+    except NotRegular as error:
+        raise SgpuError(
+            f"`{file}` cannot be read: {error.strerror}",
+            hint="write the YAML to a file, and name that",
+            code="unreadable",
+        ) from None
+    except OSError as error:
+        raise SgpuError(
+            f"`{file}` cannot be read: {(error.strerror or str(error)).lower()}",
+            hint="give a file that you may read",
+            code="unreadable",
+        ) from None

@@ -1,0 +1,67 @@
+"""Whether a target exists, for commands that look at the state and read no file."""
+
+from collections.abc import Collection
+from itertools import chain
+from pathlib import Path
+
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.errors import InvalidInput, SgpuError
+from sgpu_decl.facts.location import DEFAULT_FILES, Opened
+from sgpu_decl.facts.project_file import read_bytes
+from sgpu_decl.model.target import BASE
+from sgpu_decl.text.file_limits import limits_for
+from sgpu_decl.text.yaml_nodes import Mapping
+from sgpu_decl.text.yaml_reader import load
+
+__all__ = ["refuse_unknown"]
+
+
+def refuse_unknown(opened: Opened, target: str, known_targets: Collection[str]) -> None:
+    """Return where a file of the project declares the target. It has no state: nothing needs to be
+    read for one that was applied to.
+
+    Files are parsed and no more: whether their runs are valid is no matter here.
+
+    Args:
+        known_targets: those that have a state.
+
+    Raises:
+        SgpuError: nothing knows the target.
+        InvalidInput: a file cannot be parsed, so that nobody can tell.
+    """
+    declared = {file: _declared(file) for file in _files(opened)}
+    if any(target in names for names in declared.values()):
+        return
+    applied = [name for name in known_targets if name != BASE]
+    near = nearest(target, (*chain.from_iterable(declared.values()), *applied))
+    known = [f"`{file}` declares {_listed(names)}" for file, names in declared.items() if names]
+    if applied:
+        known.append(f"`{opened.state_dir.parent.name}/` knows {_listed(applied)}")
+    if not known:
+        known = ["no file here declares any; leave `-t` out"]
+    raise SgpuError(
+        f"there is no target `{target}`",
+        hint=(f"did you mean `{near}`? " if near else "") + "; ".join(known),
+        code="unknown_target",
+    )
+
+
+def _files(opened: Opened) -> list[Path]:
+    """The file of this folder and those of the project's, which may lie above."""
+    here = [opened.file] if opened.file is not None else []
+    above = [opened.root / name for name in DEFAULT_FILES]
+    resolved = {path.resolve(): path for path in reversed([*here, *above]) if path.is_file()}
+    return sorted(resolved.values())
+
+
+def _declared(file: Path) -> list[str]:
+    raw, shown = read_bytes(file), str(file)
+    document, found = load(raw, shown, limits=limits_for(raw, shown))
+    if document is None:
+        raise InvalidInput(f"`{shown}` is not valid", diagnostics=found)
+    block = document.root.entries.get("targets")
+    return list(block.entries) if isinstance(block, Mapping) else []
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

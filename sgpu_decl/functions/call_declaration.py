@@ -1,0 +1,114 @@
+"""A call as a run: the settings of its decorator, the project's `functions`, what else it needs."""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.kinds import DEFAULT, remote_kind
+from sgpu_decl.errors import InvalidInput
+from sgpu_decl.facts.location import Opened
+from sgpu_decl.functions.call_refusals import refuse
+from sgpu_decl.functions.call_settings import DEFAULT_TIMEOUT, Settings
+from sgpu_decl.functions.caller_tracking import Parent
+from sgpu_decl.functions.origin import Origin
+from sgpu_decl.model.jsonable import Json
+
+if TYPE_CHECKING:
+    from sgpu_decl.facts.checkout import Checkout
+    from sgpu_decl.facts.project_file import Validated
+
+__all__ = ["Declaration"]
+
+PROJECT_FILE = "sgpu.yml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What a call says of its run; `arguments` are those that readers see."""
+
+    origin: Origin
+    settings: Settings
+    arguments: Mapping[str, Json]
+    parent: Parent
+    target: str | None
+
+    def read(self, opened: Opened, checkout: "Checkout") -> "Validated":
+        """What a run file of this call would say.
+
+        Raises:
+            InvalidInput: the decorator, or the project file, holds errors.
+        """
+        from sgpu_decl.config.call_config import declare_call
+        from sgpu_decl.facts.project_file import Validated, read_bytes
+
+        file = opened.root / PROJECT_FILE
+        project = (read_bytes(file), os.path.relpath(file)) if file.is_file() else None
+        if project is None and self.target is not None:
+            raise InvalidInput(
+                f"`{self.origin.name}` cannot be called: there is no target `{self.target}`",
+                hint=f"declare it under `targets` in `{file}`, or leave the target out",
+                code="unknown_target",
+            )
+        loaded, findings = declare_call(
+            self._given(),
+            name=self.origin.name,
+            place=self.origin.place,
+            spelled=self.settings.spelled,
+            fallback=self._fallback(),
+            project=project,
+            target=self.target,
+            variables=(),
+            sets=(),
+            environ=os.environ,
+            git=lambda: checkout.facts,
+            captured=self.settings.remote and _as_on_nodes(),
+        )
+        if loaded is None:
+            raise refuse(self.origin.name, findings)
+        return Validated(loaded=loaded, findings=findings, source="")
+
+    def _given(self) -> dict[str, Json]:
+        given: dict[str, Json] = {
+            **self.settings.given(),
+            "entrypoint": self.origin.entrypoint,
+            "until": "always",
+            "on_active": "parallel",
+        }
+        if self.arguments:
+            given["args"] = dict(self.arguments)
+        if not self.settings.remote:
+            given["backend"] = DEFAULT
+        if self.parent.nested:
+            given["mlflow"] = {"experiment": self.parent.experiment}
+        return given
+
+    def _fallback(self) -> dict[str, Json]:
+        fallback: dict[str, Json] = {"mlflow": self._mlflow()}
+        if self.settings.remote:
+            return {**fallback, "backend": remote_kind().name}
+        return {**fallback, **_of_this_machine(), "timeout": f"{DEFAULT_TIMEOUT:g}s"}
+
+    def _mlflow(self) -> dict[str, Json]:
+        named: dict[str, Json] = {"run_name": self.origin.name}
+        if self.parent.experiment is not None and (self.parent.chosen or not self.settings.remote):
+            named["experiment"] = self.parent.experiment
+        if self.parent.store is not None and not self.settings.remote:
+            named["tracking_uri"] = self.parent.store
+        return named
+
+
+def _as_on_nodes() -> bool:
+    """Whether what is installed here can work on nodes, which are x86-64 under Linux."""
+    return sys.platform == "linux" and platform.machine() == "x86_64"
+
+
+def _of_this_machine() -> dict[str, Json]:
+    """All GPUs of this machine; one rank without a GPU where it has none."""
+    from sgpu_decl.gpus.devices import read_devices
+    from sgpu_decl.model.gpu import GPUType
+
+    count = len(read_devices().visible)
+    return {"type": (GPUType.GPU if count else GPUType.CPU).name, "gpus": count or 1}

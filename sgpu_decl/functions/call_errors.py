@@ -1,0 +1,170 @@
+"""How a call failed, as an exception: the rank's own if it can be had, else one that tells it."""
+
+import linecache
+import pickle
+import re
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+from sgpu_decl.errors import RunFailed
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.views.status_text import files_of
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+
+__all__ = ["RankFailed", "raise_failure", "with_lines"]
+
+_FRAME = re.compile(r'  File "(.+)", line (\d+), in .*')
+
+
+class RankFailed(RunFailed):
+    """A rank failed, or the whole attempt did.
+
+    It is the cause (`__cause__`) of a rank's own exception where that one could be brought back,
+    and raised itself where not: a crash, a timeout, an exception that cannot be unpickled here.
+
+    Attributes:
+        rank: the number of the rank that failed first; None where it was no rank.
+        attempt: such as `train#8`.
+        failed: how many ranks failed by themselves.
+        failure: the class of the failure: `exception`, `oom`, `timeout`, ...
+        traceback: that of the rank, as text; None where there is none.
+    """
+
+    code = "rank_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None,
+        attempt: str,
+        rank: int | None = None,
+        failed: int = 0,
+        failure: str | None = None,
+        traceback: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.attempt = attempt
+        self.rank = rank
+        self.failed = failed
+        self.failure = failure
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        return f"{self.message}\n\n{self.traceback.rstrip()}" if self.traceback else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self.message, self.hint, self.attempt, self.rank, self.failed, self.failure,
+                        self.traceback)  # fmt: skip
+
+
+def raise_failure(session: "Session", ref: AttemptRef, run: Mapping[str, Json]) -> NoReturn:
+    """Raise what ended an attempt that did not succeed.
+
+    Args:
+        run: its status object.
+
+    Raises:
+        BaseException: that of the rank that failed first, with a `RankFailed` as its cause.
+        RankFailed: there is none to be had.
+    """
+    cause = run.get("first_cause")
+    known = cause if isinstance(cause, Mapping) else {}
+    rank = known.get("rank")
+    told = _told(session, ref, run, known)
+    own = _own(session, ref, rank) if isinstance(rank, int) else None
+    if own is None:
+        raise told
+    own.add_note(told.message)
+    raise own from told
+
+
+def _told(
+    session: "Session", ref: AttemptRef, run: Mapping[str, Json], cause: Mapping[str, Json]
+) -> RankFailed:
+    ranks = run.get("ranks")
+    states = (
+        [item.get("state") for item in ranks or () if isinstance(item, Mapping)]
+        if isinstance(ranks, list)
+        else []
+    )
+    failed = states.count("failed")
+    rank, summary, trace = cause.get("rank"), cause.get("summary"), cause.get("traceback")
+    whole = (
+        f"`{ref}` was cancelled"
+        if run.get("state") == "cancelled"
+        else f"`{ref}` {run.get('state')}"
+    )
+    if isinstance(rank, int):
+        whole = f"rank {rank} of `{ref}` failed"
+    if summary:
+        text = str(summary)
+        whole += f": {text.removeprefix(f'rank {rank} ') if isinstance(rank, int) else text}"
+    if failed > 1:
+        whole += f" ({failed} of {len(states)} ranks failed; this one was the first)"
+    return RankFailed(
+        whole,
+        hint="the output of all ranks: "
+        + session.shell_command(f"logs {shlex.quote(str(ref))} --rank all"),
+        attempt=str(ref),
+        rank=rank if isinstance(rank, int) else None,
+        failed=failed,
+        failure=str(cause["class"]) if cause.get("class") else None,
+        traceback="\n".join([with_lines(str(trace)).rstrip(), *files_of(cause)]) if trace else None,
+    )
+
+
+def with_lines(trace: str) -> str:
+    """A rank's traceback with the lines of source that only the caller has: those of a notebook's
+    cells."""
+    lines = trace.split("\n")
+    whole = []
+    for at, line in enumerate(lines):
+        whole.append(line)
+        match = _FRAME.fullmatch(line)
+        below = lines[at + 1] if at + 1 < len(lines) else ""
+        if match is not None and not below.startswith("    "):
+            source = linecache.getline(match[1], int(match[2])).strip()
+            whole += [f"    {source}"] if source else []
+    return "\n".join(whole)
+
+
+def _own(session: "Session", ref: AttemptRef, rank: int) -> BaseException | None:
+    """The rank's exception, if it left one that is known here."""
+    raw = session.runs.failure(ref, rank)
+    if raw is None:
+        return None
+    try:
+        error = pickle.loads(raw)  # noqa: S301  from our own ranks, in a folder of ours
+        if isinstance(error, tuple):
+            error = _put_together(*error)
+    except Exception:  # noqa: BLE001  a class that is not here, or whose `__init__` takes something else
+        return None
+    return error if isinstance(error, BaseException) else None
+
+
+def _put_together(
+    kind: type[BaseException], args: tuple[object, ...], state: Mapping[str, object]
+) -> BaseException:
+    """An exception whose class takes other arguments than it hands on, from its parts."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+def _again(
+    message: str,
+    hint: str | None,
+    attempt: str,
+    rank: int | None,
+    failed: int,
+    failure: str | None,
+    traceback: str | None,
+) -> RankFailed:
+    return RankFailed(message, hint=hint, attempt=attempt, rank=rank, failed=failed,
+                      failure=failure, traceback=traceback)  # fmt: skip

@@ -1,0 +1,155 @@
+"""Watching a call until it has ended: what rank 0 prints, and a line for each phase."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sgpu_decl.config.call_config import CAPTURED
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.plan import Plan
+from sgpu_decl.views.apply_text import restart_line, state_line
+from sgpu_decl.views.logs_text import clean_lines
+from sgpu_decl.views.phase_text import phase_line
+from sgpu_decl.views.plan_words import packages_amount
+from sgpu_decl.views.status_json import status_object
+from sgpu_decl.views.status_text import ending
+from sgpu_decl.views.terminal import neutral
+from sgpu_decl.views.tracking_text import tracked_line, tracking_notes
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+    from sgpu_decl.model.rank_output import LogLines
+
+__all__ = ["Phases", "follow", "say", "stopped_by_interrupt", "tell_plan"]
+
+MOST_LINES = 2_000  # that a notebook keeps of one call; the log has them all
+_SAID = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
+
+
+def say(text: str) -> None:
+    """A line of ours, beside what the ranks print."""
+    print(neutral(f"sgpu: {text}"), file=sys.stderr, flush=True)  # noqa: T201  a caller sees it
+
+
+class Phases:
+    """A `Progress` that says each phase once, when it begins."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+
+    def advance(self, phase: str, done: int, total: int) -> None:
+        if phase != self._phase:
+            self._phase = phase
+            say(phase_line(phase, done, total, seconds=0))
+
+
+def tell_plan(plan: Plan) -> None:
+    """What is about to be launched, and what is worth knowing before."""
+    for change in plan.changes:
+        if change.environment is not None and change.environment.packages and change.prior:
+            before = f"{change.address.label}#{change.prior.attempt}"
+            say(f"{packages_amount(change.environment.packages)} since {before}")
+    for check in plan.checks:
+        hint = f" ({check.hint})" if check.hint else ""
+        if check.severity is Severity.WARNING:
+            say(f"warning[{check.id}]: {check.summary}{hint}")
+        elif check.id == "interpreter" and check.hint:  # packages changed since the last call
+            say(check.summary)
+        elif check.id == CAPTURED:
+            say(f"{check.summary}{hint}")
+
+
+def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
+    """Show what happens until the attempt has ended; return its status object."""
+    telling = _Telling(session)
+    for item in session.runs.follow([ref], ranks=(0,)):
+        if isinstance(item, AttemptView):
+            telling.standing(item)
+        elif item is not None:
+            telling.lines(item)
+    for finding in session.record_ended():
+        say(finding.summary)
+    run = status_object(session.runs.describe([ref])[0])
+    telling.over(run)
+    return run
+
+
+@contextmanager
+def stopped_by_interrupt(session: "Session", refs: Sequence[AttemptRef]) -> Iterator[None]:
+    """Ctrl-C, or the kernel's interrupt, cancels what was launched and waits until it has stopped;
+    a second one leaves at once.
+
+    Args:
+        refs: those that are active; looked at when the interrupt comes.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        for ref in refs:
+            _stop(session, ref)
+        raise
+
+
+def _stop(session: "Session", ref: AttemptRef) -> None:
+    """Cancel an attempt and wait until nothing of it is left."""
+    session.runs.cancel(ref)
+    say(f"{ref} is being cancelled; interrupt again to leave at once")
+    session.runs.wait([ref], tick=session.runs.forced_stops([ref], say))
+    session.record_ended()
+    say(ending(status_object(session.runs.describe([ref])[0]), colour=False))
+
+
+class _Telling:
+    """What ranks print goes where it would here, everything else to stderr. A notebook is not
+    flooded: it keeps all output in the page."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._restart = 0
+        self._tracking: str | None = None
+        self._shown = ""
+        self._left = MOST_LINES if "ipykernel" in sys.modules else None
+        self._cut = False
+
+    def standing(self, status: AttemptView) -> None:
+        for restart in status.restarts:
+            if restart.number > self._restart:
+                say(restart_line(status.ref, restart, now=datetime.now(UTC)))
+        self._restart = status.restart
+        if status.state in _SAID or status.waiting_for:
+            line = state_line(status)
+            if line != self._shown:
+                self._shown = line
+                say(line)
+        if status.tracking != self._tracking:
+            self._tracking = status.tracking
+            (view,) = self._session.runs.describe([status.ref])
+            for told in tracking_notes(status_object(view)):
+                say(told)
+
+    def lines(self, item: "LogLines") -> None:
+        if self._cut:
+            return
+        lines = item.lines
+        if self._left is not None:
+            self._cut = len(lines) > self._left
+            lines = lines[: self._left]
+            self._left -= len(lines)
+        if lines:
+            stream = sys.stderr if item.stream == "stderr" else sys.stdout
+            stream.write(clean_lines("\n".join(lines)) + "\n")
+            stream.flush()
+        if self._cut:
+            say(f"rank 0 has printed {MOST_LINES:,} lines: more of them are in its log only")
+
+    def over(self, run: Mapping[str, Json]) -> None:
+        if tracked := tracked_line(run):
+            say(tracked)
+        for told in tracking_notes(run):
+            say(told)
+        say(ending(run, colour=False))

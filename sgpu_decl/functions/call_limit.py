@@ -1,0 +1,45 @@
+"""At most so many remote calls at once: on a backend that has no queue of its own, callers wait."""
+
+import time
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.kinds import kind_named
+from sgpu_decl.functions.call_follower import say
+from sgpu_decl.model.plan import Change, Plan
+from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.views.terminal import count
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+
+__all__ = ["MOST_CALLS", "await_room"]
+
+MOST_CALLS = 5
+REST = 1.0  # seconds between two looks
+
+
+def await_room(session: "Session", plan: Plan, limit: int | None) -> bool:
+    """Wait until fewer calls are active where a plan launches one than may be: as many as its
+    `max_parallel` says, else `limit`.
+
+    Returns:
+        Whether it had to wait: a plan is old then.
+    """
+    (launch,) = (change for change in plan.changes if change.launches)
+    backend = launch.backend
+    most = _declared(launch) or limit
+    if most is None or kind_named(backend).capabilities.queues:
+        return False
+    waited = False
+    while (active := session.runs.active_calls(backend)) >= most:
+        if not waited:
+            say(f"waiting: {count(active, 'call')} active, of {most} at once")
+        waited = True
+        time.sleep(REST)
+    return waited
+
+
+def _declared(change: Change) -> int | None:
+    """The `max_parallel` of what is launched."""
+    said = parse(change.launch.inputs.spec).get("max_parallel") if change.launch else None
+    return said if isinstance(said, int) else None

@@ -1,0 +1,101 @@
+"""What the ranks returned: a list in rank order."""
+
+import pickle
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.functions.call_errors import RankFailed, raise_failure
+from sgpu_decl.functions.call_follower import say
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.views.results_text import secrets_note
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+
+__all__ = ["Results", "collect_outputs_or_raise"]
+
+R = TypeVar("R")
+
+
+class Results(list[R]):
+    """The value that each rank returned, in rank order; a notebook shows them as a table.
+
+    Attributes:
+        attempt: such as `train#8`.
+    """
+
+    def __init__(
+        self,
+        values: Iterable[R] = (),
+        *,
+        attempt: str = "",
+        masked: Mapping[int, object] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(values)
+        self.attempt = attempt
+        self._masked = dict(masked)  # what is shown instead, by rank
+
+    def _repr_html_(self) -> str:
+        from sgpu_decl.views.results_html import render
+
+        shown = [self._masked.get(rank, value) for rank, value in enumerate(self)]
+        return render(shown, title=self.attempt)
+
+
+def collect_outputs_or_raise(
+    session: "Session", ref: AttemptRef, run: Mapping[str, Json]
+) -> Results[object]:
+    """Return what the ranks of an attempt that has ended returned.
+
+    Args:
+        run: its status object.
+
+    Raises:
+        BaseException: a rank's exception; see `call_errors.raise_failure`.
+        RankFailed: the attempt failed otherwise, or a rank left without returning.
+        SgpuError: a value cannot be unpickled here.
+    """
+    if run["state"] != "succeeded":
+        raise_failure(session, ref, run)
+    ranks = run["ranks"]
+    size = len(ranks) if isinstance(ranks, list) else 0
+    returned = session.runs.returned(ref)
+    if held := secrets_note(ref, returned):
+        say(held)
+    found = {entry["rank"]: entry for entry in returned}
+    for rank in range(size):
+        if rank not in found:
+            raise RankFailed(
+                f"rank {rank} of `{ref}` ended without returning",
+                hint="let the function return: `os._exit` ends a rank at once",
+                attempt=str(ref),
+                rank=rank,
+            )
+    values = [_value(ref, rank, found[rank]) for rank in range(size)]
+    masked = {rank: found[rank]["shown"] for rank in range(size) if "shown" in found[rank]}
+    return Results(values, attempt=str(ref), masked=masked)
+
+
+def _value(ref: AttemptRef, rank: int, result: Mapping[str, Json]) -> object:
+    value = result["value"]
+    if not (isinstance(value, Mapping) and value.keys() == {"pickle", "repr"}):
+        return value
+    path = str(value["pickle"])
+    try:
+        with open(path, "rb") as file:
+            return pickle.load(file)  # noqa: S301  from our own ranks, in a folder of ours
+    except Exception as error:
+        raise SgpuError(
+            f"what rank {rank} of `{ref}` returned cannot be unpickled here: "
+            f"{type(error).__name__}: {error}",
+            hint=f"it is `{_described(result)}`, kept in `{path}`",
+            code="result_unreadable",
+        ) from error
+
+
+def _described(result: Mapping[str, Json]) -> Json:
+    shown = result.get("shown", result["value"])
+    return shown["repr"] if isinstance(shown, Mapping) else shown

@@ -1,0 +1,176 @@
+"""What the decorator of a function is told, in one form: every spelling becomes one setting."""
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from sgpu_decl.compute import read_gpu_type
+from sgpu_decl.errors import InvalidInput
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["UNSET", "Settings", "Unset", "told"]
+
+DEFAULT_TIMEOUT = 10_800.0  # seconds, of functions that run on this machine
+
+
+class Unset:
+    """Nothing was said; None may mean something."""
+
+    def __repr__(self) -> str:
+        return "<unset>"
+
+
+UNSET: Final = Unset()
+
+_COUNTS = ("gpus", "num_accelerators", "num_gpus")
+_TYPES = ("gpu_type", "accelerator_type")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`gpus` and `gpu_type` are None where the project or the machine decides. `timeout` is in
+    seconds, None for no limit. `spelled` maps a field of a run to the parameter that was used, or
+    that would have been."""
+
+    gpus: int | None = None
+    gpu_type: str | None = None
+    remote: bool = False
+    timeout: float | Unset | None = UNSET
+    run_async: bool = False
+    target: str | None = None
+    ray: bool = False
+    spelled: Mapping[str, str] = field(default_factory=lambda: {"type": "gpu_type"})
+
+    def given(self) -> dict[str, Json]:
+        """The settings as fields of a run."""
+        fields: dict[str, Json] = {}
+        if self.gpus is not None:
+            fields["gpus"] = self.gpus
+        if self.gpu_type is not None:
+            fields["type"] = self.gpu_type
+        if not isinstance(self.timeout, Unset):
+            fields["timeout"] = None if self.timeout is None else f"{self.timeout:g}s"
+        if self.ray:
+            fields["ray"] = True
+        return fields
+
+
+def told(before: Settings, values: Mapping[str, object]) -> Settings:
+    """Lay what a decorator, or `with_overrides`, was told over what was known before.
+
+    Args:
+        values: parameters by the names that the user gave them.
+
+    Raises:
+        InvalidInput: a value is of the wrong kind, or two names of one setting differ.
+    """
+    unknown = [name for name in values if name not in _KNOWN]
+    if unknown:
+        from sgpu_decl.diagnostics.nearest_names import nearest
+
+        near = nearest(unknown[0], _KNOWN)
+        raise InvalidInput(
+            f"`distributed` has no parameter `{unknown[0]}`",
+            hint=f"did you mean `{near}`?" if near else f"it takes {', '.join(_KNOWN)}",
+            code="unknown_parameter",
+        )
+    changed: dict[str, Any] = {}
+    spelled = dict(before.spelled)
+    if "num_gpus" in values:
+        warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=3)
+    count = _one_of(values, _COUNTS)
+    if count is not None:
+        spelled["gpus"], changed["gpus"] = count, _count(count, values[count])
+    kind = _one_of(values, _TYPES)
+    if kind is not None:
+        spelled["type"] = kind
+        changed["gpu_type"] = _type(kind, values[kind])
+    if not isinstance(timeout := values.get("timeout", UNSET), Unset):
+        spelled["timeout"] = "timeout"
+        changed["timeout"] = _timeout(timeout)
+    for name in ("remote", "run_async"):
+        if name in values:
+            changed[name] = _flag(name, values[name])
+    if (target := values.get("target")) is not None:
+        changed["target"] = _text("target", target)
+    return replace(before, **changed, spelled=spelled)
+
+
+_KNOWN = (*_COUNTS, *_TYPES, "remote", "timeout", "run_async", "target")
+
+
+def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:
+    """The name that a setting was given by; two of them must say the same."""
+    used = [name for name in names if values.get(name) is not None]
+    for other in used[1:]:
+        if values[other] != values[used[0]]:
+            raise InvalidInput(
+                f"`{used[0]}` and `{other}` are one setting, and say two things: "
+                f"`{values[used[0]]}` and `{values[other]}`",
+                hint=f"leave `{other}` out",
+                code="parameters_differ",
+            )
+    return used[0] if used else None
+
+
+def _count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidInput(
+            f"`{name}` must be a whole number of 1 or more, not `{value!r}`",
+            hint="it is the number of ranks, one on each GPU",
+            code="wrong_parameter",
+        )
+    return value
+
+
+def _type(name: str, value: object) -> str:
+    kind = read_gpu_type(value, parameter=name)
+    return kind.name if kind.node is None else str(value).strip()
+
+
+def _timeout(value: object) -> float | None:
+    """Seconds, a `timedelta`, or a duration as in YAML."""
+    if value is None:
+        return None
+    seconds: float | None = None
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, str):
+        from sgpu_decl.config.units import Duration
+
+        try:
+            seconds = Duration.read(value).seconds
+        except ValueError:
+            seconds = None
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    if seconds is None or not math.isfinite(seconds) or seconds <= 0:
+        raise InvalidInput(
+            f"`timeout` must be a number of seconds, not `{value!r}`",
+            hint="write `timeout=3600`, `timeout='6h'`, or `timeout=None` for no limit",
+            code="wrong_parameter",
+        )
+    return seconds
+
+
+def _flag(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InvalidInput(
+        f"`{name}` must be True or False, not `{value!r}`",
+        hint=f"write `{name}=True`",
+        code="wrong_parameter",
+    )
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise InvalidInput(
+        f"`{name}` must be text, not `{value!r}`",
+        hint="name one of the project's `targets`",
+        code="wrong_parameter",
+    )

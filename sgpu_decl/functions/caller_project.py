@@ -1,0 +1,37 @@
+"""Whose project the calls of a program belong to."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.errors import NotFound
+from sgpu_decl.functions.origin import program_file
+
+if TYPE_CHECKING:
+    from sgpu_decl.facts.location import Location
+
+__all__ = ["call_location"]
+
+
+def call_location(*, project: str | None = None, target: str | None = None) -> "Location":
+    """The project of this program: the one that is named, here or by `SGPU_PROJECT`, else that of
+    the script or notebook; likewise the target.
+
+    Raises:
+        NotFound: the current folder does not exist any more, or `SGPU_PROJECT` names none.
+    """
+    from sgpu_decl.facts.location import Location, current_folder
+
+    current_folder()
+    named = os.environ.get("SGPU_PROJECT") or None
+    if project is None and named is not None and not os.path.isdir(named):
+        raise NotFound(
+            f"`SGPU_PROJECT` names the folder `{named}`, which does not exist",
+            hint="name another, or unset it: then it is the project that your program lies in",
+        )
+    folder = project or named
+    return Location(
+        file=program_file(),
+        project=Path(folder) if folder is not None else None,
+        target=target or os.environ.get("SGPU_TARGET") or None,
+    )

@@ -1,0 +1,188 @@
+"""From a function, its settings and arguments to a plan and what its launch takes along."""
+
+import inspect
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.api import Session
+from sgpu_decl.config.call_config import CAPTURED
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.arguments import shown_arguments
+from sgpu_decl.functions.bound_arguments import Bound, bind
+from sgpu_decl.functions.call_declaration import Declaration
+from sgpu_decl.functions.call_limit import MOST_CALLS
+from sgpu_decl.functions.call_settings import Settings
+from sgpu_decl.functions.caller_project import call_location
+from sgpu_decl.functions.caller_tracking import Parent, parent
+from sgpu_decl.functions.captured_values import loaded_packages
+from sgpu_decl.functions.origin import local_paths, origin_of
+from sgpu_decl.functions.pickles import PicklePart, mentions, pickled
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.call import Call, Pickled
+from sgpu_decl.model.plan import Plan
+from sgpu_decl.views.terminal import size
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Prepared
+
+__all__ = ["PreparedCall", "prepare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCall:
+    """A call that can be planned and launched. `place` and `spelled` are those of its decorator:
+    where it stands, and the parameters that it was given, by the field of a run."""
+
+    name: str
+    place: Place
+    spelled: Mapping[str, str]
+    session: Session
+    call: Call
+
+    def plan(self) -> "Prepared":
+        """What a launch would do.
+
+        Raises:
+            InvalidInput: something stands in its way.
+        """
+        prepared = self.session.plan(for_apply=True)
+        return replace(prepared, plan=_with_size_of_packages(prepared.plan))
+
+
+def prepare(
+    function: Callable[..., object],
+    settings: Settings,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> PreparedCall:
+    """Check and pickle a call; nothing is written.
+
+    Raises:
+        InvalidInput: the arguments do not fit, or something cannot be pickled.
+    """
+    refuse_inside_of_a_rank(function)
+    bound = bind(function, args, kwargs)
+    location = call_location(target=settings.target)
+    origin = origin_of(function)
+    above = parent()
+    limit = MOST_CALLS if settings.remote else None
+    call = _call(
+        origin.name,
+        function,
+        bound,
+        above,
+        attended=not (settings.remote or settings.run_async),
+        limit=limit,
+    )
+    declaration = Declaration(
+        origin=origin,
+        settings=settings,
+        arguments=shown_arguments(bound.named),
+        parent=above,
+        target=location.target,
+    )
+    session = Session.for_call(location, declaration.read, call.path)
+    return PreparedCall(
+        name=origin.name,
+        place=origin.place,
+        spelled=settings.spelled,
+        session=session,
+        call=call,
+    )
+
+
+def _with_size_of_packages(plan: Plan) -> Plan:
+    """Say how much it is, where a plan says that the packages of this interpreter go along."""
+    for change in plan.changes:
+        found = change.environment if change.kind is Kind.ENVIRONMENT else None
+        if found is not None and found.bytes is not None and found.bytes_to_stage is not None:
+            amount = f": {size(found.bytes)}, {size(found.bytes_to_stage)} of it to stage"
+            checks = (
+                replace(check, summary=check.summary + amount) if check.id == CAPTURED else check
+                for check in plan.checks
+            )
+            return replace(plan, checks=tuple(checks))
+    return plan
+
+
+def refuse_inside_of_a_rank(function: Callable[..., object]) -> None:
+    if not all(name in os.environ for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
+        return
+    name = getattr(function, "__name__", "it")
+    hint = f"call the function itself there: `{name}.func(...)`"
+    run = os.environ.get("SGPU_ADDRESS", "").removeprefix("run.")
+    attempt = os.environ.get("SGPU_ATTEMPT")
+    where = f" of `{run}#{attempt}`"
+    if not (run and attempt):  # of torchrun, or of a notebook that plays one
+        where, hint = "", f"{hint}; if this is no rank, unset `RANK` and `LOCAL_RANK`"
+    raise InvalidInput(
+        f"`{name}.distributed()` was called inside of rank {os.environ['RANK']}{where}: "
+        "ranks start no ranks",
+        hint=hint,
+        code="nested_call",
+    )
+
+
+def _call(
+    name: str,
+    function: Callable[..., object],
+    bound: Bound,
+    above: Parent,
+    *,
+    attended: bool,
+    limit: int | None,
+) -> Call:
+    packed, inputs = pickled(
+        PicklePart(value=function, what=f"`{name}`"),
+        PicklePart(
+            value=(tuple(bound.args), dict(bound.kwargs)),
+            what=f"what is given to `{name}`",
+            named={f"the argument `{item}`": value for item, value in bound.named.items()},
+        ),
+    )
+    return Call(
+        name=name,
+        function=packed,
+        inputs=inputs,
+        python=".".join(platform.python_version_tuple()[:2]),
+        cloudpickle=_cloudpickle(packed, inputs),
+        folder=Path.cwd(),
+        path=local_paths(),
+        fill=bound.fill,
+        group=bool(bound.fill) and _counts_on_a_group(function, packed),
+        attended=attended,
+        loads=loaded_packages(function),
+        limit=limit,
+        tags=above.tags,
+    )
+
+
+def _cloudpickle(*found: Pickled) -> str | None:
+    if not any(b"cloudpickle" in item.stream for item in found):
+        return None
+    import cloudpickle
+
+    return str(cloudpickle.__version__)
+
+
+def _counts_on_a_group(function: Callable[..., object], packed: Pickled) -> bool:
+    """Whether a function that leaves its rank to be filled in uses torch, and brings up no process
+    group itself: then it counts on one."""
+    found = packed.stream + _source(function)
+    return mentions(found, "torch") and not mentions(found, "init_process_group")
+
+
+def _source(function: Callable[..., object]) -> bytes:
+    """The source of the module that a function is imported from, which its pickle only names."""
+    module = inspect.getmodule(function)
+    if module is None or module.__name__ == "__main__":
+        return b""
+    try:
+        return inspect.getsource(module).encode()
+    except (OSError, TypeError):
+        return b""

@@ -1,0 +1,135 @@
+"""A call that goes on while the caller does something else."""
+
+import asyncio
+import shlex
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from sgpu_decl.functions.call_follower import follow, say, stopped_by_interrupt
+from sgpu_decl.functions.call_results import Results, collect_outputs_or_raise
+from sgpu_decl.functions.call_status import RunStatus
+from sgpu_decl.functions.caller_project import call_location
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.views.logs_text import clean_lines
+from sgpu_decl.views.status_json import status_object
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+
+__all__ = ["DistributedFunctionCall"]
+
+R = TypeVar("R")
+REST = 0.05  # seconds between two looks of a task that awaits a call
+
+
+class DistributedFunctionCall(Generic[R]):
+    """A call of a function on ranks that goes on by itself, also when this process has ended.
+
+    `await call` gives what `result()` returns.
+    """
+
+    def __init__(self, session: "Session", ref: AttemptRef) -> None:
+        self._session = session
+        self._ref = ref
+        self._force: Callable[[], None] = lambda: None  # once it was asked to stop
+
+    @classmethod
+    def from_run_id(
+        cls, run_id: str, *, project: str | None = None, target: str | None = None
+    ) -> "DistributedFunctionCall[R]":
+        """Find a call again, in another process or after a restart of the kernel.
+
+        Args:
+            run_id: such as `train#8`, or `train` for its latest call.
+            project: the project folder; that of this script or notebook by default.
+            target: the target that it was called for.
+
+        Raises:
+            NotFound: there is no such call.
+        """
+        from sgpu_decl.api import Session
+
+        session = Session.open(call_location(project=project, target=target))
+        return cls(session, session.runs.find_one(run_id))
+
+    @property
+    def run_id(self) -> str:
+        return str(self._ref)
+
+    @property
+    def status(self) -> RunStatus:
+        run = status_object(self._session.runs.describe([self._ref])[0])
+        return RunStatus(run_id=self.run_id, state=AttemptState(str(run["state"])), run=run)
+
+    def wait(self, timeout: float | None = None) -> RunStatus:
+        """Wait until it has ended, for so many seconds at most.
+
+        Raises:
+            OutOfTime: it goes on.
+        """
+        self._session.runs.wait([self._ref], timeout, self._force)
+        self._session.record_ended()
+        return self.status
+
+    def result(self, *, logs: bool = False, timeout: float | None = None) -> Results[R]:
+        """Wait, and return what every rank returned, in rank order.
+
+        Args:
+            logs: show what rank 0 prints meanwhile. An interrupt then cancels the call.
+            timeout: in seconds; not with `logs`.
+
+        Raises:
+            BaseException: the exception of the rank that failed first, with a `RankFailed`, which
+                holds its rank and traceback, as the cause.
+            RankFailed: it failed otherwise, or was cancelled.
+            OutOfTime: it goes on.
+        """
+        if logs:
+            with stopped_by_interrupt(self._session, [self._ref]):
+                run = follow(self._session, self._ref)
+        else:
+            run = self.wait(timeout).run
+        return cast("Results[R]", collect_outputs_or_raise(self._session, self._ref, run))
+
+    def logs(self, rank: int | None = 0) -> str:
+        """What a rank, or with None every rank, has printed so far, stdout and stderr.
+
+        Raises:
+            NotFound: it was deleted.
+        """
+        ranks = None if rank is None else (rank,)
+        lines = self._session.runs.logs(self._ref, ranks=ranks, follow=False)
+        return "".join(
+            clean_lines(
+                line.text, "" if rank is not None or line.rank is None else f"[{line.rank}] "
+            )
+            + "\n"
+            for line in lines
+            if line is not None
+        )
+
+    def cancel(self) -> None:
+        """Ask it to stop; harmless when it has ended. Whoever waits for it then ends it by force if
+        its supervisor is silent for 30 s, as `sgpu cancel` does."""
+        self._session.runs.cancel(self._ref)
+        self._force = self._session.runs.forced_stops([self._ref], say)
+
+    def __await__(self) -> Generator[object, None, Results[R]]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Results[R]:
+        while self._session.runs.status(self._ref).state.active:
+            self._force()
+            await asyncio.sleep(REST)
+        return self.result()
+
+    def __repr__(self) -> str:
+        return f"<DistributedFunctionCall {self.status}>"
+
+    def _repr_html_(self) -> str:
+        return self.status._repr_html_()
+
+
+def announce(session: "Session", ref: AttemptRef) -> None:
+    logs = session.shell_command(f"logs -f {shlex.quote(str(ref))}")
+    say(f"{ref} launched; see `.status`, `.result()`, {logs}")

@@ -1,0 +1,1 @@
+"""The GPUs of this machine, as its drivers tell of them."""

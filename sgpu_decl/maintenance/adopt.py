@@ -1,0 +1,123 @@
+"""`sgpu adopt`: a job that exists already becomes that of an address. Nothing is changed but the
+state; the next apply puts what the file says in the place of what it has."""
+
+from sgpu_decl.config.loaded import LoadedJob
+from sgpu_decl.diagnostics.diagnostic import has_errors
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
+from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.job_facts import DeclaredJobs, desire
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.job import OURS, DesiredJob, JobHandle
+from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.planning.fingerprint import token
+from sgpu_decl.planning.jobs.job_diff import without_defaults
+
+__all__ = ["adopt"]
+
+
+def adopt(site: Site, declared: DeclaredJobs, text: str, job_id: str) -> Resource:
+    """Record that the job with that id is the one at an address. Harmless when it is known so.
+
+    Args:
+        text: the address, or the name, of a job that the file declares.
+
+    Raises:
+        NotFound: the file declares no such job, or the workspace has none with that id.
+        InvalidInput: the declared job is none that can be kept.
+        SgpuError: the address has a job, or the job has an address.
+    """
+    job = _declared(declared, text)
+    if not job_id.isdecimal():
+        raise SgpuError(
+            f"`{job_id}` is no id of a job",
+            hint="it is the number at the end of the job's URL",
+            code="bad_id",
+        )
+    (wanted,) = desire(
+        DeclaredJobs(
+            jobs=(job,),
+            mode=declared.mode,
+            backends=declared.backends,
+            runs=declared.runs,
+            owner=declared.owner,
+        ),
+        site.keeper,
+        lambda _: True,
+        site.state().lineage,
+    )
+    if has_errors(wanted.findings):
+        raise InvalidInput(f"`{wanted.address}` cannot be kept", diagnostics=wanted.findings)
+    keeper = site.keeper(declared.backend_of(job))
+    known = _recorded(site, wanted.address, job_id, keeper.workspace)
+    if known is not None:
+        return known
+    document = keeper.read(job_id)
+    if document is None:
+        raise NotFound(f"`{keeper.workspace}` has no job {job_id}", hint="look at its list of jobs")
+    with site.writing("adopt") as writer:
+        before = writer.state.resources.get(wanted.address)
+        number = (before.numbered if before else 0) + 1
+        spec = _spec(wanted, canonical(document))
+        mark = token(writer.state.lineage, wanted.address, number, digest(spec))
+        handle = JobHandle(id=job_id, workspace=keeper.workspace, token=mark)
+        resource = Resource(
+            address=wanted.address,
+            backend=wanted.backend,
+            owner=wanted.owner,
+            spec=spec,
+            last=None,
+            numbered=number,
+            remote=str(handle),
+        )
+        writer.record_resource(resource)
+    return resource
+
+
+def _declared(declared: DeclaredJobs, text: str) -> LoadedJob:
+    for job in declared.jobs:
+        if text in (str(job.address), job.address.name):
+            return job
+    names = [str(job.address) for job in declared.jobs]
+    near = nearest(text, [*names, *(job.address.name for job in declared.jobs)])
+    if near is not None:
+        hint = f"did you mean `{near}`?"
+    elif names:
+        hint = "it declares " + ", ".join(f"`{name}`" for name in names[:5])
+    else:
+        hint = "declare it under `jobs` as it should be; then adopt the one that exists"
+    raise NotFound(f"the file declares no job `{text}`", hint=hint)
+
+
+def _recorded(site: Site, address: Address, job_id: str, workspace: str) -> Resource | None:
+    """What is known already; refused where either of both belongs to another."""
+    for resource in site.state().resources.values():
+        if resource.address.kind is not Kind.JOB or resource.gone or resource.remote is None:
+            continue
+        handle = JobHandle.parse(resource.remote)
+        same = (handle.id, handle.workspace) == (job_id, workspace)
+        if resource.address == address:
+            if same:
+                return resource
+            raise SgpuError(
+                f"`{address}` is the job {handle.id} of `{handle.workspace}` already",
+                hint=f"forget that one first, with {site.shell_command(f'state rm {address}')}",
+                code="adopt_refused",
+            )
+        if same:
+            raise SgpuError(
+                f"the job {job_id} is `{resource.address}` already",
+                hint="give it the new address with "
+                + site.shell_command(f"state mv {resource.address} {address}"),
+                code="adopt_refused",
+            )
+    return None
+
+
+def _spec(wanted: DesiredJob, document: str) -> str:
+    """What the job has, as if it had been applied."""
+    spec = parse(wanted.spec)
+    ours = {key: spec[key] for key in OURS if key in spec}
+    return canonical({**parse(without_defaults(document, wanted.rules, wanted.spec)), **ours})

@@ -1,0 +1,79 @@
+"""`sgpu state mv` and `rm`: changes to the record alone, refused while a run is active."""
+
+import shlex
+
+from sgpu_decl.applying.recovery import refresh
+from sgpu_decl.errors import ActiveRun, SgpuError
+from sgpu_decl.facts.context import Site
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.runs.project_runs import ProjectRuns
+from sgpu_decl.runs.selectors import resource_named
+
+__all__ = ["move", "remove"]
+
+
+def move(site: Site, source: str, destination: str) -> tuple[Address, Address]:
+    """Rename a resource: its history and its folders follow. Returns the old and the new address.
+
+    Args:
+        destination: an address, or a bare name, which keeps the kind of `source`.
+
+    Raises:
+        NotFound: nothing is recorded at `source`.
+        ActiveRun: it is active.
+        SgpuError: `destination` has a history of its own.
+    """
+    resource = resource_named(site.state().resources, source)
+    old, new = resource.address, _parse(destination, resource.address)
+    if old == new:
+        raise SgpuError(
+            f"`{old}` has that address already", hint="name another one", code="move_refused"
+        )
+    with site.writing("state mv") as writer:
+        _refuse_active(site, old, "its folders cannot be moved")
+        writer.move(old, new)
+        try:
+            if old.kind is Kind.RUN:  # others have no folders
+                site.backend(resource.backend).storage.move(old, new)
+        except SgpuError:
+            writer.move(new, old)
+            raise
+    return old, new
+
+
+def remove(site: Site, text: str) -> Address:
+    """Forget a resource; its attempts stay in history.
+
+    Raises:
+        NotFound: nothing is recorded there.
+        ActiveRun: it is active.
+    """
+    old = resource_named(site.state().resources, text).address
+    with site.writing("state rm") as writer:
+        _refuse_active(site, old, "without its record nothing would stop it")
+        refresh(writer, site.backend)
+        writer.remove(old)
+    return old
+
+
+def _parse(text: str, like: Address) -> Address:
+    for candidate in (text, f"{like.kind}.{text}"):
+        try:
+            return Address.parse(candidate)
+        except ValueError:
+            continue
+    raise SgpuError(
+        f"`{text}` is no address", hint=f"give one such as `{like.kind}.train`", code="bad_address"
+    )
+
+
+def _refuse_active(site: Site, address: Address, why: str) -> None:
+    runs = ProjectRuns(site)
+    for attempt in site.believed().active:
+        if attempt.ref.address == address and runs.status(attempt.ref).state.active:
+            raise ActiveRun(
+                f"`{attempt.ref}` is active: {why}",
+                hint="wait for it with "
+                + site.shell_command(f"wait {shlex.quote(str(attempt.ref))}")
+                + ", or cancel it first",
+            )

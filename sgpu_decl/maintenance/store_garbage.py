@@ -1,0 +1,57 @@
+"""The stores of code and environments: what nothing refers to, and what is kept for owners that are
+not found."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sgpu_decl.facts.context import Site
+from sgpu_decl.model.owner import Owner, Presence
+from sgpu_decl.storing.stores import open_store
+
+__all__ = ["Unseen", "collect_stores", "unseen_owners"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """An owner that is not found, and the file that says what is kept for it. `seen` is when it was
+    last found, in seconds since the epoch."""
+
+    name: str
+    record: str
+    missing: bool
+    seen: float
+
+
+def collect_stores(site: Site) -> tuple[int, int]:
+    """Delete code and environments that nothing refers to; returns the bytes of both."""
+    code = site.store.collect(_presence)
+    if not site.environments.objects.is_dir():
+        return code, 0
+    return code, site.environments.collect(_presence)
+
+
+def unseen_owners(site: Site) -> list[Unseen]:
+    """The owners for which something is kept though they are not found, by name."""
+    return sorted(
+        {item.record: item for item in _unseen(site)}.values(), key=lambda item: item.name
+    )
+
+
+def _unseen(site: Site) -> Iterator[Unseen]:
+    for store in (site.store, site.environments):
+        for found, presence in store.unseen(_presence):
+            yield Unseen(
+                name=found.owner.path or found.owner.store or found.record.name,
+                record=os.fspath(found.record),
+                missing=presence is Presence.MISSING,
+                seen=found.seen,
+            )
+
+
+def _presence(owner: Owner) -> Presence:
+    """Ask the store of a state whether that is there."""
+    store = open_store(owner.store or "")
+    if store is None or owner.lineage is None:
+        return Presence.UNKNOWN
+    return store.presence(owner.lineage)

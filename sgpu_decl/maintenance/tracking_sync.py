@@ -1,0 +1,70 @@
+"""`sgpu mlflow sync`: checks an attempt and a server, then pushes."""
+
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.errors import BackendError, NotFound, SgpuError
+from sgpu_decl.tracking.tracker_files import read_record
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.attempt import AttemptRef
+    from sgpu_decl.runs.project_runs import ProjectRuns
+    from sgpu_decl.tracking.sync import SyncResult
+
+__all__ = ["sync_tracking"]
+
+
+def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) -> "SyncResult":
+    """Push the MLflow run of an attempt from the local store to a server.
+
+    Args:
+        server: its tracking URI; None for the server that was down when the attempt started.
+
+    Raises:
+        NotFound: the attempt has no MLflow run, or left nothing.
+        SgpuError: it is active, or was tracked by its server, or nothing says which server.
+        BackendError: the server does not take it.
+    """
+    (view,) = runs.describe([ref])
+    folder = Path(str(view.links["folder"])) if "folder" in view.links else None
+    tracked = read_record(folder) if folder is not None else None
+    if folder is None or tracked is None or "run_id" not in tracked:
+        raise NotFound(
+            f"`{ref}` has no MLflow run on this machine",
+            hint=runs.shell_command(f"show {shlex.quote(str(ref))}") + " says why",
+            code="not_tracked",
+        )
+    if runs.status(ref).state.active:
+        raise SgpuError(
+            f"`{ref}` is active, and its MLflow run still grows",
+            hint="push it once it has ended: "
+            + runs.shell_command(f"wait {shlex.quote(str(ref))}"),
+            code="active_run",
+        )
+    missed = tracked.get("instead_of")
+    target = server or (str(missed["tracking_uri"]) if isinstance(missed, dict) else None)
+    if target is None or target == tracked["tracking_uri"]:
+        store = mask(str(tracked["tracking_uri"]))
+        raise SgpuError(
+            f"`{ref}` was tracked by {store}: there is nothing to push",
+            hint="name another server with `--to URI`",
+            code="nothing_to_sync",
+        )
+    if find_spec("mlflow") is None:
+        raise SgpuError(
+            "MLflow is not installed", hint="`pip install 'sgpu[mlflow]'`", code="mlflow_missing"
+        )
+    from sgpu_decl.tracking.stores.store_protocol import StoreError
+    from sgpu_decl.tracking.sync import push_run
+
+    try:
+        return push_run(folder, target)
+    except StoreError as error:
+        raise BackendError(
+            f"`{ref}` could not be pushed to {mask(target)}: {mask(str(error))}",
+            hint="try again once the server is back: what was pushed is not pushed twice",
+            code="tracking_unreachable",
+        ) from error

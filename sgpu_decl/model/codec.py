@@ -1,0 +1,216 @@
+"""Frozen dataclasses to JSON and back, by the types of their fields.
+
+    a field's type                   in JSON
+    text, bool, float, Json          itself
+    int                              itself, from 0 to 2^53
+    StrEnum                          its text
+    datetime                         RFC 3339
+    Address                          its text, `run.train`
+    tuple[X, ...]                    a list
+    Mapping[str, str]                an object
+    X | None                         X, or null
+    another dataclass                an object
+
+The fields of a field that is marked `FLAT` stand beside those of the class that holds it. One that
+is marked `UNWRITTEN` is no part of the JSON. Reading is strict: unknown and missing keys are
+refused, each with its path, such as `changes[0].launch.token`.
+"""
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.times import from_text, to_text
+
+__all__ = ["FLAT", "UNWRITTEN", "BadValue", "JsonObject", "MissingKey", "UnknownKey", "to_json"]
+
+FLAT = {"codec": "flat"}
+UNWRITTEN = {"codec": "unwritten"}
+
+_MOST = 2**53  # what JSON carries whole
+_T = TypeVar("_T")
+
+
+class BadValue(ValueError):
+    """The JSON does not fit: `path` says where, `problem` what is wrong with it."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"`{path}` {problem}")
+        self.path = path
+
+
+class MissingKey(BadValue):
+    """A key is missing."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "is missing")
+
+
+class UnknownKey(BadValue):
+    """There is a key that no field has."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "is not known")
+
+
+def to_json(value: object) -> Json:
+    """Return the JSON of a value; see above.
+
+    Raises:
+        TypeError: the value has another type.
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return [to_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, datetime):
+        return to_text(value)
+    if isinstance(value, Address):
+        return str(value)
+    if not is_dataclass(value):
+        raise TypeError(f"{type(value).__name__} has no JSON")
+    written: dict[str, Json] = {}
+    for one in fields(value):
+        if one.metadata == FLAT:
+            written |= cast("dict[str, Json]", to_json(getattr(value, one.name)))
+        elif one.metadata != UNWRITTEN:
+            written[one.name] = to_json(getattr(value, one.name))
+    return written
+
+
+class JsonObject:
+    """One JSON object that is being read, and where it is.
+
+    Args:
+        value: what `json.loads` returned.
+        path: where it is; empty for the outermost.
+        readers: how classes are read that need more than their fields.
+        lenient: a key may be missing where its field has a default.
+    """
+
+    def __init__(
+        self,
+        value: object,
+        path: str = "",
+        *,
+        readers: "Mapping[type, Callable[[JsonObject], object]] | None" = None,
+        lenient: bool = False,
+    ) -> None:
+        if not isinstance(value, dict):
+            raise BadValue(path or "it", "is not an object")
+        self._value = value
+        self._path = path
+        self._readers = readers or {}
+        self._lenient = lenient
+        self._read: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._value
+
+    def whole(self, kind: type[_T]) -> _T:
+        """Read the object as a `kind`.
+
+        Raises:
+            BadValue: it is none, or has keys that `kind` does not have.
+        """
+        read = self._readers.get(kind)
+        value = self.part(kind) if read is None else cast("_T", read(self))
+        for key in sorted(self._value.keys() - self._read):
+            raise UnknownKey(self._path_of(key))
+        return value
+
+    def part(self, kind: type[_T]) -> _T:
+        """Read those keys of the object that `kind` has.
+
+        Raises:
+            BadValue: one is missing, or has another type.
+        """
+        found: dict[str, object] = {}
+        for one in fields(cast("Any", kind)):
+            path = self._path_of(one.name)
+            if one.metadata == FLAT:
+                found[one.name] = self.part(cast("type[object]", one.type))
+            elif one.metadata == UNWRITTEN:
+                continue
+            elif one.name in self._value:
+                self._read.add(one.name)
+                found[one.name] = self._as(one.type, self._value[one.name], path)
+            elif not (self._lenient and one.default is not MISSING):
+                raise MissingKey(path)
+        return kind(**found)
+
+    def take(self, key: str) -> object:
+        """The value of a key as it is; None if there is none."""
+        self._read.add(key)
+        return self._value.get(key)
+
+    def _path_of(self, key: str) -> str:
+        return f"{self._path}.{key}" if self._path else key
+
+    def _as(self, hint: Any, value: object, path: str) -> object:
+        if hint is Json:
+            return value
+        if get_origin(hint) in (Union, types.UnionType):
+            (inner,) = (argument for argument in get_args(hint) if argument is not types.NoneType)
+            return None if value is None else self._as(inner, value, path)
+        if get_origin(hint) is tuple:
+            if not isinstance(value, list):
+                _refuse(path, "a list")
+            inner, _ = get_args(hint)
+            return tuple(self._as(inner, item, f"{path}[{at}]") for at, item in enumerate(value))
+        if is_dataclass(hint) and hint is not Address:
+            inside = JsonObject(value, path, readers=self._readers, lenient=self._lenient)
+            return inside.whole(cast("type[object]", hint))
+        return _scalar(hint, value, path)
+
+
+def _scalar(hint: Any, value: object, path: str) -> object:
+    if hint is bool:
+        return value if isinstance(value, bool) else _refuse(path, "true or false")
+    if hint is int:
+        fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+        return value if fits else _refuse(path, "a number of 0 or more")
+    if hint is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            _refuse(path, "a number")
+        return float(value)
+    if get_origin(hint) is not None:  # Mapping[str, str]
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+            _refuse(path, "an object of texts")
+        return dict(value)
+    if not isinstance(value, str):
+        _refuse(path, "a text")
+    try:
+        return _from_text(hint, value)
+    except ValueError:
+        return _refuse(path, _example(hint))
+
+
+def _from_text(hint: Any, text: str) -> object:
+    if hint is datetime:
+        moment = from_text(text)
+        if moment.tzinfo is None:
+            raise ValueError(text)
+        return moment
+    return Address.parse(text) if hint is Address else hint(text)
+
+
+def _example(hint: Any) -> str:
+    if hint is datetime:
+        return "a time with its zone, such as `2026-01-31T12:00:00Z`"
+    if hint is Address:
+        return "an address such as `run.train`"
+    return "one of " + ", ".join(f"`{word}`" for word in cast("type[StrEnum]", hint))
+
+
+def _refuse(path: str, what: str) -> NoReturn:
+    raise BadValue(path, f"is not {what}")

@@ -1,0 +1,45 @@
+"""A launch: what decides it, and what is remembered of it."""
+
+from dataclasses import dataclass, field
+
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.codec import FLAT
+
+__all__ = ["LaunchInputs", "LaunchRecord"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchInputs:
+    """What decides a launch: equal inputs, equal launch.
+
+    `spec` is the canonical JSON of the run's config, `fingerprint` the hash of what identifies the
+    computation. `environment_digest` is that of a declared environment; `packages_digest` names the
+    list of what ranks found, declared or not. `pool` is the id of the pool that its GPUs come from,
+    if from one.
+
+    A field that comes later is text or None, and None by default: older states and plans lack it.
+    """
+
+    spec: str
+    fingerprint: str
+    code_digest: str | None = None
+    environment_digest: str | None = None
+    packages_digest: str | None = None
+    pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRecord:
+    """All that a backend needs for a launch, the same when a crash made it begin again.
+
+    `token` makes it idempotent. `owner` is the file that declares the run, relative to the project.
+    `wait_for` names older attempts of the same run that must have ended before its ranks start.
+    """
+
+    ref: AttemptRef = field(metadata=FLAT)
+    backend: str
+    token: str
+    lineage: str
+    owner: str
+    inputs: LaunchInputs = field(metadata=FLAT)
+    wait_for: tuple[int, ...] = ()

@@ -1,0 +1,17 @@
+"""How a plan is asked for."""
+
+from dataclasses import dataclass
+
+__all__ = ["PlanOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """The options of `plan` and `apply`; globs as the user typed them."""
+
+    rerun: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    retry_failed: bool = False
+    on_active: str | None = None
+    destroy: bool = False

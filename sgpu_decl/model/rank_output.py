@@ -1,0 +1,35 @@
+"""What ranks leave: the lines that they write, and their files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgpu_decl.model.attempt import AttemptRef
+
+__all__ = ["LogLines", "Output"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLines:
+    """Lines of a rank that were written one after the other, without the newline of the last.
+    `stream` is `stdout` or `stderr`. `rank` is `None` for what a node says itself."""
+
+    ref: AttemptRef
+    rank: int | None
+    stream: str
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What ranks left in SGPU_OUTPUT_DIR: the folder here, what is in it, and the names of what is
+    lacking, with the reason."""
+
+    folder: Path
+    files: int
+    bytes: int
+    lacking: tuple[str, ...] = ()
+    why: str = ""

@@ -1,0 +1,132 @@
+"""What becomes of a declared environment, and which packages differ from what ran last."""
+
+from collections.abc import Mapping
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.desired import Desired, Interpreter
+from sgpu_decl.model.environment import DesiredEnvironment, PackageList
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.plan import (
+    Action,
+    Change,
+    Check,
+    EnvironmentChange,
+    PackageChange,
+    PlannedLaunch,
+    Reason,
+)
+from sgpu_decl.model.state import Attempt, Resource, State
+from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.planning.package_changes import compare
+
+__all__ = ["difference", "environment_change", "interpreter_checks", "of_run"]
+
+_SHOWN = 5
+
+Lists = Mapping[str, PackageList]
+
+
+def environment_change(
+    wanted: DesiredEnvironment, resource: Resource | None, known: Lists
+) -> Change:
+    """Return the change of one declared environment: compared with what was applied last."""
+    before = None if resource is None or resource.gone else parse(resource.spec)
+    if before is None:
+        action, reason = Action.CREATE, Reason.FIRST_RUN
+    elif before.get("digest") != wanted.digest:
+        action, reason = Action.UPDATE, Reason.ENVIRONMENT_CHANGED
+    else:
+        action, reason = Action.NO_OP, Reason.UP_TO_DATE
+    return Change(
+        address=wanted.address,
+        kind=wanted.address.kind,
+        backend=wanted.backend,
+        action=action,
+        reason=reason,
+        environment=EnvironmentChange(
+            digest=wanted.digest,
+            packages=difference(_list(before, known), wanted.packages),
+            bytes=wanted.bytes,
+            bytes_to_stage=wanted.bytes_to_stage,
+        ),
+        launch=PlannedLaunch(
+            owner=wanted.owner,
+            inputs=LaunchInputs(
+                spec=wanted.spec,
+                fingerprint=wanted.digest,
+                environment_digest=wanted.digest,
+                packages_digest=wanted.packages.digest,
+            ),
+        ),
+    )
+
+
+def of_run(wanted: Desired, last: Attempt | None, known: Lists) -> EnvironmentChange | None:
+    """Return what a run's declared environment changes for the run: against its own last attempt.
+    Of a first run nothing is listed; the change of the environment says it all."""
+    environment = wanted.environment
+    if environment is None:
+        return None
+    before = known.get(last.inputs.packages_digest or "") if last else None
+    return EnvironmentChange(
+        digest=environment.digest,
+        packages=difference(before, environment.packages) if before else (),
+        bytes=environment.bytes,
+        bytes_to_stage=environment.bytes_to_stage,
+    )
+
+
+def difference(before: PackageList | None, after: PackageList) -> tuple[PackageChange, ...]:
+    """Return the packages that were added, removed or changed, by name; all of them are added where
+    nothing is known of before."""
+    if before is not None and before.digest == after.digest:
+        return ()
+    return compare(before.packages if before else (), after.packages)
+
+
+def interpreter_checks(
+    wanted: "list[tuple[Desired, Attempt | None]]", state: State
+) -> tuple[Check, ...]:
+    """Say which Python the ranks use where no environment is declared, each that is used once, and
+    which of its packages changed since the last attempt. It forces nothing."""
+    found: dict[tuple[Interpreter, str | None], Check] = {}
+    for desired, last in wanted:
+        used = desired.interpreter
+        if used is None:
+            continue
+        before = last.inputs.packages_digest if last else None
+        if (used, before) not in found:
+            found[used, before] = _interpreter(used, state.package_lists.get(before or ""), last)
+    return tuple(found.values())
+
+
+def _interpreter(used: Interpreter, before: PackageList | None, last: Attempt | None) -> Check:
+    version = f"Python {used.version}, " if used.version else ""
+    summary = f"ranks use {version}`{used.executable}`"
+    hint = None
+    if used.version is None:
+        summary += ", which lies in the project: this plan did not run it"
+        hint = "`sgpu plan --trust-project` runs it, and tells its version or why it does not run"
+    if before is not None and used.packages is not None and last is not None:
+        changed = difference(before, used.packages)
+        if changed:
+            words = [_words(item) for item in changed[:_SHOWN]]
+            more = len(changed) - _SHOWN
+            summary += f"; since `{last.ref}`: {', '.join(words)}"
+            summary += f" and {more:,} more packages" if more > 0 else ""
+            hint = "declare it with `env: {snapshot: true}` to make packages part of the run"
+    return Check(id="interpreter", severity=Severity.INFO, address=None, summary=summary, hint=hint)
+
+
+def _words(change: PackageChange) -> str:
+    if change.before is None:
+        return f"+ {change.name} {change.after}"
+    if change.after is None:
+        return f"- {change.name} {change.before}"
+    return f"~ {change.name} {change.before} → {change.after}"
+
+
+def _list(spec: Mapping[str, Json] | None, known: Lists) -> PackageList | None:
+    digest = spec.get("packages") if spec else None
+    return known.get(digest) if isinstance(digest, str) else None

@@ -1,0 +1,50 @@
+"""What identifies a computation, and what identifies one launch of it."""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.planning.field_changes import join, parse
+from sgpu_decl.planning.policy import FieldClass, class_of, has_entries_below
+
+__all__ = ["fingerprint", "token"]
+
+TOKEN_PREFIX = "sgpu1-"  # noqa: S105 - the version of the scheme, no secret
+
+
+def fingerprint(spec: str, code_digest: str | None, environment_digest: str | None = None) -> str:
+    """Return `sha256:<hex>` over the data fields of a config (canonical JSON), its code and its
+    declared environment. Launch and meta fields never change it."""
+    return digest(
+        canonical(
+            {
+                "data": _data_fields(parse(spec), ""),
+                "code": code_digest,
+                "environment": environment_digest,
+            }
+        )
+    )
+
+
+def token(lineage: str, address: Address, attempt: int, fingerprint: str) -> str:
+    """Return the idempotency token of one launch: the same launch has the same token, so that a
+    backend can be asked for it after a crash. At most 64 characters of `[a-z0-9-]`, which every
+    backend accepts."""
+    text = canonical([lineage, str(address), attempt, fingerprint])
+    hashed = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return TOKEN_PREFIX + base64.b32encode(hashed).decode().rstrip("=").lower()
+
+
+def _data_fields(spec: Mapping[str, Json], parent: str) -> dict[str, Json]:
+    kept: dict[str, Json] = {}
+    for key, value in spec.items():
+        path = join(parent, key)
+        if has_entries_below(path) and isinstance(value, Mapping):
+            inner = _data_fields(value, path)
+            if inner:
+                kept[key] = inner
+        elif class_of(path) is FieldClass.DATA:
+            kept[key] = value
+    return kept

@@ -1,0 +1,371 @@
+"""What becomes of one declared job: what is wanted beside what was applied, and both beside what is
+seen where it is kept."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.job import PERMISSIONS, RUN, STAGED, DesiredJob, JobHandle, ObservedJob
+from sgpu_decl.model.job_rules import JobRules
+from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.plan import (
+    Action,
+    Change,
+    Check,
+    CodeChange,
+    EnvironmentChange,
+    FieldChange,
+    FieldEffect,
+    PlannedLaunch,
+    Reason,
+)
+from sgpu_decl.model.state import Resource, State
+from sgpu_decl.model.target import target_option
+from sgpu_decl.planning.environment_changes import difference
+from sgpu_decl.planning.estimate import gpus_of, worst_hours
+from sgpu_decl.planning.field_changes import FieldDifference, compare, covered, join, leaves, parse
+from sgpu_decl.planning.fingerprint import token
+from sgpu_decl.planning.jobs.job_policy import effect_of, is_ours, reason_of
+from sgpu_decl.planning.jobs.launched_run import staged_in
+from sgpu_decl.planning.unsupported_fields import place_of
+
+__all__ = ["job_change", "without_defaults"]
+
+_SHOWN = 5
+_DIGESTS = frozenset(f"{STAGED}.{item}" for item in ("code", "environment", "packages"))
+
+# In the order of their precedence.
+_WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_CHANGED)
+
+
+def job_change(
+    wanted: DesiredJob, seen: ObservedJob, state: State, target: str | None
+) -> tuple[Change, tuple[Check, ...]]:
+    """Return the change of one job and what must be said about it."""
+    resource = state.resources.get(wanted.address)
+    change, checks = _changed(wanted, resource, seen, state.lineage, target)
+    if change.action in (Action.CREATE, Action.UPDATE) and wanted.run is not None:
+        before = resource.spec if resource is not None and not resource.gone else "{}"
+        change = _with_run(change, wanted.run, staged_in(before), state.package_lists)
+        checks = (*checks, *_hours(wanted, wanted.run))
+    return change, checks
+
+
+def _changed(
+    wanted: DesiredJob,
+    resource: Resource | None,
+    seen: ObservedJob,
+    lineage: str,
+    target: str | None,
+) -> tuple[Change, tuple[Check, ...]]:
+    handle = _handle(resource)
+    if resource is None or resource.gone or handle is None:
+        fields = tuple(_new(wanted, path, value) for path, value in leaves(parse(wanted.spec)))
+        change = _created(wanted, resource, lineage, Reason.FIRST_RUN, _told(wanted, fields))
+        return change, tuple(_namesakes(wanted, seen, target))
+    if handle.workspace != seen.workspace:
+        refused = _elsewhere(wanted, handle, seen, target)
+        return _change(wanted, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
+    if seen.document is None:
+        found = compare(resource.spec, wanted.spec)
+        fields = tuple(_field(wanted, item, FieldEffect.IN_PLACE) for item in found)
+        return _created(wanted, resource, lineage, Reason.PREVIOUS_LOST, _told(wanted, fields)), ()
+    return _kept(wanted, resource, seen.document, staged=seen.staged)
+
+
+def _kept(
+    wanted: DesiredJob, resource: Resource, document: str, *, staged: bool
+) -> tuple[Change, tuple[Check, ...]]:
+    live = without_defaults(document, wanted.rules, wanted.spec, resource.spec)
+    ignored = [path for path in wanted.ignore_changes if not is_ours(path)]
+    spec = _with_ignored(wanted, live, ignored)
+    changed = {item.path: item for item in compare(resource.spec, spec, ignored=ignored)}
+    there = {item.path: item for item in compare(live, spec) if not is_ours(item.path)}
+    drifted = sorted(there.keys() - changed.keys())
+    fields = [
+        # Where the workspace was changed too, what is there now is what goes.
+        _field(wanted, there[path], FieldEffect.IN_PLACE)
+        if path in there
+        else _field(wanted, item, FieldEffect.STATE_ONLY)
+        for path, item in changed.items()
+    ]
+    fields += [
+        replace(_field(wanted, there[path], FieldEffect.IN_PLACE), drifted=True) for path in drifted
+    ]
+    # Where the task changes in any case, it is staged anew.
+    if not staged and not any(path.startswith(f"{wanted.rules.task}.") for path in changed):
+        drifted = [*drifted, STAGED]
+        fields.append(_staged_again(wanted))
+    reasons = {reason_of(path, wanted.rules) for path in _leading(wanted, changed.values())}
+    reason = next((item for item in _WHAT_CHANGED if item in reasons), None)
+    moved = resource.owner != wanted.owner or resource.backend != wanted.backend
+    if reason is None and not drifted and not moved:
+        return _change(wanted, Action.NO_OP, Reason.UP_TO_DATE), ()
+    if reason is None:
+        reason = Reason.LIVE_DRIFTED if drifted else Reason.CONFIG_CHANGED
+    shown = {field.path for field in fields}
+    change = replace(
+        _change(replace(wanted, spec=spec), Action.UPDATE, reason),
+        fields=_told(wanted, sorted(fields, key=lambda field: field.path)),
+        unchanged=sum(path not in shown for path, _ in leaves(parse(spec))),
+    )
+    return change, (_drift(wanted, drifted),) if drifted else ()
+
+
+def _staged_again(wanted: DesiredJob) -> FieldChange:
+    """What the job launches was deleted, and the job itself was not touched."""
+    return FieldChange(
+        path=STAGED,
+        before="deleted",
+        after="staged",
+        effect=FieldEffect.IN_PLACE,
+        origin=place_of(wanted.places, RUN),
+        drifted=True,
+    )
+
+
+def _told(wanted: DesiredJob, fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
+    """Without what merely follows from a changed run, and without digests, which `code` and
+    `environment` of the change tell. What somebody edited is told in any case."""
+    found = tuple(fields)
+    leading = _leading(wanted, found)
+    return tuple(
+        item
+        for item in found
+        if item.drifted or (item.path in leading and item.path not in _DIGESTS)
+    )
+
+
+def _leading(wanted: DesiredJob, found: Iterable[FieldDifference | FieldChange]) -> set[str]:
+    """Those that do not follow from others: where a run changed, so did the task that is made of
+    it."""
+    removed = {item.path: item.removed for item in found}
+    if not {RUN, STAGED}.intersection(path.partition(".")[0] for path in removed):
+        return set(removed)
+    return {path for path, gone in removed.items() if not _follows(wanted, path, gone)}
+
+
+def _follows(wanted: DesiredJob, path: str, removed: bool) -> bool:  # noqa: FBT001 - private
+    """Of a job that launches a notebook now, or did, the file says what its task is."""
+    block, _, below = path.partition(".")
+    if block not in wanted.rules.of_run:
+        return False
+    if any(part in wanted.rules.of_notebook for part in below.split(".")[1:2]):
+        return False
+    return wanted.run is not None or removed
+
+
+def _with_run(
+    change: Change, run: Desired, before: Mapping[str, str], known: Mapping[str, PackageList]
+) -> Change:
+    """With what the run takes along, and how that differs from what was staged before."""
+    assert change.launch is not None  # noqa: S101 - set by _change
+    code, environment = run.code, run.environment
+    return replace(
+        change,
+        depends_on=(environment.address,) if environment is not None else (),
+        code=CodeChange(
+            digest=code.digest, files=code.files, bytes=code.bytes, changed=code.changed
+        )
+        if code is not None and code.digest != before.get("code")
+        else None,
+        environment=EnvironmentChange(
+            digest=environment.digest,
+            packages=difference(known.get(before.get("packages", "")), environment.packages)
+            if before
+            else (),
+            bytes=environment.bytes,
+            bytes_to_stage=environment.bytes_to_stage,
+        )
+        if environment is not None and environment.digest != before.get("environment")
+        else None,
+        launch=replace(
+            change.launch,
+            inputs=replace(
+                change.launch.inputs,
+                code_digest=run.code_digest,
+                environment_digest=run.environment_digest,
+                packages_digest=environment.packages.digest if environment is not None else None,
+                pool=run.pool.pool if run.pool is not None else None,
+            ),
+        ),
+    )
+
+
+def without_defaults(document: str, rules: JobRules, *asked: str) -> str:
+    """Return what is seen, less what the workspace adds by itself where none of the specs that were
+    asked for says anything."""
+    named = {path for spec in asked for path, _ in leaves(parse(spec))}
+    kept = _kept_below(parse(document), "", named, rules)
+    # Who may see a job is left alone where the file says nothing of it.
+    if not any(path == PERMISSIONS or path.startswith(PERMISSIONS + ".") for path in named):
+        kept.pop(PERMISSIONS, None)
+    return canonical(kept)
+
+
+def _kept_below(
+    value: Mapping[str, Json], parent: str, named: Collection[str], rules: JobRules
+) -> dict[str, Json]:
+    kept: dict[str, Json] = {}
+    for key, below in value.items():
+        path = join(parent, key)
+        if path not in named and rules.is_default(path, below):
+            continue
+        if isinstance(below, Mapping) and below:
+            inner = _kept_below(below, path, named, rules)
+            if inner or path in named:
+                kept[key] = inner
+        else:
+            kept[key] = below
+    return kept
+
+
+def _with_ignored(wanted: DesiredJob, live: str, ignored: Collection[str]) -> str:
+    """What is wanted, with what is seen at the paths whose changes are not acted upon."""
+    if not ignored:
+        return wanted.spec
+    return canonical(_taking(parse(wanted.spec), parse(live), "", ignored))
+
+
+def _taking(
+    mine: Mapping[str, Json], theirs: Mapping[str, Json], parent: str, ignored: Collection[str]
+) -> dict[str, Json]:
+    taken: dict[str, Json] = {}
+    for key in mine.keys() | theirs.keys():
+        path = join(parent, key)
+        if covered(path, ignored):
+            taken |= {key: theirs[key]} if key in theirs else {}
+        elif any(item.startswith(f"{path}.") for item in ignored):
+            below = _taking(_mapping(mine.get(key)), _mapping(theirs.get(key)), path, ignored)
+            taken |= {key: below} if below or key in mine else {}
+        elif key in mine:
+            taken[key] = mine[key]
+    return taken
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _handle(resource: Resource | None) -> JobHandle | None:
+    return JobHandle.parse(resource.remote) if resource and resource.remote else None
+
+
+def _new(wanted: DesiredJob, path: str, value: Json) -> FieldChange:
+    return FieldChange(
+        path=path,
+        before=None,
+        after=value,
+        effect=effect_of(path),
+        origin=place_of(wanted.places, path),
+        added=True,
+    )
+
+
+def _field(wanted: DesiredJob, item: FieldDifference, effect: FieldEffect) -> FieldChange:
+    return FieldChange(
+        path=item.path,
+        before=item.before,
+        after=item.after,
+        effect=effect_of(item.path, otherwise=effect),
+        origin=place_of(wanted.places, item.path),
+        added=item.added,
+        removed=item.removed,
+    )
+
+
+def _created(
+    wanted: DesiredJob,
+    resource: Resource | None,
+    lineage: str,
+    reason: Reason,
+    fields: tuple[FieldChange, ...],
+) -> Change:
+    number = (resource.numbered if resource else 0) + 1
+    change = _change(wanted, Action.CREATE, reason)
+    assert change.launch is not None  # noqa: S101 - set by _change
+    mark = token(lineage, wanted.address, number, change.launch.inputs.fingerprint)
+    return replace(change, fields=fields, launch=replace(change.launch, token=mark))
+
+
+def _change(wanted: DesiredJob, action: Action, reason: Reason) -> Change:
+    return Change(
+        address=wanted.address,
+        kind=wanted.address.kind,
+        backend=wanted.backend,
+        action=action,
+        reason=reason,
+        launch=PlannedLaunch(
+            owner=wanted.owner,
+            inputs=LaunchInputs(spec=wanted.spec, fingerprint=digest(wanted.spec)),
+        ),
+    )
+
+
+def _namesakes(wanted: DesiredJob, seen: ObservedJob, target: str | None) -> Iterator[Check]:
+    if not seen.namesakes:
+        return
+    first, *more = seen.namesakes
+    ids = f"the job {first}" if not more else f"{len(seen.namesakes)} jobs ({first}, …)"
+    yield Check(
+        id="namesake",
+        severity=Severity.WARNING,
+        address=wanted.address,
+        summary=f"`{seen.workspace}` has {ids} of the name `{wanted.title}` already, and a further "
+        "one would be made",
+        hint=f"if it is this one, take it over with `sgpu adopt {wanted.address} {first}"
+        f"{target_option(target)}`; or give this one another `name`",
+        place=place_of(wanted.places, "name"),
+    )
+
+
+def _hours(wanted: DesiredJob, run: Desired) -> Iterator[Check]:
+    """What one launch may take: a schedule repeats it."""
+    spec = parse(run.spec)
+    gpus, hours = gpus_of(spec), worst_hours(spec)
+    if gpus == 0:
+        return
+    most = "as many GPU hours as it likes"
+    if hours is not None:
+        most = f"at most {hours:,.6g} GPU hour{'' if hours == 1 else 's'}"
+    yield Check(
+        id="launch_hours",
+        severity=Severity.INFO,
+        address=wanted.address,
+        summary=f"each launch takes {most}, of {gpus:,} GPU{'s' if gpus > 1 else ''}",
+        hint=None if hours is not None else f"`timeout` of `{run.address}` is a limit",
+        place=place_of(wanted.places, f"{RUN}.timeout"),
+    )
+
+
+def _elsewhere(
+    wanted: DesiredJob, handle: JobHandle, seen: ObservedJob, target: str | None
+) -> Check:
+    return Check(
+        id="other_workspace",
+        severity=Severity.ERROR,
+        address=wanted.address,
+        summary=f"it is the job {handle.id} of `{handle.workspace}`, and `{seen.workspace}` is "
+        "meant now",
+        hint="use a target of its own for each workspace; or destroy it there first, or forget it "
+        f"with `sgpu state rm {wanted.address}{target_option(target)}`",
+        place=place_of(wanted.places, "backend"),
+    )
+
+
+def _drift(wanted: DesiredJob, paths: list[str]) -> Check:
+    more = len(paths) - _SHOWN
+    listed = ", ".join(f"`{path}`" for path in paths[:_SHOWN])
+    return Check(
+        id="live_drifted",
+        severity=Severity.WARNING,
+        address=wanted.address,
+        summary=f"it was edited in the workspace: {listed}"
+        + (f" and {more} more" if more > 0 else ""),
+        hint="applying puts back what the file says; to keep an edit, write it into the file, or "
+        "name it in `lifecycle.ignore_changes`",
+        place=place_of(wanted.places, paths[0]),
+    )

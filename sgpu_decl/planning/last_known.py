@@ -1,0 +1,91 @@
+"""Where a run stands: its recorded attempts, corrected by what the backends say now."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.plan import Prior
+from sgpu_decl.model.state import Attempt, Resource, State
+from sgpu_decl.planning.decisions import Situation, situation_of
+
+__all__ = ["NOWHERE", "Standing", "prior_of", "standings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """`last` is the newest attempt, `active` every one that is active now, oldest first."""
+
+    resource: Resource | None = None
+    last: Attempt | None = None
+    active: tuple[Attempt, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether there is something to compare with: applied, and not destroyed since."""
+        return self.resource is not None and not self.resource.gone and self.last is not None
+
+    @property
+    def situation(self) -> Situation:
+        """By the newest attempt."""
+        if not self.known or self.last is None:
+            return Situation.ABSENT
+        return situation_of(self.last.state, self.last.failure)
+
+    @property
+    def next_attempt(self) -> int:
+        given = self.resource.numbered if self.resource else 0
+        newest = self.last.ref.number if self.last else 0
+        return 1 + max(given, newest, *(attempt.ref.number for attempt in self.active), 0)
+
+    @property
+    def current(self) -> Attempt | None:
+        """The newest active attempt, else the last: what a change of the run acts on."""
+        return self.active[-1] if self.active else self.last
+
+
+def prior_of(attempt: Attempt) -> Prior:
+    """An attempt as a plan names it."""
+    return Prior(attempt=attempt.ref.number, state=attempt.state, ended_at=attempt.ended_at)
+
+
+NOWHERE = Standing()
+
+
+def standings(
+    state: State, observed: Mapping[AttemptRef, AttemptView]
+) -> Mapping[Address, Standing]:
+    """Return the standing of every recorded resource, in one pass over the state."""
+    active: dict[Address, list[Attempt]] = {}
+    for attempt in state.active:
+        active.setdefault(attempt.ref.address, []).append(attempt)
+    return {
+        address: _standing(resource, active.get(address, ()), observed)
+        for address, resource in state.resources.items()
+    }
+
+
+def _standing(
+    resource: Resource,
+    recorded: Iterable[Attempt],
+    observed: Mapping[AttemptRef, AttemptView],
+) -> Standing:
+    attempts = {attempt.ref: attempt for attempt in recorded}
+    if resource.last is not None:
+        attempts[resource.last.ref] = resource.last
+    if not attempts:
+        return Standing(resource=resource)
+    true = [_corrected(attempts[ref], observed.get(ref)) for ref in sorted(attempts)]
+    last = None
+    if resource.last is not None:
+        last = next(attempt for attempt in true if attempt.ref == resource.last.ref)
+    return Standing(
+        resource=resource,
+        last=last,
+        active=tuple(attempt for attempt in true if attempt.state.active),
+    )
+
+
+def _corrected(attempt: Attempt, status: AttemptView | None) -> Attempt:
+    return attempt if status is None else attempt.seen_as(status)

@@ -1,0 +1,52 @@
+"""What a state needs of the stores of code and environments."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.state import Resource, State
+from sgpu_decl.planning.jobs.launched_run import staged_in
+
+__all__ = ["Needs", "needs_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Digests of code, and of environments or the locks that they are built from."""
+
+    code: frozenset[str]
+    environments: frozenset[str]
+
+
+def needs_of(state: State, planned: Iterable[LaunchInputs] = ()) -> Needs:
+    """What launches that are active, under way or `planned` use, what the next plan compares with
+    (the last attempt of each resource), and what the jobs that are there have staged."""
+    launches = [*_launches(state), *planned]
+    staged = [staged_in(job.spec) for job in _jobs(state)]
+    return Needs(
+        code=_known(
+            (launch.code_digest for launch in launches), (item.get("code") for item in staged)
+        ),
+        environments=_known(
+            (launch.environment_digest for launch in launches),
+            (item.get("environment") for item in staged),
+        ),
+    )
+
+
+def _launches(state: State) -> Iterable[LaunchInputs]:
+    yield from (resource.last.inputs for resource in state.resources.values() if resource.last)
+    yield from (item.inputs for item in state.active)
+    yield from (intent.launch.inputs for intent in state.intents if intent.launch)
+
+
+def _jobs(state: State) -> Iterable[Resource]:
+    for resource in state.resources.values():
+        if resource.address.kind is Kind.JOB and not resource.gone:
+            yield resource
+    yield from (intent.job for intent in state.intents if intent.job)
+
+
+def _known(*digests: Iterable[str | None]) -> frozenset[str]:
+    return frozenset(item for some in digests for item in some if item is not None)

@@ -1,0 +1,273 @@
+"""A plan as JSON: the public object, and the saved one that apply can be given later.
+
+Both are the fields of `model/plan`. The saved object has more keys than the public one: `project`,
+`destroy`, `package_lists` and `git`, and for each change `launch`, `unchanged`, `nulls` and
+`drifted`. It is read strictly, since apply carries it out without deciding again.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn, cast
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.codec import BadValue, JsonObject, MissingKey, UnknownKey, to_json
+from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.plan import (
+    FORMAT_VERSION,
+    Change,
+    EnvironmentChange,
+    FieldChange,
+    PackageChange,
+    Plan,
+)
+
+__all__ = ["plan_id", "plan_to_json", "saved_from_json", "saved_text", "saved_to_json"]
+
+_CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
+_SAVED = frozenset({"project", "destroy"})
+_SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})
+_LONGEST_FACT = 1000  # of a branch's name; files have shorter ones
+_AGAIN = "make it again with `sgpu plan --out FILE`"
+
+
+def plan_to_json(plan: Plan) -> dict[str, Json]:
+    """Return the plan of the public contract (`schemas/plan.v1.schema.json`)."""
+    changes = [_without(_change(change), _SAVED_OF_CHANGE) for change in plan.changes]
+    return _without(_plan(plan, changes), _SAVED)
+
+
+def saved_to_json(plan: Plan) -> dict[str, Json]:
+    """Return the public object plus all that apply needs."""
+    changes: list[Json] = [
+        {
+            **_change(change),
+            "nulls": to_json(_Nulls.of(change)),
+            "drifted": [field.path for field in change.fields if field.drifted],
+        }
+        for change in plan.changes
+    ]
+    return {
+        **_plan(plan, changes),
+        "package_lists": [item.text for item in plan.package_lists],
+        **({"git": dict(plan.git)} if plan.git else {}),
+    }
+
+
+def saved_text(plan: Plan) -> str:
+    """Return the text of a saved plan: canonical, so that equal plans are equal files."""
+    return canonical({**saved_to_json(plan), _CHECKSUM: plan_id(plan)}) + "\n"
+
+
+def plan_id(plan: Plan) -> str:
+    """Return what identifies a plan: the same plan cannot be applied twice."""
+    return digest(canonical(saved_to_json(plan)))
+
+
+def saved_from_json(
+    text: str, file: str | None = None
+) -> tuple[Plan | None, tuple[Diagnostic, ...]]:
+    """Read a saved plan; `file` names it in diagnostics. Never raises for a bad one."""
+    about = f"`{file}`" if file else "the plan file"
+    try:
+        value = json.loads(text, parse_constant=_constant)
+        checksum = value.pop(_CHECKSUM, None) if isinstance(value, dict) else None
+        plan = _saved_plan(value)
+        # What is shown of a plan is what it launches: neither was edited since it was saved.
+        if checksum != digest(canonical(value)):
+            raise _Refused("was changed after it was saved", code="plan_edited")
+    except json.JSONDecodeError as error:
+        return None, (_not_json(text, about, file, error),)
+    except RecursionError:
+        return None, (_refusal("bad_plan", f"{about} is nested too deeply for a plan"),)
+    except _Refused as refused:
+        return None, (_refusal(refused.code, f"{about} {refused.why}", refused.hint),)
+    except UnknownKey as error:
+        summary = f"{about} holds `{error.path}`, which this version does not know"
+        return None, (_refusal("bad_plan", summary, _OTHER_VERSION),)
+    except MissingKey as error:
+        return None, (_refusal("bad_plan", f"{about} is not a whole plan: {error}"),)
+    except BadValue as error:
+        return None, (_refusal("bad_plan", f"{about} is not a plan: {error}"),)
+    except ValueError:
+        return None, (_refusal("bad_plan", f"{about} holds a number that no plan has"),)
+    return plan, ()
+
+
+_OTHER_VERSION = "apply it with the version of `sgpu` that made it, or plan again"
+
+
+class _Refused(Exception):
+    def __init__(self, why: str, *, code: str = "bad_plan", hint: str = _AGAIN) -> None:
+        super().__init__(why)
+        self.why = why
+        self.code = code
+        self.hint = hint
+
+
+def _refusal(code: str, summary: str, hint: str = _AGAIN) -> Diagnostic:
+    return Diagnostic(code=code, severity=Severity.ERROR, summary=summary, hint=hint)
+
+
+def _not_json(text: str, about: str, file: str | None, error: json.JSONDecodeError) -> Diagnostic:
+    place = Place(file, error.lineno, error.colno) if file else None
+    if not text.strip():
+        return _refusal("bad_plan", f"{about} is empty")
+    # What was cut off fails at its very end, or in a text that never closes.
+    if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        summary = f"{about} is cut off before its end"
+        return replace(_refusal("truncated_plan", summary), place=place)
+    return replace(_refusal("bad_plan", f"{about} is not JSON"), place=place)
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Refused(f"holds `{name}`, which is not JSON")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Nulls:
+    """The paths of fields whose null is a value; any other null says that there is none."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+    @classmethod
+    def of(cls, change: Change) -> "_Nulls":
+        return cls(
+            before=tuple(
+                field.path for field in change.fields if field.before is None and not field.added
+            ),
+            after=tuple(
+                field.path for field in change.fields if field.after is None and not field.removed
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SavedOfChange:
+    nulls: _Nulls
+    drifted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Packages:
+    added: tuple[_Named, ...]
+    removed: tuple[_Named, ...]
+    changed: tuple[PackageChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SavedOfPlan:
+    package_lists: tuple[str, ...]
+
+
+def _without(value: dict[str, Json], keys: frozenset[str]) -> dict[str, Json]:
+    return {key: item for key, item in value.items() if key not in keys}
+
+
+def _plan(plan: Plan, changes: Sequence[Json]) -> dict[str, Json]:
+    written = cast("dict[str, Json]", to_json(replace(plan, changes=())))
+    return {"format_version": FORMAT_VERSION, **written, "changes": changes}
+
+
+def _change(change: Change) -> dict[str, Json]:
+    written = cast("dict[str, Json]", to_json(replace(change, fields=(), environment=None)))
+    written["fields"] = [_field(field) for field in change.fields]
+    if change.environment is not None:
+        written["environment"] = _environment(change.environment)
+    return written
+
+
+def _field(field: FieldChange) -> Json:
+    is_option = field.origin is not None and field.origin.is_option
+    return to_json(replace(field, origin=None) if is_option else field)
+
+
+def _environment(environment: EnvironmentChange) -> Json:
+    added, removed, changed = [], [], []
+    for package in environment.packages:
+        if package.before is None:
+            added.append(_Named(name=package.name, version=str(package.after)))
+        elif package.after is None:
+            removed.append(_Named(name=package.name, version=package.before))
+        else:
+            changed.append(package)
+    packages = _Packages(added=tuple(added), removed=tuple(removed), changed=tuple(changed))
+    written = cast("dict[str, Json]", to_json(environment))
+    return {**written, **cast("dict[str, Json]", to_json(packages))}
+
+
+def _saved_plan(value: object) -> Plan:
+    readers = {Plan: _read_plan, Change: _read_change, EnvironmentChange: _read_environment}
+    if not isinstance(value, dict):
+        raise _Refused("is not a plan: the file is not an object")
+    return JsonObject(value, readers=readers).whole(Plan)
+
+
+def _read_plan(saved: JsonObject) -> Plan:
+    if "format_version" not in saved:
+        raise _Refused("is not a plan: it has no `format_version`")
+    version = saved.take("format_version")
+    if version != FORMAT_VERSION:
+        raise _Refused(
+            f"has the plan format `{version}`; this version of `sgpu` reads `{FORMAT_VERSION}`",
+            code="plan_format",
+            hint=_OTHER_VERSION,
+        )
+    if "changes" in saved and "project" not in saved:
+        raise _Refused("is the output of `sgpu plan -o json`, which lacks what apply needs")
+    lists = saved.part(_SavedOfPlan).package_lists
+    return replace(
+        saved.part(Plan),
+        package_lists=tuple(map(PackageList.from_text, lists)),
+        git=_git(saved.take("git")),
+    )
+
+
+def _git(facts: object) -> dict[str, str]:
+    """What is known of the checkout; a plan that was made outside of one has nothing of it."""
+    found = {} if facts is None else facts
+    if (
+        not isinstance(found, dict)
+        or not found.keys() <= {"commit", "branch", "dirty"}
+        or not all(isinstance(item, str) and item.isprintable() for item in found.values())
+        or any(len(item) > _LONGEST_FACT for item in found.values())
+    ):
+        raise _Refused("is not a plan: `git` says what no checkout does")
+    return found
+
+
+def _read_change(saved: JsonObject) -> Change:
+    more, change = saved.part(_SavedOfChange), saved.part(Change)
+    fields = tuple(
+        replace(
+            field,
+            added=field.before is None and field.path not in more.nulls.before,
+            removed=field.after is None and field.path not in more.nulls.after,
+            drifted=field.path in more.drifted,
+        )
+        for field in change.fields
+    )
+    return replace(change, fields=fields)
+
+
+def _read_environment(saved: JsonObject) -> EnvironmentChange:
+    packages = saved.part(_Packages)
+    found = [
+        PackageChange(name=item.name, before=None, after=item.version) for item in packages.added
+    ]
+    found += [
+        PackageChange(name=item.name, before=item.version, after=None) for item in packages.removed
+    ]
+    found += packages.changed
+    return replace(
+        saved.part(EnvironmentChange), packages=tuple(sorted(found, key=lambda item: item.name))
+    )

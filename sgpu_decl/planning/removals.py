@@ -1,0 +1,73 @@
+"""What becomes of a run that its file no longer lists, or that is to be destroyed."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.address import Kind
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.plan import Action, Change, Check, PlannedLaunch, Reason
+from sgpu_decl.model.state import Resource
+from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.planning.fingerprint import fingerprint
+from sgpu_decl.planning.last_known import Standing, prior_of
+from sgpu_decl.planning.work_lost import work_lost
+
+__all__ = ["destroyed", "removed"]
+
+
+def removed(
+    resource: Resource, standing: Standing, now: datetime
+) -> tuple[Change, tuple[Check, ...]]:
+    """What was taken out of its file: a run is forgotten when inactive, destroyed when active; a
+    job goes on by itself, so it is destroyed."""
+    if not standing.active and resource.address.kind is not Kind.JOB:
+        return _ending(resource, standing, Action.FORGET), ()
+    return destroyed(resource, standing, now)
+
+
+def destroyed(
+    resource: Resource, standing: Standing, now: datetime
+) -> tuple[Change, tuple[Check, ...]]:
+    """The end of a run: cancelled if it is active, and marked as gone. History stays. That of a
+    job: deleted where it is kept, with the history that is kept there."""
+    checks = work_lost(standing.active, now)
+    if _prevented(resource):
+        refusal = Check(
+            id="prevent_destroy",
+            severity=Severity.ERROR,
+            address=resource.address,
+            summary="destroying it is forbidden by `lifecycle.prevent_destroy`",
+            hint="apply it once without `prevent_destroy`, or leave it out with `--exclude`",
+        )
+        checks = (*checks, refusal)
+    return _ending(resource, standing, Action.DESTROY), checks
+
+
+def _ending(resource: Resource, standing: Standing, action: Action) -> Change:
+    last, current = standing.last, standing.current
+    first = LaunchInputs(spec=resource.spec, fingerprint=fingerprint(resource.spec, None))
+    inputs = last.inputs if last else first
+    return Change(
+        address=resource.address,
+        kind=resource.address.kind,
+        backend=resource.backend,
+        action=action,
+        reason=Reason.REMOVED_FROM_CONFIG,
+        destructive=bool(standing.active) or resource.address.kind is Kind.JOB,
+        prior=prior_of(current) if current else None,
+        launch=PlannedLaunch(
+            owner=resource.owner,
+            inputs=replace(inputs, spec=resource.spec),
+            stop=tuple(attempt.ref.number for attempt in standing.active),
+        ),
+    )
+
+
+def _prevented(resource: Resource) -> bool:
+    """By the config that was applied last: the file may not list the run any more."""
+    if '"prevent_destroy"' not in resource.spec:
+        return False
+    lifecycle: Json = parse(resource.spec).get("lifecycle")
+    return isinstance(lifecycle, dict) and lifecycle.get("prevent_destroy") is True

@@ -1,0 +1,120 @@
+"""What a valid config asks for and planning must refuse: engines that are not there yet, and fields
+that the chosen backend does not have."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.plan import Check
+from sgpu_decl.planning.capabilities import OPTIONAL_FIELDS, Capabilities
+from sgpu_decl.planning.field_changes import parse
+from sgpu_decl.planning.policy import FIELDS
+
+__all__ = ["check_of", "lint", "not_yet", "place_of"]
+
+
+# A spec that holds none of these words cannot hold the fields: 10,000 specs are not parsed for it.
+_WORDS = tuple(f'"{field}":' for field in OPTIONAL_FIELDS)
+
+
+def lint(desired: Iterable[Desired], capabilities: Mapping[str, Capabilities]) -> tuple[Check, ...]:
+    """Return the checks of all wanted runs: facts that were found before, and refusals.
+
+    A finding that repeats in many cells of a matrix is given once, for the first of them.
+    """
+    found: dict[tuple[str, str, Place | None], Check] = {}
+    for wanted in desired:
+        for finding in (*wanted.findings, *_refusals(wanted, capabilities)):
+            key = (finding.code, finding.summary, finding.place)
+            if key not in found:
+                found[key] = check_of(finding, wanted.address)
+    return tuple(found.values())
+
+
+def not_yet(name: str, place: Place | None) -> Diagnostic:
+    """The refusal of a field that nothing acts on yet."""
+    return Diagnostic(
+        code="not_yet",
+        summary=f"`{name}` is valid, and this version cannot act on it yet",
+        place=place,
+        hint=f"take `{name}` out for now",
+    )
+
+
+def check_of(finding: Diagnostic, address: Address | None) -> Check:
+    return Check(
+        id=finding.code,
+        severity=finding.severity,
+        address=address,
+        summary=finding.summary,
+        hint=finding.hint,
+        place=finding.place,
+    )
+
+
+def place_of(places: Mapping[str, Place], path: str) -> Place | None:
+    """Return where `path` was written, or the nearest block above it that was."""
+    while path:
+        place = places.get(path)
+        if place is not None:
+            return place
+        path = path.rpartition(".")[0]
+    return None
+
+
+def _refusals(wanted: Desired, capabilities: Mapping[str, Capabilities]) -> Iterator[Diagnostic]:
+    can = capabilities.get(wanted.backend)
+    if can is None:
+        offered = ", ".join(f"`{name}`" for name in sorted(capabilities))
+        yield Diagnostic(
+            code="backend_not_yet",
+            severity=Severity.ERROR,
+            summary=f"the backend `{wanted.backend}` is not available yet",
+            place=place_of(wanted.places, "backend.kind"),
+            hint=f"use one of {offered}, here or in a target",
+        )
+    yield from _unknown_paths(wanted)
+    if not any(word in wanted.spec for word in _WORDS):
+        return
+    spec = parse(wanted.spec)
+    anywhere = frozenset[str]().union(*(capability.fields for capability in capabilities.values()))
+    for field in sorted(OPTIONAL_FIELDS - (can.fields if can is not None else anywhere)):
+        if not _present(spec, field):
+            continue
+        if field not in anywhere:
+            yield not_yet(field, place_of(wanted.places, field))
+        else:
+            yield Diagnostic(
+                code="unsupported_field",
+                severity=Severity.ERROR,
+                summary=f"the backend `{wanted.backend}` has no `{field}`",
+                place=place_of(wanted.places, field),
+                hint=f"leave `{field}` out, or move it to a target whose backend has it",
+            )
+
+
+def _unknown_paths(wanted: Desired) -> Iterator[Diagnostic]:
+    for path in wanted.ignore_changes:
+        field = path.partition(".")[0]
+        if field in FIELDS:
+            continue
+        near = nearest(field, FIELDS)
+        yield Diagnostic(
+            code="ignore_unused",
+            severity=Severity.WARNING,
+            summary=f"`lifecycle.ignore_changes` names `{path}`, which no run has",
+            place=place_of(wanted.places, "lifecycle.ignore_changes"),
+            hint=f"did you mean `{near}`?"
+            if near
+            else "name a field, such as `env.variables.SEED`",
+        )
+
+
+def _present(spec: Mapping[str, Json], field: str) -> bool:
+    """An empty block counts: `ray: {}` asks for Ray; `false` and `null` do not."""
+    value = spec.get(field)
+    return value is not None and value is not False

@@ -1,0 +1,183 @@
+"""Checks that planning could have made a saved plan: its parts agree with each other and with the
+state.
+
+A checksum would find accidents only, since whoever edits a plan can write a new checksum. So all
+that apply relies on, and all that was shown, is derived again from the spec that is launched.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.model.plan import Action, Change, Plan, PlannedLaunch
+from sgpu_decl.model.state import State
+from sgpu_decl.planning.field_changes import leaves, parse
+from sgpu_decl.planning.fingerprint import TOKEN_PREFIX, fingerprint, token
+from sgpu_decl.planning.last_known import NOWHERE, Standing, standings
+from sgpu_decl.planning.planner import is_applyable, summary_of
+from sgpu_decl.planning.run_changes import differences
+
+__all__ = ["contradictions", "disagreements"]
+
+_MOST_ATTEMPTS = 1_000_000_000
+_LONGEST_PATH = 4096
+_LAUNCHING = (Action.CREATE, Action.REPLACE)
+_RECORDING = (*_LAUNCHING, Action.UPDATE)
+_ENDING = (Action.DESTROY, Action.FORGET)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
+_CHECK = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_POOL = re.compile(r"[!-~]{1,256}")
+_TOKEN = re.compile(re.escape(TOKEN_PREFIX) + r"[a-z2-7]{52}")
+
+
+def contradictions(plan: Plan) -> Iterator[str]:
+    """The parts of a plan that contradict each other, in words that follow "the plan"."""
+    if not _NAME.fullmatch(plan.lineage):
+        yield "names a state that cannot be"
+    addresses = [str(change.address) for change in plan.changes]
+    if addresses != sorted(set(addresses)):
+        yield "lists its changes twice, or out of order"
+    if plan.summary != summary_of(plan.changes):
+        yield "counts other changes than it holds"
+    if plan.applyable != is_applyable(plan.changes, plan.checks):
+        yield "says of itself whether it can be applied, and its checks say otherwise"
+    if not all(_CHECK.fullmatch(check.id) for check in plan.checks):
+        yield "names a check that cannot be"
+    if plan.destroy and any(change.action not in _ENDING for change in plan.changes):
+        yield "says that it destroys, and does something else"
+    for change in plan.changes:
+        yield from (f"{what} of `{change.address}`" for what in _contradictions(plan, change))
+
+
+def disagreements(plan: Plan, state: State) -> Iterator[str]:
+    """The parts of a plan that contradict the state, in words that follow "the plan"."""
+    known = standings(state, {})
+    for change in plan.changes:
+        standing = known.get(change.address, NOWHERE)
+        yield from (f"{what} of `{change.address}`" for what in _disagreements(change, standing))
+
+
+def _contradictions(plan: Plan, change: Change) -> Iterator[str]:
+    launch = change.launch
+    if change.kind is not change.address.kind:
+        yield "gives another kind"
+    numbers = [change.attempt, change.prior.attempt if change.prior else None]
+    numbers += [*launch.stop, *launch.wait_for] if launch else []
+    if not all(number is None or 1 <= number <= _MOST_ATTEMPTS for number in numbers):
+        yield "names an attempt that cannot be"
+    if launch is None:
+        refused = any(check.severity is Severity.ERROR for check in plan.checks)
+        if not refused and (change.fields or change.action in _RECORDING):
+            yield "lacks the launch"
+        return
+    yield from _misformed(change, launch)
+    if change.kind is Kind.RUN:
+        yield from _contradictions_of_run(plan, change, launch)
+    elif change.kind is Kind.JOB and launch.inputs.fingerprint != digest(launch.inputs.spec):
+        yield "does not fit the fingerprint"
+
+
+def _misformed(change: Change, launch: PlannedLaunch) -> Iterator[str]:
+    if launch.token is not None and not _TOKEN.fullmatch(launch.token):
+        yield "does not fit the token"
+    if (launch.token is not None) and change.action not in _LAUNCHING:
+        yield "launches without an action that does"
+    inputs = launch.inputs
+    digests = (inputs.code_digest, inputs.environment_digest, inputs.packages_digest)
+    if not all(item is None or _DIGEST.fullmatch(item) for item in (*digests, inputs.fingerprint)):
+        yield "names a digest that cannot be"
+    if inputs.pool is not None and not _POOL.fullmatch(inputs.pool):
+        yield "names a pool that cannot be"
+    owner = launch.owner
+    if not owner or "\0" in owner or owner.startswith("/") or len(owner) > _LONGEST_PATH:
+        yield "names no file as the owner"
+
+
+def _contradictions_of_run(plan: Plan, change: Change, launch: PlannedLaunch) -> Iterator[str]:
+    inputs = launch.inputs
+    backend = _backend_of(change.address, inputs.spec)
+    if backend is None:
+        yield "launches what is no run"
+        return
+    if change.action in _ENDING:
+        return
+    if backend != change.backend:
+        yield "shows another backend than it launches on"
+    values = dict(leaves(parse(inputs.spec)))
+    if not all(
+        field.path not in values if field.removed else values.get(field.path, ...) == field.after
+        for field in change.fields
+    ):
+        yield "shows other fields than are launched"
+    if change.action not in _LAUNCHING:
+        return
+    if (change.code.digest if change.code else None) != inputs.code_digest:
+        yield "shows other code than is launched"
+    if (change.environment.digest if change.environment else None) != inputs.environment_digest:
+        yield "shows another environment than is launched"
+    made = fingerprint(inputs.spec, inputs.code_digest, inputs.environment_digest)
+    if made != inputs.fingerprint:
+        yield "does not fit the fingerprint"
+    number = change.attempt
+    if number is None or launch.token != token(plan.lineage, change.address, number, made):
+        yield "does not fit the token"
+    if number is not None and any(
+        earlier >= number for earlier in (*launch.stop, *launch.wait_for)
+    ):
+        yield "waits for a later attempt"
+
+
+def _backend_of(address: Address, spec: str) -> str | None:
+    """The backend of a run's spec; none where the text is not the spec of a run."""
+    from sgpu_decl.config.run import RunConfig
+
+    try:
+        value = json.loads(spec)
+        if not isinstance(value, dict) or canonical(value) != spec:
+            return None
+        return str(RunConfig.model_validate({"name": address.name, **value}).backend.kind)
+    except (ValueError, RecursionError):  # of JSON, and of pydantic
+        return None
+
+
+def _disagreements(change: Change, standing: Standing) -> Iterator[str]:
+    launch = change.launch
+    if launch is None:
+        return
+    active = {attempt.ref.number for attempt in standing.active}
+    if not {*launch.stop, *launch.wait_for} <= active:
+        yield "waits for attempts that are not active"
+    if change.action in _ENDING:
+        resource = standing.resource
+        if resource is None or (resource.spec, resource.owner) != (
+            launch.inputs.spec,
+            launch.owner,
+        ):
+            yield "ends something else than what is recorded"
+        return
+    if change.kind is not Kind.RUN:
+        return
+    if change.action in _LAUNCHING and change.attempt != standing.next_attempt:
+        yield "does not fit the number of the next attempt"
+    shown = {field.path: (field.before, field.after) for field in change.fields}
+    if shown not in _expected(launch.inputs.spec, standing):
+        yield "does not show what changes"
+
+
+def _expected(spec: str, standing: Standing) -> list[dict[str, object]]:
+    """The fields that may be shown, by the attempt that they were compared with."""
+    if not standing.known:
+        return [{path: (None, value) for path, value in leaves(parse(spec))}]
+    lifecycle = parse(spec).get("lifecycle")
+    ignored = lifecycle.get("ignore_changes", ()) if isinstance(lifecycle, dict) else ()
+    return [
+        {
+            difference.path: (difference.before, difference.after)
+            for difference in differences(spec, standing, base, ignored)
+        }
+        for base in (standing.last, *standing.active)
+    ]

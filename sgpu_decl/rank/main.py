@@ -1,0 +1,154 @@
+"""A rank, from its first line to its exit code.
+
+_air.py ─▶ run_rank ─▶ spec ─▶ streams, hooks ─▶ the user's code ─▶ output or error record
+              └─ in a warm parent: imports ─▶ fork_server ─▶ here again, in each rank
+
+`_air.py` puts the package in `rank.zip` into `sys.modules` as `sgpu_decl.rank`, even if ranks have
+another sgpu or none, and adds nothing to `sys.path`.
+
+The time to the user's first line counts. So modules of this room import little, and late. They do
+not import `__future__`: annotations that need it are quoted.
+"""
+
+import os
+import sys
+
+from sgpu_decl.rank.attempt_folder import AttemptFolder
+from sgpu_decl.rank.import_hooks import on_import
+from sgpu_decl.rank.streams import close_indices, wrap_streams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+    from typing import Any
+
+    from sgpu_decl.rank.error_record import ErrorRecord
+
+__all__ = ["run_rank"]
+
+_STACKS = 8  # above SIGRTMIN: the supervisor asks for all stacks by that signal
+
+
+def run_rank(path: str, spec_sha256: str) -> None:
+    """Be a rank of the attempt in the folder `path`, or the warm parent that forks its ranks."""
+    folder = AttemptFolder(path, spec_sha256)
+    channel, own = (os.environ.pop(name, None) for name in ("SGPU_WARM_FD", "SGPU_WARM_DIR"))
+    printed = ("", "")
+    if channel is not None and own is not None:
+        printed = _become_rank(folder, int(channel), own)
+    errors = os.environ["TORCHELASTIC_ERROR_FILE"]
+    secrets: dict[str, str] = {}
+    spec = None
+
+    def record() -> "ErrorRecord":
+        close_indices()  # what follows opens files, which may be what this rank can no longer do
+        from sgpu_decl.rank.error_record import ErrorRecord
+
+        return ErrorRecord(folder, errors, spec, secrets)
+
+    try:
+        spec = folder.read_spec()
+        secrets = {name: os.environ[name] for name in spec["secrets"] if name in os.environ}
+        logs = os.path.dirname(errors)
+        _arm_faulthandler(logs)
+        wrap_streams(logs, os.environ.pop("SGPU_REDACT", None))
+        sys.stdout.write(printed[0])
+        sys.stderr.write(printed[1])
+        sys.path[0] = spec["code_dir"]
+        _add_hooks(path, spec)
+        _say_ready()
+        _run(folder, spec, record, secrets)
+    except SystemExit as error:
+        if not (error.code is None or isinstance(error.code, int)):
+            record().leave(error)
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever the user's code raises
+        record().fail(error)
+        sys.exit(1)
+
+
+def _run(
+    folder: AttemptFolder,
+    spec: "Mapping[str, Any]",
+    record: "Callable[[], ErrorRecord]",
+    secrets: "Mapping[str, str]",
+) -> None:
+    entry = spec["entry"]
+    if entry["kind"] == "script":
+        from sgpu_decl.rank.user_entry import run_script
+
+        run_script(spec["code_dir"], entry["path"], entry.get("args") or [])
+        return
+    from sgpu_decl.rank.output import forget_output, write_output
+
+    target = f"{folder.path}/ranks/{os.environ['RANK']}"
+    forget_output(target)
+    if entry["kind"] == "pickle":
+        from sgpu_decl.rank.pickled_call import make_call
+
+        make_call(folder, entry["call"], target, record, secrets)
+    else:
+        from sgpu_decl.rank.user_entry import call_function
+
+        write_output(folder, target, call_function(spec), secrets)
+
+
+def _become_rank(folder: AttemptFolder, channel: int, own: str) -> tuple[str, str]:
+    """Be the warm parent, whose folder is `own`: import what the spec names, then fork when asked.
+
+    Returns in the ranks alone: what the imports printed, for stdout and stderr.
+    """
+    spec = folder.read_spec()
+    _arm_faulthandler(own)
+    wrap_streams(None)
+    early = frozenset(sys.modules)  # what a rank has loaded before it can see the user's code
+    from sgpu_decl.rank.fork_server import ForkServer
+
+    server = ForkServer(channel, spec, early, own)
+    try:
+        for name, names in spec["warm"]["imports"]:
+            __import__(name, {}, {}, names)
+    except BaseException as error:  # noqa: BLE001 - whatever an import raises
+        from sgpu_decl.rank.error_record import ErrorRecord
+
+        ErrorRecord(folder, own + "/error.json").fail(error)
+        sys.exit(1)
+    return server.serve()
+
+
+def _arm_faulthandler(folder: str) -> None:
+    """Let crashes write their stacks to a file, and a real-time signal ask for them."""
+    import faulthandler
+    from _signal import SIGRTMIN  # type: ignore[import-not-found]  # loads no enum
+
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    faults = os.open(folder + "/fault.log", flags, 0o600)
+    faulthandler.enable(faults)
+    faulthandler.register(SIGRTMIN + _STACKS, faults, all_threads=True)
+
+
+def _add_hooks(folder: str, spec: "Mapping[str, Any]") -> None:
+    if spec["tracker"] is not None:
+        started = dict(os.environ)
+        on_import("mlflow", before=lambda: _join_run(folder, spec, started))
+    on_import("torch.distributed.rendezvous", after=_keep_store_on_loopback)
+
+
+def _join_run(folder: str, spec: "Mapping[str, Any]", started: "Mapping[str, str]") -> None:
+    from sgpu_decl.rank.mlflow_run import join_run
+
+    join_run(folder, spec["env"], started)
+
+
+def _keep_store_on_loopback(module: "ModuleType") -> None:
+    from sgpu_decl.rank.store_loopback import keep_store_on_loopback
+
+    keep_store_on_loopback(module)
+
+
+def _say_ready() -> None:
+    ready = int(os.environ.pop("SGPU_READY_FD", "-1"))
+    if ready >= 0:
+        os.write(ready, os.environ["RANK"].encode() + b"\n")
+        os.close(ready)

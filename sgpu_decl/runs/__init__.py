@@ -1,0 +1,1 @@
+"""Attempts and jobs: find, read, wait, follow, cancel."""

@@ -1,0 +1,14 @@
+"""The other targets of a project that something was applied to."""
+
+from sgpu_decl.model.target import BASE
+from sgpu_decl.storing.state_store import StateStore
+
+__all__ = ["elsewhere"]
+
+
+def elsewhere(states: StateStore, target: str | None) -> str | None:
+    """Where else something was applied, as a hint for whoever looks at a target without runs."""
+    others = [name for name in states.targets() if name != (target or BASE)]
+    options = ["without `-t`"] if BASE in others else []
+    options += [f"with `-t {name}`" for name in others if name != BASE]
+    return f"something was applied {' and '.join(options)}: look there" if options else None

@@ -1,0 +1,483 @@
+"""Looking at attempts, waiting for them and asking them to stop. Nothing here writes state."""
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sgpu_decl.errors import NotFound, OutOfTime
+from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.live_state import being_launched, lost
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.state import Attempt, RunHistory
+from sgpu_decl.runs.other_targets import elsewhere
+from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_attempt
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.base import Attempts, Backend
+    from sgpu_decl.model.rank_output import LogLines, Output
+    from sgpu_decl.model.step_progress import Progress
+
+__all__ = ["FORCE_AFTER", "ProjectRuns"]
+
+FORCE_AFTER = 30.0  # seconds of silence until a supervisor that was asked to stop is ended
+QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
+SHORTEST = 0.002  # and at first: a run may be over at once
+
+
+class ProjectRuns:
+    """The attempts of one project and target, as their backends and the history know them."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._records: dict[AttemptRef, LaunchRecord] = {}  # they never change
+
+    def ui_command(self, uri: str) -> str | None:
+        """The command that shows a store of metrics of this project; `None` for another one."""
+        from sgpu_decl.tracking.store_location import ui_command
+
+        return ui_command(uri, home=self._site.state_dir.parent)
+
+    def shell_command(self, words: str) -> str:
+        """A command about these runs, as a shell in the current folder takes it."""
+        return self._site.shell_command(words)
+
+    def find(self, *texts: str) -> tuple[AttemptRef, ...]:
+        """The attempts that names, addresses, `train#8` or globs stand for, the latest of each run,
+        in the order of the texts.
+
+        Raises:
+            NotFound: one of them matches nothing.
+        """
+        return tuple(dict.fromkeys(ref for text in texts for ref in self._find(text)))
+
+    def _find(self, text: str) -> tuple[AttemptRef, ...]:
+        """Runs that are gone are found by their names, and among others not at all."""
+        name, number = split_attempt(text)
+        state = self._site.believed()
+        resources = {
+            a: resource for a, resource in state.resources.items() if resource.last is not None
+        }
+        jobs = {
+            a for a, resource in state.resources.items() if a.kind is Kind.JOB and not resource.gone
+        }
+        if names_any(name, jobs) and not names_any(name, resources):
+            raise NotFound(
+                f"`{name}` is a job: it is launched where it is kept, not from here",
+                hint=self._site.shell_command(f"show {shlex.quote(name)}")
+                + " says how its last launch went, and where its logs are",
+            )
+        if not resources:
+            elsewhere_hint = elsewhere(self._site.states, self._site.opened.target)
+            hint = elsewhere_hint or "no run was launched from here yet"
+            raise NotFound(f"no run matches `{name}`", hint=hint)
+        found = []
+        active = {item.ref.address for item in state.active}
+        gone = {a for a, resource in resources.items() if resource.gone and a not in active}
+        for address in sorted(_not_gone(name, match_addresses([name], resources), gone)):
+            last = resources[address].last
+            if last is None:
+                continue
+            if number is not None and not 1 <= number <= last.ref.number:
+                raise NotFound(
+                    f"`{address.label}` has no attempt {number}",
+                    hint=f"its latest is `{last.ref}`",
+                )
+            found.append(AttemptRef(address, number) if number is not None else last.ref)
+        return tuple(found)
+
+    def find_one(self, text: str) -> AttemptRef:
+        """As `find`, for calls that are about one run.
+
+        Raises:
+            NotFound: it matches nothing, or several runs.
+        """
+        found = self.find(text)
+        if len(found) > 1:
+            raise NotFound(
+                f"`{text}` names {len(found)} runs",
+                hint=f"name one of them, such as `{found[0]}`",
+                code="ambiguous",
+            )
+        return found[0]
+
+    def find_active(self, *texts: str) -> tuple[AttemptRef, ...]:
+        """As `find`, with every other attempt of the named runs that is active: `on_active:
+        parallel` and `queue` leave several.
+
+        Raises:
+            NotFound: one of them matches nothing.
+        """
+        named = {
+            ref.address
+            for text in texts
+            if split_attempt(text)[1] is None
+            for ref in self._find(text)
+        }
+        others = [item.ref for item in self._site.believed().active if item.ref.address in named]
+        active = (ref for ref, status in self._statuses(others).items() if status.state.active)
+        return tuple(sorted({*self.find(*texts), *active}))
+
+    def active_calls(self, backend: str) -> int:
+        """How many calls of functions are active on a backend, as far as this project knows."""
+        active = [item for item in self._site.believed().active if item.backend == backend]
+        calls = [attempt.ref for attempt in active if _is_call(json.loads(attempt.inputs.spec))]
+        return sum(status.state.active for status in self._statuses(calls).values())
+
+    def current(self) -> tuple[AttemptRef, ...]:
+        """The latest attempt of every run that is not gone, and older ones that are active."""
+        state = self._site.believed()
+        latest = {
+            resource.last.ref
+            for resource in state.resources.values()
+            if resource.last and not resource.gone
+        }
+        older = [item.ref for item in state.active if item.ref not in latest]
+        active = (ref for ref, status in self._statuses(older).items() if status.state.active)
+        return tuple(sorted({*latest, *active}))
+
+    def status(self, ref: AttemptRef) -> AttemptView:
+        """What the backend says, else what was recorded.
+
+        Raises:
+            NotFound: neither knows the attempt.
+        """
+        return self._statuses([ref])[ref]
+
+    def _statuses(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, AttemptView]:
+        known: dict[AttemptRef, AttemptView] = {}
+        for backend, own in self._by_backend(refs):
+            known.update(backend.attempts.look(own))
+        return {ref: self._believed(ref, known.get(ref)) for ref in refs}
+
+    def describe(self, refs: Sequence[AttemptRef]) -> list[AttemptView]:
+        """All that is known of attempts, as a person is shown it. MLflow is told first how attempts
+        ended whose end it does not know yet."""
+        self._site.close_tracked()
+        known: dict[AttemptRef, AttemptView] = {}
+        for backend, own in self._by_backend(refs):
+            known.update(backend.attempts.inspect(own))
+        views = (self._believed(ref, known.get(ref)) for ref in refs)
+        return [self._with_missing_file(view) for view in views]
+
+    def show(self, ref: AttemptRef) -> RunHistory:
+        """An attempt with the spec that was launched and the run's history."""
+        history = self._site.states.history(ref.address)
+        spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), "{}")
+        views = self._statuses([attempt.ref for attempt in history])
+        return RunHistory(
+            view=self.describe([ref])[0],
+            spec=spec,
+            attempts=tuple((attempt, views[attempt.ref]) for attempt in history),
+        )
+
+    def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
+        """What of each rank's result can be shown: `[{"rank", "value"}]` in rank order. In one that
+        holds values of secrets they are masked, and `secrets` names them.
+
+        Raises:
+            NotFound: what the attempt left was deleted.
+        """
+        found = [(result.pop("shown", result["value"]), result) for result in self.returned(ref)]
+        return [{**result, "value": shown} for shown, result in found]
+
+    def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
+        """What each rank returned, as it is; beside a value with secrets what is `shown` of it.
+
+        Raises:
+            NotFound: what the attempt left was deleted.
+        """
+        self._must_be_kept(ref)
+        record = self.record(ref)
+        return self._attempts(record).results(record)
+
+    def output(self, ref: AttemptRef, progress: "Progress | None" = None) -> "Output":
+        """The files that ranks left in SGPU_OUTPUT_DIR, on this machine.
+
+        Raises:
+            NotFound: what the attempt left was deleted.
+            BackendError: they cannot be had yet.
+        """
+        from sgpu_decl.model.step_progress import Quiet
+
+        self._must_be_kept(ref)
+        record = self.record(ref)
+        return self._attempts(record).output(record, progress or Quiet())
+
+    def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
+        """The pickled exception of a rank of a called function, if it left one."""
+        record = self.record(ref)
+        return self._attempts(record).error(record, rank)
+
+    def logs(
+        self,
+        ref: AttemptRef,
+        *,
+        ranks: tuple[int, ...] | None,
+        follow: bool,
+        restart: int | None = None,
+    ) -> "Iterator[LogLines | None]":
+        """Lines of the ranks and the restart (`None`: all), in the order of time where it is known.
+
+        While following, `None` marks a quiet moment.
+
+        Raises:
+            NotFound: what the attempt left was deleted.
+        """
+        self._must_be_kept(ref)
+        if follow:
+            items = self.follow([ref], ranks=ranks, restart=restart)
+            yield from (item for item in items if not isinstance(item, AttemptView))
+            return
+        record = self.record(ref)
+        log = self._attempts(record).logs(record, ranks=ranks, follow=False, restart=restart)
+        yield from log.read()[0]
+
+    def unhidden(self, refs: Sequence[AttemptRef]) -> tuple[str, ...]:
+        """References of secrets that `logs` and `follow` cannot hide here, each once."""
+        found: dict[str, None] = {}
+        for record in map(self.record, refs):
+            found |= dict.fromkeys(self._attempts(record).unresolved_secrets(record))
+        return tuple(found)
+
+    def follow(
+        self,
+        refs: Sequence[AttemptRef],
+        *,
+        ranks: tuple[int, ...] | None,
+        restart: int | None = None,
+    ) -> "Iterator[LogLines | AttemptView | None]":
+        """Log lines of several attempts until all have ended, and how each of them stands whenever
+        it enters another state, waits for something else, or starts its ranks again.
+
+        Yields `None` at quiet moments, several times a second, so that the caller can look around.
+        """
+        records = {ref: self.record(ref) for ref in refs}
+        logs = {
+            ref: self._attempts(record).logs(record, ranks=ranks, follow=True, restart=restart)
+            for ref, record in records.items()
+        }
+        due = dict.fromkeys(logs, 0.0)
+        known: dict[AttemptRef, tuple[object, ...]] = {}
+        rest = SHORTEST
+        while logs:
+            quiet = True
+            told = time.monotonic()
+            watched = [ref for ref in logs if due[ref] <= told]
+            for ref in watched:
+                # Each may be far away; whoever presses Ctrl-C does not wait for all of them.
+                if time.monotonic() - told > QUIET:
+                    yield None
+                    told = time.monotonic()
+                lines, ended = logs[ref].read()
+                for line in lines:
+                    quiet = False
+                    yield line
+                if ended:
+                    del logs[ref]
+                due[ref] = time.monotonic() + self._attempts(records[ref]).poll_seconds
+            self._settle(watched)
+            for ref, status in self._statuses(watched).items():  # later than the last line
+                standing = (
+                    status.state, status.restart, status.waiting_for, status.tracking,
+                )  # fmt: skip
+                if known.get(ref) != standing:
+                    known[ref] = standing
+                    yield status
+            if quiet and logs:
+                yield None
+                time.sleep(rest)
+                rest = min(rest * 1.25, QUIET)
+
+    def wait(
+        self,
+        refs: Sequence[AttemptRef],
+        timeout: float | None = None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> list[AttemptView]:
+        """Wait until all have ended; `tick` is called between looks.
+
+        Raises:
+            OutOfTime: `timeout` seconds went by first.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pending = list(refs)
+        while True:
+            looked = time.monotonic()
+            self._settle(pending)
+            pending = [
+                ref for ref, status in self._statuses(pending).items() if status.state.active
+            ]
+            if not pending:
+                statuses = self._statuses(refs)
+                return [statuses[ref] for ref in refs]
+            if deadline is not None and time.monotonic() >= deadline:
+                names = ", ".join(f"`{ref}`" for ref in pending[:5])
+                raise OutOfTime(
+                    f"{names} did not end in time", hint="give a longer time, or none to wait on"
+                )
+            tick()
+            # Looking at a thousand runs takes a while itself: rest as long as that took.
+            time.sleep(max(QUIET, time.monotonic() - looked))
+
+    def cancel(self, ref: AttemptRef) -> None:
+        """Ask an attempt to stop. One that has ended is left as it is."""
+        record = self.record(ref)
+        self._site.backend(record.backend).launcher.cancel(record)
+
+    def forced_stops(
+        self,
+        refs: Sequence[AttemptRef],
+        say: Callable[[str], None],
+        patience: float | None = None,
+    ) -> Callable[[], None]:
+        """Return a function to call from time to time while attempts stop. It ends those whose
+        supervisor is silent for `patience` seconds (`FORCE_AFTER` for None), and says so."""
+        silence = FORCE_AFTER if patience is None else patience
+        ends = {
+            item.ref: self._site.backend(item.backend).launcher.forced_stop(item, silence)
+            for item in map(self.record, refs)
+        }
+
+        def look() -> None:
+            for ref, end in ends.items():
+                done = end.look() if end is not None else None
+                if done:
+                    say(f"{ref}: {done}")
+
+        return look
+
+    def sweep(self, ref: AttemptRef) -> int:
+        """Stop what is left of an attempt that is lost; returns how many processes that were."""
+        record = self.record(ref)
+        return self._site.backend(record.backend).storage.kill_orphans(record)
+
+    def _settle(self, refs: Sequence[AttemptRef]) -> None:
+        for backend, own in self._by_backend(refs):
+            backend.attempts.settle(own)
+
+    def _attempts(self, record: LaunchRecord) -> "Attempts":
+        """Who watches the attempts of the backend that one was launched on."""
+        return self._site.backend(record.backend).attempts
+
+    def remember(self, records: Iterable[LaunchRecord]) -> None:
+        """Keep launches in memory: the state may be unable to say them, on a full disk."""
+        self._records.update((record.ref, record) for record in records)
+
+    def record(self, ref: AttemptRef) -> LaunchRecord:
+        """What is remembered of the launch of an attempt.
+
+        Raises:
+            NotFound: there is no such attempt.
+        """
+        if ref not in self._records:
+            state = self._site.believed()
+            self._records.update(state.launches())
+            if ref not in self._records:
+                self._records[ref] = state.launch_of(self._recorded(ref))
+        return self._records[ref]
+
+    def _in_history(self, ref: AttemptRef) -> Attempt | None:
+        history = self._site.states.history(ref.address)
+        return next((attempt for attempt in history if attempt.ref == ref), None)
+
+    def _recorded(self, ref: AttemptRef) -> Attempt:
+        recorded = self._in_history(ref)
+        if recorded is None:
+            raise NotFound(
+                f"there is no `{ref}`", hint=self._site.shell_command("status") + " lists the runs"
+            )
+        return recorded
+
+    def _believed(self, ref: AttemptRef, seen: AttemptView | None) -> AttemptView:
+        """An attempt as it was `seen`; from the record if its backend says nothing, or no more than
+        that it is staged."""
+        if seen is not None and seen.state is not AttemptState.STAGING:
+            return seen
+        links = seen.links if seen is not None else {}
+        record, staging = self.record(ref), AttemptState.STAGING
+        if ref in being_launched(self._site.state()):
+            return AttemptView(ref=ref, backend=record.backend, state=staging, links=links)
+        recorded = self._in_history(ref)
+        # It may have got up between the look at its backend and the look at the state.
+        now = self._attempts(record).look([record]).get(ref)
+        if now is not None and now.state is not staging:
+            return now
+        if recorded is None or recorded.state.active:  # the state lacks this attempt, or its end
+            return replace(lost(record), links=links)
+        return AttemptView(
+            ref=ref,
+            backend=record.backend,
+            state=recorded.state,
+            started_at=recorded.started_at,
+            ended_at=recorded.ended_at,
+            exit_code=recorded.exit_code,
+            failure=recorded.failure,
+            links=links,
+        )
+
+    def _must_be_kept(self, ref: AttemptRef) -> None:
+        record = self.record(ref)
+        found = self._attempts(record).look([record])
+        if not found and not self._believed(ref, None).state.active:
+            raise NotFound(
+                f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
+                hint="its record is kept: "
+                + self._site.shell_command(f"show {shlex.quote(str(ref))}"),
+                code="attempt_freed",
+            )
+
+    def _by_backend(
+        self, refs: Sequence[AttemptRef]
+    ) -> "Iterator[tuple[Backend, list[LaunchRecord]]]":
+        """Each backend with its own of the attempts: it is asked once about all of them."""
+        by_kind: dict[str, list[LaunchRecord]] = {}
+        for record in map(self.record, refs):
+            by_kind.setdefault(record.backend, []).append(record)
+        for kind, own in by_kind.items():
+            yield self._site.backend(kind), own
+
+    def _with_missing_file(self, view: AttemptView) -> AttemptView:
+        """Add the rule that kept back a file which ranks did not find, if one did."""
+        cause = view.first_cause
+        if cause is None or cause.missing is None:
+            return view
+        from sgpu_decl.backends.kinds import is_remote
+        from sgpu_decl.runs.missing_file import with_rule
+
+        resource = self._site.believed().resources.get(view.ref.address)
+        if resource is None:
+            return view
+        spec = json.loads(self.record(view.ref).inputs.spec)
+        owner = self._site.root / resource.owner
+        missing = with_rule(cause.missing, spec, owner, links=not is_remote(view.backend))
+        return replace(view, first_cause=replace(cause, missing=missing))
+
+
+def _not_gone(
+    pattern: str, found: frozenset[Address], gone: Collection[Address]
+) -> frozenset[Address]:
+    """Those of the addresses that a pattern stands for which are not gone; all of them, where all
+    are gone and it is their name.
+
+    Raises:
+        NotFound: it is a glob, and nothing but what is gone matches.
+    """
+    live = found.difference(gone)
+    if not live and is_glob(pattern):
+        raise NotFound(
+            f"no run matches `{pattern}` but destroyed ones",
+            hint=f"one of those is found by its name, such as `{min(found).label}`",
+        )
+    return live or found
+
+
+def _is_call(spec: Mapping[str, Json]) -> bool:
+    """Whether a spec is that of a call of a function."""
+    return spec.get("until") == "always" and spec.get("on_active") == "parallel"

@@ -1,0 +1,88 @@
+"""From what a user types to addresses and attempts."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.state import Resource
+
+__all__ = ["is_glob", "match_addresses", "names_any", "resource_named", "split_attempt"]
+
+_OFFERED = 5
+_ATTEMPT = re.compile(r"(.+)#(\d{1,9})")
+
+
+def split_attempt(text: str) -> tuple[str, int | None]:
+    """`train#8` is `("train", 8)`; without a number it is the latest attempt."""
+    match = _ATTEMPT.fullmatch(text)
+    return (match[1], int(match[2])) if match else (text, None)
+
+
+def match_addresses(patterns: Iterable[str], known: Collection[Address]) -> frozenset[Address]:
+    """Every address that a pattern names: an address, a name (all cells of its matrix), or a glob.
+
+    Raises:
+        NotFound: a pattern matches nothing.
+    """
+    found: set[Address] = set()
+    for pattern in patterns:
+        hits = {address for address in known if _matches(address, pattern)}
+        if not hits:
+            kind = next((kind for kind in Kind if pattern.startswith(f"{kind}.")), Kind.RUN)
+            words = {word for address in known for word in (str(address), address.name)}
+            close = nearest(pattern, sorted(words))
+            raise NotFound(
+                f"no {kind} matches `{pattern}`",
+                hint=f"did you mean `{close}`?" if close else _offered(known, kind),
+            )
+        found |= hits
+    return frozenset(found)
+
+
+def resource_named(resources: Mapping[Address, Resource], text: str) -> Resource:
+    """The one resource that an address or a name stands for; a bare name is that of a run, and of
+    an environment where no run has it.
+
+    Raises:
+        NotFound: there is none.
+        SgpuError: there are several.
+    """
+    found = sorted(match_addresses([text], resources))
+    (address, *more) = [item for item in found if item.kind is Kind.RUN] or found
+    if more:
+        raise SgpuError(
+            f"`{text}` matches several resources", hint="give one address", code="ambiguous"
+        )
+    return resources[address]
+
+
+def names_any(pattern: str, known: Iterable[Address]) -> bool:
+    """Whether a pattern names one of them."""
+    return any(_matches(address, pattern) for address in known)
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether a pattern may name several things that have nothing in common but letters."""
+    return any(sign in pattern for sign in "*?")
+
+
+def _offered(known: Collection[Address], kind: Kind) -> str:
+    names = sorted({address.name for address in known})
+    if len(names) < 2:
+        return f"the only {kind} here is `{names[0]}`" if names else f"there are no {kind}s here"
+    more = len(names) - _OFFERED
+    shown = ", ".join(f"`{name}`" for name in names[:_OFFERED])
+    return f"the {kind}s here are {shown}" + (f" and {more:,} more" if more > 0 else "")
+
+
+def _matches(address: Address, pattern: str) -> bool:
+    exact = {str(address), address.label, address.name, f"{address.kind}.{address.name}"}
+    if pattern in exact:
+        return True
+    if not is_glob(pattern):
+        return False
+    glob = pattern.replace("[", "[[]")
+    return any(fnmatchcase(word, glob) for word in (str(address), address.label))

@@ -1,0 +1,259 @@
+"""The store of pinned code: every file once, by content, shared by all projects of a user.
+
+objects/ab/cdef…      the content of one file, named by its SHA-256
+manifests/<hex>.json  the entries of one snapshot, named by its digest
+roots/<hex>.json      which snapshots one state refers to, for garbage collection
+"""
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.jsonable import canonical, digest
+from sgpu_decl.model.owner import Owner, Presence
+from sgpu_decl.staging.file_digests import digest_file
+from sgpu_decl.staging.references import Reference, References, reference_error
+from sgpu_decl.staging.reflink import copy_into
+from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
+from sgpu_decl.system_errors import FULL, advice, error_text, path_in_errors
+
+__all__ = ["Store", "default_root"]
+
+YOUNG = 3600.0  # seconds in which an unreferenced manifest may still be on its way into a state
+
+
+def default_root() -> Path:
+    """The store of this user."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_path("sgpu")) / "store"
+
+
+class Store:
+    """Safe under concurrent writers: every file enters under a temporary name and is renamed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._manifests = root / "manifests"
+        self._references = References(root)
+
+    def put(self, snapshot: Snapshot) -> None:
+        """Take the files of a snapshot in, those that are not there yet. Idempotent.
+
+        Raises:
+            SgpuError: a file changed since the snapshot was taken, or the disk is full.
+        """
+        try:
+            self._prepare()
+            with self._references.many():
+                missing = [
+                    entry
+                    for entry in {item.digest: item for item in snapshot.entries}.values()
+                    if entry.target is None and not self._has(entry)
+                ]
+                for entry in missing:
+                    self._put_file(snapshot.root, entry)
+                entries = canonical([entry.to_json() for entry in snapshot.entries])
+                text = entries.encode("utf-8", "surrogatepass")
+                write_atomic(self._manifest_path(snapshot.digest), text)
+        except OSError as error:
+            raise SgpuError(
+                f"the code cannot be put into the store `{self._root}`: {error_text(error)}",
+                hint=advice(error),
+                code="store_full" if error.errno in FULL else "store_unwritable",
+            ) from error
+
+    def manifest(self, code_digest: str) -> Snapshot | None:
+        """The snapshot with this digest, or `None` if it is not here (or damaged)."""
+        try:
+            raw = self._manifest_path(code_digest).read_bytes()
+            text = raw.decode("utf-8", "surrogatepass")
+        except (OSError, ValueError):
+            return None
+        if digest(text) != code_digest:
+            return None
+        entries = tuple(SnapshotEntry(*fields) for fields in json.loads(text))
+        return Snapshot(root=self._root, digest=code_digest, entries=entries)
+
+    def materialize(self, code_digest: str, destination: Path) -> None:
+        """Make a writable copy of a snapshot at `destination`, a new folder.
+
+        Raises:
+            SgpuError: the snapshot is not here, or a file of the store is damaged.
+            OSError: the copy cannot be written.
+        """
+        snapshot = self.manifest(code_digest)
+        if snapshot is None:
+            raise SgpuError(
+                f"the code {code_digest[:19]} is not in the store",
+                hint="plan again on this machine",
+                code="code_missing",
+            )
+        destination.mkdir(mode=0o700, parents=True)
+        made = {""}
+        for entry in snapshot.entries:
+            folder = entry.path.rpartition("/")[0]
+            if folder not in made:
+                os.makedirs(os.path.join(destination, folder), mode=0o700, exist_ok=True)
+                made.add(folder)
+            path = os.path.join(destination, entry.path)
+            if entry.target is not None:
+                os.symlink(entry.target, path)
+            else:
+                self._copy_out(entry, path, code_digest)
+
+    def touch(self, code_digest: str) -> bool:
+        """Keep a snapshot from the next collection, as if it were put now; false if it is not
+        here."""
+        try:
+            with self._references.many():
+                os.utime(self._manifest_path(code_digest))
+        except OSError:
+            return False
+        return self.manifest(code_digest) is not None
+
+    def refer(self, owner: Owner, digests: Collection[str]) -> None:
+        """Say that `owner` refers to these snapshots; replaces what it said before.
+
+        Raises:
+            SgpuError: that cannot be written.
+        """
+        try:
+            self._prepare()
+            self._references.refer(owner, digests)
+        except OSError as error:
+            raise reference_error(self._root, error) from error
+
+    def unseen(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
+        """What is kept for owners that are missing, or cannot be looked for."""
+        return self._references.unseen(ask)
+
+    def collect(self, ask: Callable[[Owner], Presence], *, now: float | None = None) -> int:
+        """Delete what no state refers to; returns the bytes that were freed.
+
+        Young manifests stay: a plan may just have put them.
+
+        Args:
+            ask: asks the store of a state whether that is there; see `staging.references`.
+            now: seconds since the epoch; the time it is if left out.
+
+        Raises:
+            SgpuError: a record of who needs what is damaged, or nothing can be deleted.
+        """
+        try:
+            self._prepare()
+            with self._references.alone():
+                self._references.forget_gone(ask, now=now)
+                return self._sweep(self._references.referred(), now or time.time())
+        except OSError as error:
+            raise SgpuError(
+                f"the store `{self._root}` cannot be cleaned: {error_text(error)}",
+                hint=advice(error),
+                code="store_unwritable",
+            ) from error
+
+    def unreferenced(self) -> int:
+        """How many snapshots no state refers to; the next collection deletes them, unless they are
+        young."""
+        keep = self._references.referred()
+        return sum(f"sha256:{path.stem}" not in keep for path in self._manifests.glob("*.json"))
+
+    def lacking(self, code_digest: str) -> tuple[str, ...] | None:
+        """The paths of a snapshot whose content is not here; `None` if the snapshot is not."""
+        known = self.manifest(code_digest)
+        if known is None:
+            return None
+        return tuple(
+            entry.path for entry in known.entries if entry.target is None and not self._has(entry)
+        )
+
+    def _sweep(self, keep: set[str], now: float) -> int:
+        objects: set[str] = set()
+        for path in self._manifests.glob("*.json"):
+            code_digest = f"sha256:{path.stem}"
+            if code_digest in keep or now - path.stat().st_mtime < YOUNG:
+                known = self.manifest(code_digest)
+                objects |= {entry.digest for entry in known.entries} if known else set()
+            else:
+                path.unlink(missing_ok=True)
+        freed = 0
+        for path in (self._root / "objects").glob("*/*"):
+            facts = path.stat()
+            if path.parent.name + path.name in objects or now - facts.st_mtime < YOUNG:
+                continue
+            path.unlink(missing_ok=True)
+            freed += facts.st_size
+        for left in self._root.glob(".put-*"):  # of a `put` that was killed: none runs now
+            left.unlink(missing_ok=True)
+        return freed
+
+    def _prepare(self) -> None:
+        for name in ("", "objects", "manifests"):
+            (self._root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _manifest_path(self, code_digest: str) -> Path:
+        return self._manifests / f"{code_digest.removeprefix('sha256:')}.json"
+
+    def _object_path(self, content: str) -> Path:
+        return self._root / "objects" / content[:2] / content[2:]
+
+    def _has(self, entry: SnapshotEntry) -> bool:
+        """A file that a power cut left short does not count."""
+        try:
+            return os.stat(self._object_path(entry.digest)).st_size == entry.size
+        except FileNotFoundError:
+            return False
+
+    def _put_file(self, root: Path, entry: SnapshotEntry) -> None:
+        path = self._object_path(entry.digest)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        temporary = os.fspath(self._root / f".put-{uuid.uuid4().hex}")
+        try:
+            copy_into(os.path.join(root, entry.path), temporary, 0o600)
+            if digest_file(temporary) != entry.digest:
+                raise SgpuError(
+                    f"`{entry.path}` changed while it was staged",
+                    hint="plan again",
+                    code="code_moving",
+                )
+            _sync(temporary)
+            os.rename(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+    def _copy_out(self, entry: SnapshotEntry, path: str, code_digest: str) -> None:
+        source = self._object_path(entry.digest)
+        try:
+            copy_into(os.fspath(source), path, 0o700 if entry.executable else 0o600)
+        except FileNotFoundError:
+            raise self._damaged(entry, code_digest) from None
+        if digest_file(path) != entry.digest:
+            with contextlib.suppress(OSError):
+                source.unlink()
+            raise self._damaged(entry, code_digest)
+
+    def _damaged(self, entry: SnapshotEntry, code_digest: str) -> SgpuError:
+        # Without its manifest the snapshot is not here, and the next `put` takes it in anew.
+        with contextlib.suppress(OSError):
+            self._manifest_path(code_digest).unlink()
+        return SgpuError(
+            f"the store no longer holds the planned content of `{entry.path}`",
+            hint="plan again: it is taken from your tree once more",
+            code="store_damaged",
+        )
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with path_in_errors(path):
+            os.fsync(handle)
+    finally:
+        os.close(handle)

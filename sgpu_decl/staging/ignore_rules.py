@@ -1,0 +1,150 @@
+"""The user's rules for what belongs to the code of a run: git's patterns, each with its place."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+__all__ = ["Ignoring", "Pattern", "bad_pattern", "patterns_of"]
+
+
+class Pattern(NamedTuple):
+    """One line of an ignore file; `file` is relative to the root of the code. A pattern of the YAML
+    has no file."""
+
+    text: str
+    file: str | None = None
+    line: int | None = None
+
+
+def patterns_of(lines: Sequence[str], file: str | None = None) -> tuple[Pattern, ...]:
+    """The patterns of an ignore file, or of a field of the YAML."""
+    return tuple(
+        Pattern(line, file, number if file is not None else None)
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.startswith("#")
+    )
+
+
+class Ignoring:
+    """The rules for one tree: `.gitignore` and `.sgpuignore` of every folder, and the `include` and
+    `exclude` patterns of the run.
+
+    `above` are the ignore files of the folders between the repository's top and the root, outermost
+    first: each with the root's path as seen from there.
+    """
+
+    def __init__(
+        self,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        above: Sequence[tuple[str, Sequence[Pattern]]] = (),
+    ) -> None:
+        self._reach = tuple(_literal_start(pattern) for pattern in include)
+        self._above = [(path, spec) for path, rules in above if (spec := _Spec.of(rules))]
+        # Somebody who runs code in an ignored folder means that code.
+        if self._said_above("", folder=True):
+            self._above = []
+        self._include = _Spec.of(patterns_of(include))
+        self._exclude = _Spec.of(patterns_of(exclude))
+        self._by_folder: dict[str, _Spec | None] = {}
+        self._patterns: dict[str, tuple[Pattern, ...]] = {}
+
+    def enter(self, folder: str, patterns: Sequence[Pattern]) -> None:
+        """Take the rules that a folder's own ignore files state; `folder` is relative, `""` the
+        root. A second file of the same folder adds to the first and wins over it."""
+        patterns = (*self._patterns.get(folder, ()), *patterns)
+        self._patterns[folder] = patterns
+        self._by_folder[folder] = _Spec.of(patterns)
+
+    def ignores(self, path: str, *, folder: bool) -> bool:
+        """Whether a relative path is left out."""
+        return self.pattern(path, folder=folder) is not None
+
+    def pattern(self, path: str, *, folder: bool) -> Pattern | None:
+        """The pattern that leaves a relative path out. A deeper rule wins over a higher one;
+        `include` wins over all, `exclude` over what ignore files say."""
+        if self.includes(path, folder=folder):
+            return None
+        probe = f"{path}/" if folder else path
+        if self._exclude is not None and (excluded := self._exclude.said(probe, None)):
+            return excluded
+        verdict = self._said_above(path, folder=folder)
+        parts = path.split("/")
+        for depth in range(len(parts)):
+            spec = self._by_folder.get("/".join(parts[:depth]))
+            if spec is not None:
+                verdict = spec.said("/".join(parts[depth:]) + ("/" if folder else ""), verdict)
+        return verdict
+
+    def includes(self, path: str, *, folder: bool) -> bool:
+        """Whether `include` itself names a path."""
+        probe = f"{path}/" if folder else path
+        return self._include is not None and self._include.said(probe, None) is not None
+
+    def reaches_into(self, folder: str) -> bool:
+        """Whether `include` may name something in an ignored folder, which must be looked into."""
+        inside = f"{folder}/"
+        return any(inside.startswith(start) or start.startswith(inside) for start in self._reach)
+
+    def _said_above(self, path: str, *, folder: bool) -> Pattern | None:
+        verdict: Pattern | None = None
+        for root, spec in self._above:
+            probe = f"{root}/{path}".strip("/") + ("/" if folder else "")
+            verdict = spec.said(probe, verdict)
+        return verdict
+
+
+class _Spec:
+    """Compiled patterns; the last one that matches decides."""
+
+    def __init__(self, spec: "GitIgnoreSpec", patterns: Sequence[Pattern]) -> None:
+        self._spec = spec
+        self._patterns = patterns
+
+    @classmethod
+    def of(cls, patterns: Sequence[Pattern]) -> "_Spec | None":
+        """A line that is no pattern is passed over, as git does."""
+        if not patterns:
+            return None  # most trees have no rules: pathspec is not even loaded then
+        from pathspec import GitIgnoreSpec
+
+        try:
+            spec = GitIgnoreSpec.from_lines([pattern.text for pattern in patterns])
+        except (ValueError, re.error):
+            patterns = [pattern for pattern in patterns if bad_pattern(pattern.text) is None]
+            spec = GitIgnoreSpec.from_lines([pattern.text for pattern in patterns])
+        if all(pattern.include is None for pattern in spec.patterns):
+            return None
+        return cls(spec, patterns)
+
+    def said(self, probe: str, before: Pattern | None) -> Pattern | None:
+        """The pattern that leaves a path out, `None` where one takes it back; `before` where no
+        pattern matches."""
+        found = self._spec.check_file(probe)
+        if found.include is None or found.index is None:
+            return before
+        return self._patterns[found.index] if found.include else None
+
+
+def bad_pattern(pattern: str) -> str | None:
+    """Say what is wrong with a pattern; `None` if it can be used."""
+    from pathspec import GitIgnoreSpec
+
+    try:
+        spec = GitIgnoreSpec.from_lines([pattern])
+    except (ValueError, re.error) as error:
+        return str(error)
+    return None if any(item.include is not None for item in spec.patterns) else "it matches nothing"
+
+
+def _literal_start(pattern: str) -> str:
+    """What every path that a pattern matches begins with; empty if it may match at any depth."""
+    plain = pattern.removeprefix("/")
+    if "/" not in pattern.rstrip("/") or pattern.startswith("**"):
+        return ""
+    found = re.match(r"[^*?\[\\]*", plain)
+    return found.group() if found else ""

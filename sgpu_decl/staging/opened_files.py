@@ -1,0 +1,185 @@
+"""The files that source code opens for reading by a literal path. Nothing is imported or run.
+
+A path counts as literal where it is put together from literals: `os.path.join("data", "x")`,
+`Path("data") / "x"`, f-strings, and names that are bound once in the file.
+"""
+
+import ast
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from sgpu_decl.staging.sources import Source
+from sgpu_decl.staging.syntax_trees import parse_source
+
+__all__ = ["OpenedFile", "opened_files"]
+
+_OPEN = frozenset({
+    "open", "load", "listdir", "scandir", "glob", "iglob", "walk", "File", "ZipFile",
+    "fromfile", "memmap", "loadtxt", "genfromtxt", "open_memmap", "imread", "ImageFolder",
+    "load_from_disk", "load_file", "safe_open", "from_file", "from_pretrained", "loadmat",
+})  # fmt: skip
+_READ = ("read_", "load_")
+_METHODS = frozenset({"open", "read_text", "read_bytes", "iterdir", "glob", "rglob"})
+_SAME = frozenset({"abspath", "realpath", "normpath", "expanduser", "fspath", "str", "resolve",
+                   "absolute", "Path", "PurePath", "PosixPath"})  # fmt: skip
+_DEEPEST = 20  # names that stand for each other
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """`path` is relative to the root of the code, with `/`; it may begin with `..`. `default` says
+    that it is the default of an option of the program."""
+
+    path: str
+    line: int
+    column: int
+    default: bool = False
+
+
+def opened_files(source: Source) -> tuple[OpenedFile, ...]:
+    """The files that a source file opens by literal paths; none if it cannot be read."""
+    try:
+        facts = source.path.stat()
+        return _opened_in(source.path, source.shown, facts.st_mtime_ns, facts.st_size)
+    except (SyntaxError, OSError, ValueError, RecursionError, MemoryError):
+        return ()  # changed since its imports were read
+
+
+@lru_cache(maxsize=4096)
+def _opened_in(path: Path, shown: str, _mtime: int, _size: int) -> tuple[OpenedFile, ...]:
+    return tuple(_opened_by(parse_source(path), shown))
+
+
+def _opened_by(tree: ast.Module, shown: str) -> Iterator[OpenedFile]:
+    literals = _Literals(tree, shown)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            for value, default in _opened(node):
+                path = literals.text(value)
+                if path and not os.path.isabs(path):
+                    whole = os.path.normpath(path)
+                    yield OpenedFile(whole, value.lineno, value.col_offset + 1, default)
+
+
+def _opened(call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
+    """The arguments of a call that may be paths which are read."""
+    name = _name(call.func)
+    if _writes(call):
+        return
+    if isinstance(call.func, ast.Attribute) and name in _METHODS:
+        yield call.func.value, False
+    if name in _OPEN or name.startswith(_READ):
+        for value in (*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg)):
+            yield value, False
+    elif name == "add_argument":
+        yield from ((keyword.value, True) for keyword in call.keywords if keyword.arg == "default")
+
+
+def _writes(call: ast.Call) -> bool:
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "mode"] or call.args[1:2]
+    mode = given[0].value if given and isinstance(given[0], ast.Constant) else ""
+    return isinstance(mode, str) and 0 < len(mode) < 4 and bool(set(mode) & set("wax"))
+
+
+def _name(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+class _Literals:
+    def __init__(self, tree: ast.Module, shown: str) -> None:
+        self._shown = shown
+        self._tree = tree
+
+    @cached_property
+    def _bound(self) -> Mapping[str, ast.expr]:
+        return _bound_once(self._tree)  # most files open nothing
+
+    def text(self, node: ast.expr | None, depth: int = 0) -> str | None:
+        """The text that an expression stands for, where that is certain."""
+        if node is None or depth > _DEEPEST:
+            return None
+        match node:
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.Name(id="__file__"):
+                return self._shown
+            case ast.Name(id=name):
+                return self.text(self._bound.get(name), depth + 1)
+            case ast.JoinedStr(values=values):
+                return self._joined(values, "", depth)
+            case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+                return self.text(value, depth + 1)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._joined([left, right], "", depth)
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return self._joined([left, right], "/", depth)
+            case ast.Attribute(value=value, attr="parent"):
+                return self._parent(value, depth)
+            case ast.Call(func=function, args=args, keywords=[]):
+                return self._called(function, args, depth)
+        return None
+
+    def _called(self, function: ast.expr, args: list[ast.expr], depth: int) -> str | None:
+        name = _name(function)
+        on = [function.value] if isinstance(function, ast.Attribute) else []
+        if name == "dirname" and len(args) == 1:
+            return self._parent(args[0], depth)
+        if name == "joinpath":
+            return self._joined([*on, *args], "/", depth)
+        if name == "join" and on and _name(on[0]) == "path":
+            return self._joined(args, "/", depth)
+        if name in _SAME and len(args) < 2:
+            return self.text(next(iter(args or on), None), depth + 1)
+        if name in ("Path", "PurePath", "PosixPath"):
+            return self._joined(args, "/", depth)
+        return None
+
+    def _joined(self, parts: list[ast.expr], between: str, depth: int) -> str | None:
+        texts = [self.text(part, depth + 1) for part in parts]
+        known = [text for text in texts if text is not None]
+        if len(known) != len(parts):
+            return None
+        return between.join(known) if between == "" else os.path.join(*known)
+
+    def _parent(self, node: ast.expr, depth: int) -> str | None:
+        text = self.text(node, depth + 1)
+        return None if text is None else os.path.dirname(os.path.normpath(text)) or "."
+
+
+def _bound_once(tree: ast.Module) -> Mapping[str, ast.expr]:
+    """Names that the file binds in one place, a default of a parameter among those."""
+    times: Counter[str] = Counter()
+    values: dict[str, ast.expr] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                times[name] += 1
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                values[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                values[name] = value
+            case ast.arguments():
+                times.update(_parameters(node))
+                values.update(_defaults(node))
+    return {name: value for name, value in values.items() if times[name] == 1}
+
+
+def _parameters(spec: ast.arguments) -> list[str]:
+    named = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]
+    return [parameter.arg for parameter in (*named, *filter(None, (spec.vararg, spec.kwarg)))]
+
+
+def _defaults(spec: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
+    positional = [*spec.posonlyargs, *spec.args]
+    first = len(positional) - len(spec.defaults)
+    for parameter, value in zip(positional[first:], spec.defaults, strict=True):
+        yield parameter.arg, value
+    for parameter, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+        if given is not None:
+            yield parameter.arg, given

@@ -1,0 +1,96 @@
+"""Files that hold secrets, recognised by their names or by their content."""
+
+import json
+import os
+import re
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+from sgpu_decl.regular_files import open_regular
+
+__all__ = ["LOOK", "content_is_secret", "holds_secret", "is_secret", "may_hold_secret"]
+
+_FILES = (
+    ".env*",
+    "*.pem",
+    "*.p12",
+    "*.pfx",
+    "*.ppk",
+    "*.kdbx",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    ".netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".pypirc",
+    ".npmrc",
+    ".databrickscfg",
+    ".vault-token",
+    "kubeconfig",
+    "*.kubeconfig",
+    "kaggle.json",
+)
+_FOLDERS = frozenset({".aws", ".ssh", ".kube", ".gnupg"})
+LOOK = 64 * 1024  # bytes of a file that are looked at
+# Only files with these endings are read.
+_ENDINGS = ("", ".json", ".yaml", ".yml", ".key", ".conf")
+
+_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----")
+_KUBECONFIG = re.compile(rb"^\s+(client-key-data|token|password)\s*:\s*\S", re.MULTILINE)
+_ACCOUNT_FIELDS = (b'"private_key"', b'"refresh_token"')
+_TOKEN = re.compile(rb"[!-~]{16,4096}")
+_ENCODED_KEY = re.compile(rb"\x30[\x81-\x83]")  # DER, as PKCS #1 and PKCS #8 are written
+_MOST_OF_ENCODED = 16 * 1024  # bytes
+
+
+def is_secret(path: str) -> bool:
+    """Whether a relative path looks like a place where people keep secrets."""
+    pure = PurePosixPath(path)
+    if _FOLDERS & set(pure.parts):
+        return True
+    return any(fnmatchcase(pure.name, pattern) for pattern in _FILES)
+
+
+def may_hold_secret(name: str) -> bool:
+    """Whether a file of this name is worth a look at its content."""
+    return os.path.splitext(name)[1] in _ENDINGS
+
+
+def content_is_secret(path: str) -> bool:
+    """Whether a file that is there holds a secret; one that cannot be read says nothing."""
+    if not may_hold_secret(os.path.basename(path)):
+        return False
+    try:
+        with open_regular(path) as file:
+            return holds_secret(os.path.basename(path), file.read(LOOK))
+    except OSError:
+        return False
+
+
+def holds_secret(name: str, head: bytes) -> bool:
+    """Whether a file holds a private key, the credentials of a cloud account or those of a cluster.
+    A `*.key` may be a slide show or a table, too. `head` is how the file begins."""
+    if _PRIVATE_KEY.match(head.lstrip()):
+        return True
+    if name.endswith(".json"):
+        return _is_cloud_account(head)
+    if name.endswith(".key"):
+        encoded = _ENCODED_KEY.match(head) is not None and len(head) < _MOST_OF_ENCODED
+        return encoded or _TOKEN.fullmatch(head.strip()) is not None
+    return b"clusters:" in head and b"users:" in head and _KUBECONFIG.search(head) is not None
+
+
+def _is_cloud_account(head: bytes) -> bool:
+    """A key of a service account, or what `gcloud auth application-default login` writes."""
+    if not any(field in head for field in _ACCOUNT_FIELDS):
+        return False
+    try:
+        account = json.loads(head)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(account, dict) and account.get("type") in (
+        "service_account",
+        "authorized_user",
+    )

@@ -1,0 +1,320 @@
+"""Which files of a tree are the code of a run, and which rule keeps each other file back."""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from sgpu_decl.regular_files import leads_out, open_regular, read_regular, special_kind
+from sgpu_decl.staging.ignore_rules import Ignoring, Pattern, patterns_of
+from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.staging.secret_files import LOOK, holds_secret, is_secret, may_hold_secret
+
+__all__ = [
+    "RULES",
+    "KeptBack",
+    "Selection",
+    "SelectionRule",
+    "kept_back",
+    "lines_of",
+    "never_counts",
+    "rules_above",
+    "rules_in",
+]
+
+RULES = (".gitignore", ".sgpuignore")
+
+_NEVER_NAMES = frozenset(
+    {
+        ".git",
+        ".sgpu",
+        ".venv",
+        "__pycache__",
+        ".ipynb_checkpoints",
+        "mlruns",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+        ".hypothesis",
+        ".import_linter_cache",
+        ".tox",
+        ".nox",
+        ".idea",
+        ".vscode",
+        "node_modules",
+    }
+)
+_NEVER_FILES = ("*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", "nohup.out", ".DS_Store",
+                *RULES)  # fmt: skip
+_MODELINE = re.compile(r"^#\s*yaml-language-server:.*schema=\S*(run|project)\.v1\.schema\.json")
+_KEY = re.compile(r"^([A-Za-z_]+)\s*:", re.MULTILINE)
+_PLAN_KEYS = ('"applyable"', '"changes"', '"address"')
+# A saved plan may have any name; these are the endings that people give to one.
+_MAY_BE_OURS = ("", ".yaml", ".yml", ".json", ".plan", ".out", ".sgpu", ".sgpuplan")
+
+
+class SelectionRule(StrEnum):
+    """What keeps a file or folder back."""
+
+    GITIGNORE = "gitignore"
+    SGPUIGNORE = "sgpuignore"
+    EXCLUDE = "code.exclude"
+    LINK = "code.link"
+    SECRET = "secret"  # noqa: S105
+    NEVER = "never_counts"
+    ENVIRONMENT = "virtual_environment"
+    SGPU_FILE = "sgpu_file"
+    SPECIAL = "special_file"
+    OUTPUT = "own_output"
+    EMPTY = "empty_folder"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBack:
+    """A path of the tree that is no part of the code, and the rule that keeps it back. `path` is
+    relative to the root; if it ends with `/`, it is a folder with everything below it. `pattern` is
+    that of an ignore file or of `code.exclude`."""
+
+    path: str
+    rule: SelectionRule
+    pattern: Pattern | None = None
+
+    def __str__(self) -> str:
+        """The rule in words: "line 3 of `.gitignore` (`data/`)"."""
+        at = self.pattern
+        if at is not None and at.file is not None:
+            return f"line {at.line} of `{at.file}` (`{at.text.strip()}`)"
+        if at is not None:
+            return f"`{at.text}` in `code.exclude`"
+        return _WORDS[self.rule]
+
+
+_WORDS = {
+    SelectionRule.LINK: "`code.link`: ranks on this machine find a link to it",
+    SelectionRule.SECRET: "such files hold secrets",
+    SelectionRule.NEVER: "files of this name are never code",
+    SelectionRule.ENVIRONMENT: "it is a virtual environment",
+    SelectionRule.SGPU_FILE: "it is a run file, a project file or a plan",
+    SelectionRule.SPECIAL: "it is no regular file",
+    SelectionRule.OUTPUT: "this command writes to it",
+    SelectionRule.EMPTY: "the folder is empty",
+}
+
+
+def never_counts(name: str, *, folder: bool) -> bool:
+    """Whether an entry of this name is no code, whatever the user's rules say."""
+    if name in _NEVER_NAMES:  # also as a link, and as the `.git` file of a worktree
+        return True
+    return not folder and any(fnmatchcase(name, pattern) for pattern in _NEVER_FILES)
+
+
+class Selection:
+    """Decides entry by entry; folders are entered from the root down.
+
+    Args:
+        root: the folder of the code; absolute.
+        include, exclude, link: as in the YAML.
+        owners: files of sgpu's own that are in use.
+        outputs: device and inode of files that this very command writes to.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        link: Sequence[str] = (),
+        owners: Collection[Path] = (),
+        outputs: Collection[tuple[int, int]] = (),
+    ) -> None:
+        self._root = os.fspath(root)
+        self._top = repository_top(root) or root
+        self._ignoring = Ignoring(include=include, exclude=exclude, above=rules_above(root))
+        self.linked = frozenset(os.path.normpath(path) for path in link)
+        self._owners = {os.path.realpath(path) for path in owners}
+        self._outputs = outputs
+
+    def enter(self, folder: str, path: str) -> None:
+        """Take an ignore file of a folder.
+
+        Raises:
+            OSError: it cannot be read, or is a link that leads out of the project.
+        """
+        lines = lines_of(os.path.join(self._root, path), self._top)
+        self._ignoring.enter(folder, patterns_of(lines, path))
+
+    def entry(
+        self, path: str, name: str, *, folder: bool, within: KeptBack | None = None
+    ) -> KeptBack | None:
+        """What keeps an entry back by its path alone.
+
+        Args:
+            within: what keeps the folder around it back: only what `code.include` names is taken.
+        """
+        shown = f"{path}/" if folder else path
+        if path in self.linked:
+            return KeptBack(shown, SelectionRule.LINK)
+        if never_counts(name, folder=folder):
+            return KeptBack(shown, SelectionRule.NEVER)
+        if is_secret(path):
+            return KeptBack(shown, SelectionRule.SECRET)
+        if within is not None:
+            included = self._ignoring.includes(path, folder=folder)
+            return None if included else replace(within, path=shown)
+        pattern = self._ignoring.pattern(path, folder=folder)
+        return KeptBack(shown, _rule_of(pattern), pattern) if pattern is not None else None
+
+    def file(self, path: str, facts: os.stat_result) -> KeptBack | None:
+        """What keeps a file back by what it is; `facts` are what `lstat` says of it.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        whole = os.path.join(self._root, path)
+        if self._owners and os.path.realpath(whole) in self._owners:
+            return KeptBack(path, SelectionRule.SGPU_FILE)
+        if stat.S_ISLNK(facts.st_mode):
+            return None
+        if special_kind(facts.st_mode):
+            return KeptBack(path, SelectionRule.SPECIAL)
+        name = path.rpartition("/")[2]
+        ours, secret = os.path.splitext(name)[1] in _MAY_BE_OURS, may_hold_secret(name)
+        if ours or secret:
+            with open_regular(whole) as opened:
+                head = opened.read(LOOK)
+            if secret and holds_secret(name, head):
+                return KeptBack(path, SelectionRule.SECRET)
+            if ours and _is_sgpu_file(name, head):
+                return KeptBack(path, SelectionRule.SGPU_FILE)
+        if (facts.st_dev, facts.st_ino) in self._outputs:
+            return KeptBack(path, SelectionRule.OUTPUT)
+        return None
+
+    def reaches_into(self, folder: str) -> bool:
+        """Whether `code.include` may name something in a folder that is kept back by a pattern."""
+        return self._ignoring.reaches_into(folder)
+
+
+def kept_back(
+    root: Path,
+    path: str,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    link: Sequence[str] = (),
+    owners: Collection[Path] = (),
+) -> KeptBack | None:
+    """Which rule keeps one path of a tree back, itself or a folder above it; `None` where the code
+    has it, or nothing is there. Looks at this path alone.
+
+    Args:
+        root: the folder of the code; absolute.
+        path: relative to the root, with `/`.
+    """
+    selection = Selection(root, include=include, exclude=exclude, link=link, owners=owners)
+    path = os.path.normpath(path)
+    within: KeptBack | None = None
+    try:
+        for _, inside in _down(path):  # a link leads past all other rules
+            if inside in selection.linked:
+                return KeptBack(
+                    f"{inside}/" if (root / inside).is_dir() else inside, SelectionRule.LINK
+                )
+        for folder, inside in _down(path):
+            names = os.listdir(root / folder)
+            if folder and "pyvenv.cfg" in names:
+                return KeptBack(f"{folder}/", SelectionRule.ENVIRONMENT)
+            for rules in rules_in(folder, names):
+                selection.enter(folder, rules)
+            facts = os.lstat(root / inside)
+            is_folder = stat.S_ISDIR(facts.st_mode)
+            name = inside.rpartition("/")[2]
+            found = selection.entry(inside, name, folder=is_folder, within=within)
+            if found is not None and not (
+                is_folder and found.pattern and selection.reaches_into(inside)
+            ):
+                return found
+            within = found
+            if not is_folder:
+                return found or selection.file(inside, facts)
+        names = os.listdir(root / path)
+        if "pyvenv.cfg" in names:
+            return KeptBack(f"{path}/", SelectionRule.ENVIRONMENT)
+        return within or (None if names else KeptBack(f"{path}/", SelectionRule.EMPTY))
+    except OSError:
+        return None
+
+
+def rules_in(folder: str, names: Collection[str]) -> list[str]:
+    """The ignore files of a folder that holds `names`, relative to the root; the last one wins."""
+    return [f"{folder}/{name}".lstrip("/") for name in RULES if name in names]
+
+
+def _down(path: str) -> Iterator[tuple[str, str]]:
+    """Each folder on the way to a path, and what is looked at in it."""
+    parts = path.split("/")
+    for depth in range(len(parts)):
+        yield "/".join(parts[:depth]), "/".join(parts[: depth + 1])
+
+
+def _rule_of(pattern: Pattern) -> SelectionRule:
+    if pattern.file is None:
+        return SelectionRule.EXCLUDE
+    return (
+        SelectionRule.GITIGNORE if pattern.file.endswith(".gitignore") else SelectionRule.SGPUIGNORE
+    )
+
+
+def rules_above(root: Path) -> list[tuple[str, Sequence[Pattern]]]:
+    """The ignore rules of the folders above the root up to the top of its git repository, outermost
+    first. Outside of a repository there are none: whose would they be?"""
+    real = Path(os.path.realpath(root))
+    top = repository_top(real)
+    found: list[tuple[str, Sequence[Pattern]]] = []
+    if top is None or top == real:
+        return found
+    for folder in real.parents:
+        for name in reversed(RULES):
+            try:
+                lines = lines_of(folder / name, top)
+            except OSError:  # not there, or not ours to read
+                continue
+            shown = os.path.relpath(folder / name, real)
+            found.append((real.relative_to(folder).as_posix(), patterns_of(lines, shown)))
+        if folder == top:
+            break
+    return found[::-1]
+
+
+def lines_of(path: str | Path, top: Path) -> list[str]:
+    """The lines of an ignore file.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or leads out of the folder `top`.
+    """
+    if leads_out(path, top):
+        reason = f"it is a link to `{os.path.realpath(path)}`, outside of `{top}`"
+        raise OSError(errno.ELOOP, reason)
+    return read_regular(path).decode("utf-8-sig", "replace").splitlines()
+
+
+def _is_sgpu_file(name: str, head: bytes) -> bool:
+    """Whether a file is a run, project or plan file, by its content: editing one is a change of
+    config, never of code."""
+    if name.endswith((".yaml", ".yml")):
+        text = head.decode("utf-8", "replace")
+        if _MODELINE.search(text.partition("\n")[0]):
+            return True
+        keys = set(_KEY.findall(text))
+        is_run = "gpus" in keys and bool(keys & {"entrypoint", "command"})
+        return is_run or ("project" in keys and bool(keys & {"runs", "jobs"}))
+    if head.lstrip().startswith(b"{"):
+        text = head.decode("utf-8", "replace")
+        return all(key in text for key in _PLAN_KEYS)
+    return False

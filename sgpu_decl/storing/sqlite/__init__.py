@@ -1,0 +1,1 @@
+"""The state in one SQLite database per project and target."""

@@ -1,0 +1,301 @@
+"""Changing state under the lock: one call, one transaction, one step of the serial."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+
+from sgpu_decl import __version__
+from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.state import Attempt, Intent, Resource, State
+from sgpu_decl.model.times import to_text
+from sgpu_decl.storing.sqlite import queries
+from sgpu_decl.storing.sqlite.database import explained
+from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, attempt_row, intent_row
+
+__all__ = ["SqliteWriter"]
+
+_COLUMNS = ", ".join(ATTEMPT_COLUMNS)
+_MARKS = ", ".join("?" * len(ATTEMPT_COLUMNS))
+# What was decided at launch never changes afterwards; what was observed does.
+_OBSERVED = ("state", "started_at", "ended_at", "exit_code", "failure")
+_KEEP_ATTEMPT = (
+    f"INSERT INTO attempts ({_COLUMNS}) VALUES ({_MARKS}) "  # noqa: S608
+    "ON CONFLICT (address, number) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _OBSERVED)
+    + " WHERE "
+    + " OR ".join(f"attempts.{name} IS NOT excluded.{name}" for name in _OBSERVED)
+)
+_KEEP_RESOURCE = (
+    "INSERT INTO resources (address, backend, owner, spec, last, numbered, gone, remote) "
+    "VALUES (?, ?, ?, ?, ?5, max(coalesce(?5, 0), ?), ?, ?) "
+    "ON CONFLICT (address) DO UPDATE SET backend = excluded.backend, owner = excluded.owner, "
+    "spec = excluded.spec, gone = excluded.gone, remote = excluded.remote, "
+    "last = max(coalesce(resources.last, excluded.last), coalesce(excluded.last, resources.last)), "
+    "numbered = max(resources.numbered, excluded.numbered)"
+)
+_HAS_HISTORY = (
+    "SELECT EXISTS (SELECT 1 FROM resources WHERE address = :at AND NOT gone) "
+    "OR EXISTS (SELECT 1 FROM attempts WHERE address = :at)"
+)
+# Where something was moved away from before, the higher of both numbers stays taken.
+_COPY_RESOURCE = (
+    "INSERT INTO resources (address, backend, owner, spec, last, numbered, gone, remote) "
+    "SELECT :to, backend, owner, spec, last, numbered, gone, remote "
+    "FROM resources WHERE address = :at "
+    "ON CONFLICT (address) DO UPDATE SET backend = excluded.backend, owner = excluded.owner, "
+    "spec = excluded.spec, last = excluded.last, gone = excluded.gone, remote = excluded.remote, "
+    "numbered = max(resources.numbered, excluded.numbered)"
+)
+_LEAVE_RESOURCE = "UPDATE resources SET gone = 1, last = NULL WHERE address = :at"
+_LOST = "UPDATE attempts SET state = ? WHERE address = ? AND number = ?"
+
+
+class SqliteWriter:
+    """Made by `SqliteStore.lock`. Threads may share it: calls wait for each other."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        path: Path,
+        lock_id: str,
+        before_first_write: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._lock_id = lock_id
+        self._before_first_write: Callable[[], None] | None = before_first_write
+        self._guard = threading.RLock()
+        self._resources: dict[Address, Resource] | None = None
+        self._active: dict[Address, tuple[Attempt, ...]] = {}
+
+    @property
+    def state(self) -> State:
+        """The state as of now. Read from the database once; each write then renews what it
+        touched, so that asking after every change costs no reading of everything."""
+        with self._guard, explained(self._path):
+            if self._resources is None:
+                self._resources = queries.resources_of(self._connection)
+                self._active = {}
+                for attempt in queries.active_of(self._connection):
+                    where = attempt.ref.address
+                    self._active[where] = (*self._active.get(where, ()), attempt)
+            lineage, serial = queries.serial_of(self._connection)
+            return State(
+                lineage=lineage,
+                serial=serial,
+                resources=MappingProxyType(self._resources.copy()),
+                active=tuple(
+                    item for where in sorted(self._active, key=str) for item in self._active[where]
+                ),
+                intents=queries.intents_of(self._connection),
+                package_lists=queries.package_lists_of(self._connection),
+            )
+
+    def begin(self, intent: Intent) -> None:
+        """Commit an intent before its side effect. The same token again is the same intent."""
+        with self._writing():
+            self._connection.execute(
+                "INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                intent_row(intent),
+            )
+
+    def launched(self, intent: Intent, resource: Resource, attempt: Attempt) -> None:
+        """Close an intent and remember what it made.
+
+        Raises:
+            StateError: another launch has this attempt number.
+        """
+        with self._writing(attempt.ref.address, resource.address):
+            (known,) = self._connection.execute(
+                "SELECT max(token) FROM attempts WHERE address = ? AND number = ?",
+                (str(attempt.ref.address), attempt.ref.number),
+            ).fetchone()
+            if known not in {None, attempt.token}:
+                raise StateError(
+                    f"`{attempt.ref}` is in the history already, of another launch",
+                    hint="plan again",
+                )
+            self._connection.execute(_KEEP_ATTEMPT, attempt_row(attempt))
+            self._keep_resource(resource, last=attempt.ref.number)
+            self._connection.execute("DELETE FROM intents WHERE token = ?", (intent.token,))
+
+    def made(self, intent: Intent, resource: Resource) -> None:
+        """Close an intent and remember the resource that it made."""
+        with self._writing(resource.address):
+            self._keep_resource(resource, last=None)
+            self._connection.execute("DELETE FROM intents WHERE token = ?", (intent.token,))
+
+    def abandon(self, intent: Intent) -> None:
+        """Close an intent whose side effect never happened."""
+        with self._writing():
+            self._connection.execute("DELETE FROM intents WHERE token = ?", (intent.token,))
+
+    def record_resource(self, resource: Resource) -> None:
+        """Remember a resource as it is now; its history and its last attempt are left alone."""
+        with self._writing(resource.address):
+            last = resource.last.ref.number if resource.last else None
+            self._keep_resource(resource, last=last)
+
+    def record_packages(self, lists: Sequence[PackageList]) -> None:
+        """Remember what package lists hold. Nothing new writes nothing."""
+        with self._guard, explained(self._path):
+            known = queries.package_lists_of(self._connection)
+        fresh = [(item.digest, item.text) for item in lists if item.digest not in known]
+        if fresh:
+            with self._writing():
+                self._connection.executemany(
+                    "INSERT OR IGNORE INTO package_lists VALUES (?, ?)", fresh
+                )
+
+    def record_attempts(self, attempts: Sequence[Attempt]) -> None:
+        """Remember what was observed of attempts. Nothing new writes nothing."""
+        if not attempts:
+            return
+        with self._guard, explained(self._path):
+            known = {
+                attempt.ref: attempt
+                for address in {attempt.ref.address for attempt in attempts}
+                for attempt in queries.history_of(self._connection, address)
+            }
+        fresh = [attempt for attempt in attempts if known.get(attempt.ref) != attempt]
+        if not fresh:
+            return
+        with self._writing(*{attempt.ref.address for attempt in fresh}):
+            self._connection.executemany(_KEEP_ATTEMPT, map(attempt_row, fresh))
+
+    def plan_applied(self, plan_id: str) -> None:
+        with self._writing():
+            self._connection.execute(
+                "INSERT OR IGNORE INTO applied_plans VALUES (?, ?)",
+                (plan_id, to_text(datetime.now(UTC))),
+            )
+
+    def applied(self, plan_id: str) -> bool:
+        with self._guard, explained(self._path):
+            query = "SELECT 1 FROM applied_plans WHERE plan_id = ?"
+            return self._connection.execute(query, (plan_id,)).fetchone() is not None
+
+    def move(self, source: Address, destination: Address) -> None:
+        """Give a resource and its history another address. Its numbers stay taken at the old one.
+
+        Raises:
+            NotFound: nothing is recorded at `source`.
+            SgpuError: `destination` has a history of its own, or is of another kind.
+        """
+        if source.kind is not destination.kind:
+            raise SgpuError(
+                f"`{source}` cannot become `{destination}`: they are of different kinds",
+                hint=f"name a `{source.kind}`",
+                code="move_refused",
+            )
+        with self._writing():
+            self._resources = None
+            self._must_have_history(source)
+            (taken,) = self._connection.execute(_HAS_HISTORY, {"at": str(destination)}).fetchone()
+            if taken:
+                raise SgpuError(
+                    f"`{destination}` is recorded already, and two histories cannot be one",
+                    hint="choose an address that was never used",
+                    code="move_refused",
+                )
+            both = {"at": str(source), "to": str(destination)}
+            self._connection.execute(_COPY_RESOURCE, both)
+            self._connection.execute(_LEAVE_RESOURCE, both)
+            for table in ("attempts", "intents"):
+                self._connection.execute(
+                    f"UPDATE {table} SET address = :to WHERE address = :at",  # noqa: S608
+                    both,
+                )
+
+    def remove(self, address: Address) -> None:
+        """Let go of a resource without touching what runs: it is marked gone, its open intents are
+        dropped, and attempts that were active are lost to us. History and numbers stay, so that a
+        later launch cannot fall on an older attempt's folder.
+
+        Raises:
+            NotFound: nothing is recorded there.
+        """
+        with self._writing(address):
+            self._must_have_history(address)
+            for attempt in queries.active_of(self._connection, address):
+                self._connection.execute(
+                    _LOST, (AttemptState.LOST.value, str(address), attempt.ref.number)
+                )
+            self._connection.execute(
+                "UPDATE resources SET gone = 1 WHERE address = ?", (str(address),)
+            )
+            self._connection.execute("DELETE FROM intents WHERE address = ?", (str(address),))
+
+    def _must_have_history(self, address: Address) -> None:
+        (known,) = self._connection.execute(_HAS_HISTORY, {"at": str(address)}).fetchone()
+        if not known:
+            raise NotFound(
+                f"nothing is recorded at `{address}`",
+                hint="`sgpu state list` shows what is",
+            )
+
+    def _keep_resource(self, resource: Resource, *, last: int | None) -> None:
+        row = (
+            str(resource.address),
+            resource.backend,
+            resource.owner,
+            resource.spec,
+            last,
+            resource.numbered,
+            int(resource.gone),
+            resource.remote,
+        )
+        self._connection.execute(_KEEP_RESOURCE, row)
+
+    @contextmanager
+    def _writing(self, *touched: Address) -> Iterator[None]:
+        """One transaction in which the lock is known to be ours still."""
+        with self._guard, explained(self._path):
+            if self._before_first_write is not None:
+                self._before_first_write()
+                self._before_first_write = None
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._check_lock()
+                yield
+                self._connection.execute(
+                    "UPDATE meta SET serial = serial + 1, tool_version = ?", (__version__,)
+                )
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
+            for address in touched:
+                self._renew(address)
+
+    def _check_lock(self) -> None:
+        row = self._connection.execute("SELECT id, who, operation FROM lock").fetchone()
+        if row is not None and row[0] == self._lock_id:
+            return
+        now = f"`{row[2]}` of {row[1]} holds it" if row else "it was unlocked by hand"
+        raise Locked(
+            f"this process lost the state lock: {now}",
+            hint="nothing more was recorded; run `sgpu plan` again",
+            code="lock_lost",
+        )
+
+    def _renew(self, address: Address) -> None:
+        if self._resources is None:
+            return
+        resource = queries.resource_at(self._connection, address)
+        if resource is None:
+            self._resources.pop(address, None)
+        else:
+            self._resources[address] = resource
+        self._active[address] = queries.active_of(self._connection, address)
+        if not self._active[address]:
+            del self._active[address]

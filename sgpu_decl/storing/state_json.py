@@ -1,0 +1,91 @@
+"""The state as the JSON that `sgpu state pull` prints (`schemas/state.v1.schema.json`)."""
+
+import json
+from collections import defaultdict
+from dataclasses import asdict
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.state import Attempt, Intent, Resource
+from sgpu_decl.model.times import to_text
+from sgpu_decl.storing.state_store import StateStore
+
+__all__ = ["FORMAT_VERSION", "attempt_to_json", "pull"]
+
+FORMAT_VERSION = "1.0"
+
+
+def pull(store: StateStore) -> dict[str, Json]:
+    """Return everything that is recorded, resources by address and attempts by number. Without a
+    state yet, the lineage is null, the serial 0 and the lists are empty."""
+    found = store.read_all()
+    if found is None:
+        return {
+            "format_version": FORMAT_VERSION,
+            "lineage": None,
+            "serial": 0,
+            "resources": [],
+            "intents": [],
+            "package_lists": {},
+        }
+    state, attempts = found
+    histories: defaultdict[Address, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        histories[attempt.ref.address].append(attempt)
+    return {
+        "format_version": FORMAT_VERSION,
+        "lineage": state.lineage,
+        "serial": state.serial,
+        "resources": [
+            _resource(state.resources[address], histories[address])
+            for address in sorted(state.resources)
+        ],
+        "intents": [_intent(intent) for intent in state.intents],
+        "package_lists": {
+            digest: json.loads(state.package_lists[digest].text)
+            for digest in sorted(state.package_lists)
+        },
+    }
+
+
+def _resource(resource: Resource, history: list[Attempt]) -> dict[str, Json]:
+    return {
+        "address": str(resource.address),
+        "kind": resource.address.kind.value,
+        "backend": resource.backend,
+        "owner": resource.owner,
+        "gone": resource.gone,
+        "remote": None if resource.remote is None else json.loads(resource.remote),
+        "spec": json.loads(resource.spec),
+        "attempts": [attempt_to_json(attempt) for attempt in history],
+    }
+
+
+def attempt_to_json(attempt: Attempt) -> dict[str, Json]:
+    """One line of history in the public JSON."""
+    launch_inputs = asdict(attempt.inputs)
+    del launch_inputs["spec"]  # that of the resource is printed
+    return {
+        "attempt": attempt.ref.number,
+        "state": attempt.state.value,
+        "token": attempt.token,
+        "backend": attempt.backend,
+        **launch_inputs,
+        "created_at": to_text(attempt.created_at),
+        "started_at": to_text(attempt.started_at),
+        "ended_at": to_text(attempt.ended_at),
+        "exit_code": attempt.exit_code,
+        "class": attempt.failure.value if attempt.failure else None,
+        "plan_id": attempt.plan_id,
+    }
+
+
+def _intent(intent: Intent) -> dict[str, Json]:
+    return {
+        "token": intent.token,
+        "address": str(intent.address),
+        "action": intent.action,
+        "attempt": intent.attempt,
+        "plan_id": intent.plan_id,
+        "created_at": to_text(intent.created_at),
+    }

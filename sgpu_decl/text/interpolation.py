@@ -1,0 +1,242 @@
+"""References of ours in values: `${var.x} ${target.name} ${project.name} ${matrix.axis}
+${git.commit} ${env.NAME}`. Everything else with a `$` belongs to the shell and stays as it is.
+"""
+
+import re
+from collections.abc import Callable
+from collections.abc import Mapping as Names
+from dataclasses import dataclass, field, replace
+
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.secret_names import names_secret
+from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, place_of
+
+__all__ = ["SPACES", "Scope", "axes_in", "interpolate"]
+
+SPACES = ("var", "target", "project", "matrix", "git", "env")
+"""What stands before the dot of a reference."""
+
+_REFERENCE = re.compile(rf"\$\{{({'|'.join(SPACES)})\.([^{{}}]*)\}}")
+_AXIS = re.compile(r"\$\{matrix\.([^{}]*)\}")
+_LONGEST = 1 << 20
+_DEEPEST = 50
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """What references mean here.
+
+    Attributes:
+        variables: the value of every variable that has one.
+        git: asked once, and only when a value refers to it.
+        axes: the axes of the matrix, `None` while they are left for later.
+    """
+
+    variables: Names[str, Scalar]
+    target: str
+    project: str | None
+    environ: Names[str, str]
+    git: Callable[[], Names[str, str]]
+    axes: Names[str, Scalar] | None = None
+    found: list[Diagnostic] = field(default_factory=list)
+    _facts: Names[str, str] | None = None
+    _open: set[str] = field(default_factory=set)
+    _done: dict[str, Scalar] = field(default_factory=dict)
+
+    def value(self, space: str, name: str, place: Place) -> Scalar | None:
+        """The scalar that `${space.name}` stands for; notes and returns `None` where there is
+        none."""
+        if space == "var":
+            return self._variable(name, place)
+        if space == "matrix":
+            return self._axis(name, place)
+        if space == "env":
+            if names_secret(name):
+                return self._unknown(
+                    "secret_reference",
+                    f"`${{env.{name}}}` looks like a secret: its value would stand in plans and "
+                    "in the state",
+                    place,
+                    f"write `env: {{secrets: {{{name}: env:{name}}}}}`: ranks find it in their "
+                    "environment; if it is no secret, pass it with `--var` to a variable",
+                )
+            if name in self.environ:
+                return _text(self.environ[name], place)
+            hint = f"set it before calling sgpu: `export {name}=…`"
+            near = nearest(name, self.environ)
+            return self._unknown(
+                "undefined_env",
+                f"the environment has no `{name}`",
+                place,
+                f"did you mean `${{env.{near}}}`? else {hint}" if near else hint,
+            )
+        if space == "git":
+            return self._git(name, place)
+        if name != "name":
+            return self._unknown(
+                "unknown_reference",
+                f"there is no `${{{space}.{name}}}`",
+                place,
+                f"did you mean `${{{space}.name}}`?",
+            )
+        if space == "target":
+            return _text(self.target, place)
+        if self.project is None:
+            return self._unknown(
+                "unknown_reference",
+                "a run file has no `${project.name}`",
+                place,
+                "it belongs to project files (`sgpu.yml`)",
+            )
+        return _text(self.project, place)
+
+    def _variable(self, name: str, place: Place) -> Scalar | None:
+        if name not in self.variables:
+            return self._unknown(
+                "unknown_reference",
+                f"there is no variable `{name}`",
+                place,
+                _meant("var", name, self.variables)
+                or f"declare it: `variables: {{{name}: value}}`",
+            )
+        if name in self._done:
+            return self._done[name]
+        if name in self._open or len(self._open) >= _DEEPEST:
+            return self._unknown(
+                "recursive_variable",
+                f"the variable `{name}` refers to itself, or through too many others",
+                place_of(self.variables[name]),
+                "give one of the variables a plain value",
+            )
+        self._open.add(name)
+        self._done[name] = _scalar(self.variables[name], self)
+        self._open.discard(name)
+        return self._done[name]
+
+    def _axis(self, name: str, place: Place) -> Scalar | None:
+        axes = self.axes or {}
+        if name in axes:
+            return axes[name]
+        return self._unknown(
+            "unknown_reference",
+            f"the matrix has no axis `{name}`",
+            place,
+            _meant("matrix", name, axes) or f"add it: `matrix: {{{name}: […]}}`",
+        )
+
+    def _git(self, name: str, place: Place) -> Scalar | None:
+        known = ("commit", "branch", "dirty")
+        if name not in known:
+            return self._unknown(
+                "unknown_reference",
+                f"there is no `${{git.{name}}}`",
+                place,
+                _meant("git", name, known) or "known: commit, branch, dirty",
+            )
+        if self._facts is None:
+            self._facts = self.git()
+        if name in self._facts:
+            return _text(self._facts[name], place)
+        return self._unknown(
+            "no_git",
+            f"git has no {name} to tell here",
+            place,
+            "is this a git checkout with a commit?",
+        )
+
+    def _unknown(self, code: str, summary: str, place: Place, hint: str) -> Scalar | None:
+        self.found.append(Diagnostic(code=code, summary=summary, place=place, hint=hint))
+        return None
+
+
+def interpolate(node: Node, scope: Scope) -> Node:
+    """Replace every reference inside a node; `scope.found` collects what cannot be.
+
+    A value that is one reference takes the type of what it refers to; inside longer text the text
+    as written is inserted. Keys are never touched. Nodes without references are returned as they
+    are. With `scope.axes` unset, references to the matrix are left.
+    """
+    if isinstance(node, Scalar):
+        return _scalar(node, scope) if "${" in node.text else node
+    if isinstance(node, Sequence):
+        items = tuple(interpolate(item, scope) for item in node.items)
+        if all(new is old for new, old in zip(items, node.items, strict=True)):
+            return node
+        return replace(node, items=items)
+    changed: dict[str, Node] = {}
+    for key, value in node.entries.items():
+        new = interpolate(value, scope)
+        if new is not value:
+            changed[key] = new
+    return replace(node, entries={**node.entries, **changed}) if changed else node
+
+
+def axes_in(node: Node) -> frozenset[str]:
+    """The axes that `${matrix.…}` references inside a node name."""
+    if isinstance(node, Scalar):
+        return frozenset(_AXIS.findall(node.text)) if "${" in node.text else frozenset()
+    inside = node.items if isinstance(node, Sequence) else node.entries.values()
+    return frozenset().union(*(axes_in(item) for item in inside))
+
+
+def _scalar(node: Scalar, scope: Scope) -> Scalar:
+    text, place = node.text, place_of(node)
+    if "${" not in text:
+        return node
+    whole = _REFERENCE.fullmatch(text)
+    if whole is not None:
+        if whole[1] == "matrix" and scope.axes is None:
+            return node
+        value = scope.value(whole[1], whole[2], place)
+        if value is None:
+            return node
+        return node._replace(text=value.text, plain=value.plain, filled=_sources(value, place))
+
+    grown = len(text)
+    sources: dict[Place, None] = {}
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal grown
+        if grown > _LONGEST:
+            return ""
+        if match[1] == "matrix" and scope.axes is None:
+            return match[0]
+        value = scope.value(match[1], match[2], place)
+        if value is None:
+            return match[0]
+        grown += len(value.text)
+        sources.update(dict.fromkeys(_sources(value, place)))
+        return value.text
+
+    result = _REFERENCE.sub(put, text)
+    if result == text:
+        return node
+    if grown > _LONGEST:
+        scope.found.append(
+            Diagnostic(
+                code="too_long",
+                summary=f"the text passes {_LONGEST:,} characters once references are filled in",
+                place=place,
+                hint="use shorter variables",
+            )
+        )
+        return node
+    # Text with a reference inside is text, whatever the outcome looks like.
+    return node._replace(text=result, plain=False, filled=tuple(sources))
+
+
+def _sources(value: Scalar, reference: Place) -> tuple[Place, ...]:
+    """Where a value was written; nowhere for one of the surroundings, which has the reference's."""
+    place = place_of(value)
+    return value.filled if place == reference else (place, *value.filled)
+
+
+def _text(text: str, place: Place) -> Scalar:
+    return Scalar(text, False, place.line, place.column, place.file)  # noqa: FBT003
+
+
+def _meant(space: str, name: str, known: "Names[str, Scalar] | tuple[str, ...]") -> str | None:
+    near = nearest(name, known)
+    return f"did you mean `${{{space}.{near}}}`?" if near else None

@@ -1,0 +1,54 @@
+"""What an attempt's end means to MLflow. Pure: the truth of the attempt folder in, values out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+__all__ = ["TrackedOutcome", "outcome"]
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+_ENDED = frozenset({"succeeded", "failed", "cancelled", "lost"})
+_STATUS: Mapping[str, Status] = {"succeeded": "FINISHED", "cancelled": "KILLED"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedOutcome:
+    """`ended_at` is in milliseconds since the epoch, None where nobody saw the end."""
+
+    status: Status
+    ended_at: int | None
+    tags: Mapping[str, str]
+
+
+def outcome(truth: Mapping[str, object]) -> TrackedOutcome:
+    """Say how an MLflow run ends, from what `agent.attempt_status` says of the attempt.
+
+    Anything but success and cancellation is a failure, an attempt that no supervisor ended too.
+    """
+    state = str(truth.get("state"))
+    if state not in _ENDED:
+        state = "lost"
+    tags = {"sgpu.state": state}
+    if truth.get("class"):
+        tags["sgpu.failure_class"] = str(truth["class"])
+    cause = truth.get("first_cause")
+    if isinstance(cause, Mapping) and cause.get("summary"):
+        where = "" if cause.get("rank") is None else f"rank {cause['rank']}: "
+        tags["sgpu.first_cause"] = f"{where}{cause['summary']}"[:6000]
+    return TrackedOutcome(
+        status=_STATUS.get(state, "FAILED"),
+        ended_at=_milliseconds(truth.get("ended_at")),
+        tags=tags,
+    )
+
+
+def _milliseconds(time: object) -> int | None:
+    if isinstance(time, str):
+        try:
+            return int(datetime.fromisoformat(time).timestamp() * 1000)
+        except ValueError:
+            return None
+    if isinstance(time, int | float):
+        return int(time * 1000)
+    return None

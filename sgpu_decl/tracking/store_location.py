@@ -1,0 +1,80 @@
+"""Where tracking data lies, and the command that shows it. Pure: paths and URIs in, text out."""
+
+import shlex
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+__all__ = [
+    "absolute_location",
+    "absolute_uri",
+    "artifact_folder",
+    "default_uri",
+    "sqlite_file",
+    "ui_command",
+]
+
+_SQLITE = "sqlite:///"
+
+
+def default_uri(home: Path) -> str:
+    """Return the URI of the project's own store: `mlflow.db` in its `.sgpu` folder `home`."""
+    return f"{_SQLITE}{home.absolute() / 'mlflow.db'}"
+
+
+def artifact_folder(home: Path) -> Path:
+    """Return the folder that the project's own store keeps artifacts in."""
+    return home.absolute() / "mlartifacts"
+
+
+def absolute_location(location: str, *, base: Path) -> str:
+    """Return a place for artifacts that means the same in every working folder: URIs stay as they
+    are, and paths are taken from `base`."""
+    return location if urlsplit(location).scheme else str((base / location).absolute())
+
+
+def absolute_uri(uri: str | None, *, base: Path, home: Path) -> str:
+    """Return a tracking URI that means the same in every working folder.
+
+    Relative SQLite files (`sqlite:///mlflow.db`), relative `file:` URIs and bare paths are taken
+    from `base`, the folder of the file that names them; servers, databases and `databricks` stay
+    as they are. None gives the project's own store under `home`.
+    """
+    if uri is None:
+        return default_uri(home)
+    scheme = urlsplit(uri).scheme
+    if scheme == "sqlite":
+        path, mark, query = uri.removeprefix(_SQLITE).partition("?")
+        if not uri.startswith(_SQLITE) or path.startswith((":memory:", "/")) or not path:
+            return uri
+        return f"{_SQLITE}{base.absolute() / path}{mark}{query}"
+    if scheme == "file":
+        parts = urlsplit(uri)
+        if parts.netloc or parts.path.startswith("/"):
+            return uri
+        return (base.absolute() / unquote(parts.path)).as_uri()
+    if scheme or uri == "databricks":
+        return uri
+    return (base.absolute() / Path(uri).expanduser()).as_uri()
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """Return the file of a SQLite store, None where a URI names something else."""
+    path = uri.removeprefix(_SQLITE)
+    if not uri.startswith(_SQLITE) or "?" in path or not path.startswith("/"):
+        return None
+    return Path(path)
+
+
+def ui_command(uri: str, *, home: Path) -> str | None:
+    """Return the shell command that opens the MLflow UI on a store.
+
+    None where the store is a server, which has a page of its own.
+    """
+    if urlsplit(uri).scheme in {"http", "https", "databricks", "databricks-uc", "uc"}:
+        return None
+    if uri == "databricks":
+        return None
+    words = ["mlflow", "ui", "--backend-store-uri", uri]
+    if uri == default_uri(home):
+        words += ["--default-artifact-root", str(artifact_folder(home))]
+    return shlex.join(words)

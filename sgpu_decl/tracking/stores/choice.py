@@ -1,0 +1,105 @@
+"""The choice between SQL, REST and MLflow's own client for a store."""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from sgpu_decl.tracking.store_location import sqlite_file
+from sgpu_decl.tracking.stores.store_protocol import RunStore, StoreError
+
+__all__ = ["PATIENCE", "needs_no_mlflow", "open_store", "store_in_words"]
+
+PATIENCE = 5.0  # seconds for one answer of a server
+
+
+def open_store(
+    uri: str,
+    *,
+    environ: Mapping[str, str],
+    say: Callable[[str], None] = lambda _: None,
+    patience: float = PATIENCE,
+) -> RunStore:
+    """Open the store of an absolute tracking URI; a SQLite store that is not there is made.
+
+    Args:
+        environ: where the credentials of a server are.
+        say: gets a text for each step that takes a while, to follow "waiting for".
+        patience: how many seconds a server has for an answer.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
+    if _is_server(uri):
+        from sgpu_decl.tracking.stores.rest import RestRunStore, needs_client
+
+        if not needs_client(environ):
+            say(f"the tracking server {uri}")
+            return RestRunStore(uri, environ, patience)
+        say("MLflow's own client: the server wants more than a password or a token")
+        return _client(uri, shared=False)
+    path = sqlite_file(uri)
+    if path is None:
+        say(f"MLflow's own client, which knows the store {uri}")
+        return _client(uri, shared=False)
+    from sgpu_decl.tracking.stores.sqlite import KNOWN, SqlRunStore, revision
+    from sgpu_decl.tracking.stores.sqlite_tables import make_store
+
+    make_store(path, say)
+    if (found := revision(path)) in KNOWN:
+        return SqlRunStore(path)
+    say(f"MLflow's own client: the schema {found} of {path} is unknown here")
+    return _client(uri, shared=True)
+
+
+def needs_no_mlflow(uri: str, environ: Mapping[str, str]) -> bool:
+    """Whether the store of an absolute tracking URI exists and can be used by SQL or REST."""
+    if _is_server(uri):
+        from sgpu_decl.tracking.stores.rest import needs_client
+
+        return not needs_client(environ)
+    from sgpu_decl.tracking.stores.sqlite import KNOWN, revision
+
+    path = sqlite_file(uri)
+    try:
+        return path is not None and revision(path) in KNOWN
+    except StoreError:
+        return False
+
+
+def store_in_words(uri: str, environ: Mapping[str, str], patience: float) -> str:
+    """Look at the store of an absolute tracking URI, without making it, and describe it.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
+    if _is_server(uri):
+        from sgpu_decl.tracking.stores.rest import RestRunStore, needs_client
+
+        if needs_client(environ):
+            return "not asked: it needs MLflow's own client"
+        RestRunStore(uri, environ, patience).ping()
+        return "answers"
+    path = sqlite_file(uri)
+    if path is None:
+        return "not looked at: it needs MLflow's own client"
+    from sgpu_decl.tracking.stores.sqlite import KNOWN, revision
+
+    found = revision(path, patience)
+    if found is None:
+        return "is made by the first run"
+    if found in KNOWN:
+        return f"schema {found}"
+    return f"schema {found}, which is unknown here: MLflow's own client is used, which is slower"
+
+
+def _is_server(uri: str) -> bool:
+    return urlsplit(uri).scheme in ("http", "https")
+
+
+def _client(uri: str, *, shared: bool) -> RunStore:
+    try:
+        from sgpu_decl.tracking.stores.client import ClientRunStore
+    except ImportError as error:
+        raise StoreError(
+            f"MLflow cannot be imported, and only its own client opens {uri}: {error}"
+        ) from error
+    return ClientRunStore(uri, shared=shared)

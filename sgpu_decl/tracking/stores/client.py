@@ -1,0 +1,92 @@
+"""An MLflow run by MLflow's own client: any store that MLflow knows; importing it takes seconds."""
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from mlflow import MlflowClient
+from mlflow.entities import Param, RunTag
+from mlflow.exceptions import MlflowException
+
+from sgpu_decl.tracking.mlflow_status import TrackedOutcome
+from sgpu_decl.tracking.request import TrackingRequest
+from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
+
+__all__ = ["PATIENCE", "ClientRunStore"]
+
+BATCH = 100  # MAX_PARAMS_TAGS_PER_BATCH of mlflow.utils.validation
+TRIES = 6
+PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "8"}
+"""Set before MLflow is asked: by itself it tries a server that is away for minutes."""
+T = TypeVar("T")
+
+
+class ClientRunStore:
+    """`shared` says that other trackers write the same database file: steps that they disturb are
+    tried again. MLflow's client does that itself for servers."""
+
+    def __init__(self, uri: str, *, shared: bool) -> None:
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
+        self._tries = TRIES if shared else 1
+        self._client: MlflowClient = self._try(partial(MlflowClient, tracking_uri=uri))
+
+    def create(self, asked: TrackingRequest) -> CreatedRun:
+        experiment = self._try(partial(self._experiment, asked))
+        tags = list(asked.tags.items())
+        create = partial(
+            self._client.create_run, experiment, run_name=asked.run_name, tags=dict(tags[:BATCH])
+        )
+        run_id = str(self._try(create).info.run_id)
+        for start in range(BATCH, len(tags), BATCH):
+            batch = [RunTag(*pair) for pair in tags[start : start + BATCH]]
+            self._try(partial(self._client.log_batch, run_id, tags=batch))
+        return CreatedRun(run_id=run_id, experiment_id=experiment)
+
+    def record(self, run_id: str, asked: TrackingRequest) -> None:
+        params = [Param(name, value) for name, value in asked.params.items()]
+        for start in range(0, len(params), BATCH):
+            batch = params[start : start + BATCH]
+            self._try(partial(self._client.log_batch, run_id, params=batch))
+
+    def finish(self, run_id: str, end: TrackedOutcome) -> None:
+        # The status first: it is what counts if the store fails now.
+        self._try(partial(self._client.set_terminated, run_id, end.status, end.ended_at))
+        tags = [RunTag(name, value) for name, value in end.tags.items()]
+        self._try(partial(self._client.log_batch, run_id, tags=tags))
+
+    def _experiment(self, asked: TrackingRequest) -> str:
+        """Return the experiment's id; where two create it at once, both find the one."""
+        found = self._client.get_experiment_by_name(asked.experiment)
+        if found is None:
+            try:
+                return str(self._client.create_experiment(asked.experiment, asked.artifacts))
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            found = self._client.get_experiment_by_name(asked.experiment)
+        if found is None or found.lifecycle_stage == "deleted":
+            raise deleted_experiment(asked.experiment)
+        return str(found.experiment_id)
+
+    def _try(self, step: Callable[[], T]) -> T:
+        errors: tuple[type[Exception], ...] = (*_store_errors(), OSError)
+        for attempt in range(self._tries):
+            try:
+                return step()
+            except errors as error:
+                if attempt + 1 == self._tries:
+                    raise StoreError(str(error)) from error
+                time.sleep(0.1 * 2**attempt)
+        raise AssertionError("no tries")
+
+
+def _store_errors() -> tuple[type[Exception], ...]:
+    """What MLflow raises itself, and what it lets through from its database."""
+    try:
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError:  # mlflow-skinny, which speaks to servers only
+        return (MlflowException,)
+    return (MlflowException, SQLAlchemyError)

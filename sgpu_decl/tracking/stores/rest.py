@@ -1,0 +1,249 @@
+"""An MLflow run on a tracking server, by its REST API: no MLflow is imported.
+
+Credentials are those that MLflow's client takes: `MLFLOW_TRACKING_TOKEN`, or a user's name and
+password from the environment or `~/.mlflow/credentials`. What needs more than that (`needs_client`)
+is MLflow's own client's.
+"""
+
+import base64
+import configparser
+import http.client
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.tracking.mlflow_status import TrackedOutcome
+from sgpu_decl.tracking.request import BATCH, TrackingRequest
+from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
+
+__all__ = ["RestRunStore", "needs_client"]
+
+_MORE_THAN_PLAIN = (
+    "MLFLOW_TRACKING_AUTH",
+    "MLFLOW_TRACKING_AWS_SIGV4",
+    "MLFLOW_ENABLE_WORKSPACES",
+    "MLFLOW_WORKSPACE",
+    "NETRC",
+)
+
+
+class _Refused(StoreError):
+    """The server answered, and did not do it; `code` is MLflow's name of the reason."""
+
+    def __init__(self, text: str, code: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def needs_client(environ: Mapping[str, str]) -> bool:
+    """Whether requests need what only MLflow's client can add: signatures, plugins, workspaces."""
+    return (
+        any(environ.get(name) for name in _MORE_THAN_PLAIN)
+        or os.path.exists(os.path.expanduser("~/.netrc"))
+        or bool(entry_points(group="mlflow.request_header_provider"))
+    )
+
+
+class RestRunStore:
+    def __init__(self, uri: str, environ: Mapping[str, str], patience: float) -> None:
+        self._uri = uri.rstrip("/")
+        self._host = _plain(self._uri)
+        self._headers = {"Content-Type": "application/json", **_authorization(self._uri, environ)}
+        self._patience = patience
+        handler = urllib.request.HTTPSHandler(context=_tls(environ))
+        self._opener = urllib.request.build_opener(handler)
+
+    def ping(self) -> None:
+        """Ask the server something that needs no run.
+
+        Raises:
+            StoreError: it does not answer, is none of MLflow, or refuses the credentials.
+        """
+        self._named("Default")
+
+    def create(self, asked: TrackingRequest) -> CreatedRun:
+        experiment = self._experiment(asked)
+        tags = list(asked.tags.items())
+        body: dict[str, Json] = {
+            "experiment_id": experiment,
+            "run_name": asked.run_name,
+            "user_id": "unknown",
+            "start_time": time.time_ns() // 1_000_000,
+            "tags": _pairs(tags[:BATCH]),
+        }
+        answer = self._ask("POST", "runs/create", body)
+        run = answer.get("run")
+        info = run.get("info") if isinstance(run, Mapping) else None
+        if not isinstance(info, Mapping) or not isinstance(info.get("run_id"), str):
+            raise StoreError(f"{self._host} answers with something else than a run")
+        run_id = str(info["run_id"])
+        self._log(run_id, tags=tags[BATCH:])
+        return CreatedRun(run_id=run_id, experiment_id=experiment)
+
+    def record(self, run_id: str, asked: TrackingRequest) -> None:
+        self._log(run_id, params=list(asked.params.items()))
+
+    def finish(self, run_id: str, end: TrackedOutcome) -> None:
+        ended = end.ended_at or time.time_ns() // 1_000_000
+        body: dict[str, Json] = {"run_id": run_id, "status": end.status, "end_time": ended}
+        try:
+            self._ask("POST", "runs/update", body)
+        except _Refused as error:
+            # Of a run that is gone, and of one that is marked as deleted.
+            if error.code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                raise
+        else:
+            self._log(run_id, tags=list(end.tags.items()))
+
+    def _experiment(self, asked: TrackingRequest) -> str:
+        """Return the experiment's id; where two create it at once, both find the one."""
+        found = self._named(asked.experiment)
+        if found is None:
+            body: dict[str, Json] = {"name": asked.experiment}
+            if asked.artifacts is not None:
+                body["artifact_location"] = asked.artifacts
+            try:
+                return str(self._ask("POST", "experiments/create", body)["experiment_id"])
+            except _Refused as error:
+                if error.code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            found = self._named(asked.experiment)
+        if found is None or found.get("lifecycle_stage") == "deleted":
+            raise deleted_experiment(asked.experiment)
+        return str(found["experiment_id"])
+
+    def _named(self, name: str) -> Mapping[str, Json] | None:
+        query = urllib.parse.urlencode({"experiment_name": name})
+        try:
+            found = self._ask("GET", f"experiments/get-by-name?{query}")["experiment"]
+        except _Refused as error:
+            if error.code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return None
+        return found if isinstance(found, Mapping) else None
+
+    def _log(
+        self,
+        run_id: str,
+        *,
+        params: Sequence[tuple[str, str]] = (),
+        tags: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        for start in range(0, max(len(params), len(tags)), BATCH):
+            end = start + BATCH
+            body: dict[str, Json] = {
+                "run_id": run_id,
+                "params": _pairs(params[start:end]),
+                "tags": _pairs(tags[start:end]),
+            }
+            self._ask("POST", "runs/log-batch", body)
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Json] | None = None
+    ) -> Mapping[str, Json]:
+        request = urllib.request.Request(  # noqa: S310  the user's own tracking server
+            f"{_plain(self._uri)}/api/2.0/mlflow/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers=self._headers,
+            method=method,
+        )
+        try:
+            with self._opener.open(request, timeout=self._patience) as answer:
+                data = answer.read()
+        except urllib.error.HTTPError as error:
+            raise self._refusal(error) from error
+        except urllib.error.URLError as error:
+            raise StoreError(f"{self._host} cannot be reached: {_reason(error)}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise StoreError(f"{self._host} does not answer: {_words(error)}") from error
+        return self._object(data)
+
+    def _object(self, data: bytes) -> Mapping[str, Json]:
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, Mapping):
+            raise StoreError(f"{self._host} answers with something else than MLflow's API")
+        return answer
+
+    def _refusal(self, error: urllib.error.HTTPError) -> StoreError:
+        status = f"{self._host} answers {error.code} {error.reason}"
+        try:
+            told = self._object(error.read())
+        except (StoreError, OSError, http.client.HTTPException):
+            return StoreError(status)
+        return _Refused(
+            f"{status}: {told.get('message') or told}", str(told.get("error_code") or "")
+        )
+
+
+def _authorization(uri: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What MLflow's client sends: the credentials of the URI, a name and password, or a token."""
+    parts = urllib.parse.urlsplit(uri)
+    user, password = parts.username, parts.password
+    if user is not None:
+        user, password = urllib.parse.unquote(user), urllib.parse.unquote(password or "")
+    else:
+        stored = _stored_credentials()
+        user = environ.get("MLFLOW_TRACKING_USERNAME") or stored.get("mlflow_tracking_username")
+        password = environ.get("MLFLOW_TRACKING_PASSWORD") or stored.get("mlflow_tracking_password")
+    if user and password:
+        pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+    token = environ.get("MLFLOW_TRACKING_TOKEN")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _stored_credentials() -> Mapping[str, str]:
+    config = configparser.ConfigParser()
+    try:
+        config.read(os.path.expanduser("~/.mlflow/credentials"))
+    except configparser.Error as error:
+        raise StoreError(f"~/.mlflow/credentials cannot be read: {error}") from error
+    return dict(config["mlflow"]) if "mlflow" in config else {}
+
+
+def _tls(environ: Mapping[str, str]) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=_authorities(environ))
+        if environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in ("true", "1"):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if own := environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH"):
+            context.load_cert_chain(own)
+    except OSError as error:
+        raise StoreError(f"a certificate cannot be read: {error}") from error
+    return context
+
+
+def _authorities(environ: Mapping[str, str]) -> str | None:
+    names = ("MLFLOW_TRACKING_SERVER_CERT_PATH", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    return next((environ[name] for name in names if environ.get(name)), None)
+
+
+def _plain(uri: str) -> str:
+    """The URI without what is sent as a header."""
+    parts = urllib.parse.urlsplit(uri)
+    return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _reason(error: urllib.error.URLError) -> str:
+    reason = error.reason
+    return (reason.strerror or str(reason)) if isinstance(reason, OSError) else str(reason)
+
+
+def _words(error: Exception) -> str:
+    """What broke an answer off; some exceptions have no words but their name."""
+    return "no answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
+
+
+def _pairs(items: Sequence[tuple[str, str]]) -> list[Json]:
+    return [{"key": key, "value": value} for key, value in items]

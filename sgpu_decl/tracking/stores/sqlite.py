@@ -1,0 +1,156 @@
+"""An MLflow run in a SQLite store, by SQL: no MLflow is imported, so it takes milliseconds.
+
+The statements are those of `mlflow.store.tracking.sqlalchemy_store`. They hold for the revisions of
+the schema in `KNOWN`; a store of another revision is MLflow's own client's.
+"""
+
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from sgpu_decl.tracking.mlflow_status import TrackedOutcome
+from sgpu_decl.tracking.request import TrackingRequest
+from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
+
+__all__ = ["ARTIFACTS", "KNOWN", "SqlRunStore", "revision"]
+
+ARTIFACTS = "mlruns"  # DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH of mlflow.store.tracking
+
+# `alembic_version` of every release from 3.1.0 to 3.17.2, and of the revisions between them.
+KNOWN = frozenset({
+    "6953534de441", "bda7b8c39065", "cbc13b556ace", "770bee3ae1dd", "a1b2c3d4e5f6", "de4033877273",
+    "1a0cddfcaa16", "534353b11cbc", "71994744cf8e", "3da73c924c2f", "bf29a5ff90ea", "1bd49d398cd23",
+    "b7c8d9e0f1a2", "5d2d30f0abce", "c9d4e5f6a7b8", "2c33131f4dae", "d3e4f5a6b7c8", "d0e1f2a3b4c5",
+    "c8d9e0f1a2b3", "1b5f0d9ad7c1", "e1f2a3b4c5d6", "76601a5f987d", "c3d6457b6d8a", "a5b4c3d2e1f0",
+    "ae8bbe7743c9", "7d34483879f0", "da6fb0208061", "89d3d66ed43f", "b7e4c1a90f23", "a8b9c0d1e2f3",
+    "c1d2e3f4a5b6", "c3d9e7f1a2b4", "6f8d9c3b2a1e", "1971f2d9a75b", "17e22815139b", "b7e2c1a4d9f3",
+    "75868b020152", "dc11669786a5",
+})  # fmt: skip
+
+_PATIENCE = 20.0  # seconds for which other writers hold the file: MLflow's own busy_timeout
+_TAG = """INSERT INTO tags (key, value, run_uuid) VALUES (?, ?, ?)
+          ON CONFLICT (key, run_uuid) DO UPDATE SET value = excluded.value"""
+
+
+def revision(path: Path, patience: float = _PATIENCE) -> str | None:
+    """Return the revision of the schema in a SQLite file, None where it holds no MLflow store.
+
+    Args:
+        patience: how many seconds to wait for another program that writes.
+
+    Raises:
+        StoreError: the file cannot be read, or is no database.
+    """
+    if not path.exists() or path.stat().st_size == 0:
+        return None
+    with _connected(path, patience) as db:
+        names = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        if not {"alembic_version", "runs", "experiments"} <= names:
+            return None
+        found = db.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(found[0]) if found else None
+
+
+class SqlRunStore:
+    """Experiments for which the request names no folder keep their artifacts beside the store, in
+    `mlruns/<id>`, as those of MLflow do."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def create(self, asked: TrackingRequest) -> CreatedRun:
+        run_id = uuid.uuid4().hex
+        with _connected(self._path) as db:
+            db.execute("BEGIN IMMEDIATE")
+            experiment, location = self._experiment(db, asked)
+            db.execute(
+                """INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name,
+                       user_id, status, start_time, source_version, lifecycle_stage, artifact_uri,
+                       experiment_id)
+                   VALUES (?, ?, 'UNKNOWN', '', '', 'unknown', 'RUNNING', ?, '', 'active', ?, ?)""",
+                (run_id, asked.run_name, _now(), f"{location.rstrip('/')}/{run_id}/artifacts",
+                 experiment),
+            )  # fmt: skip
+            _tag(db, run_id, {"mlflow.runName": asked.run_name, **asked.tags})
+            db.execute("COMMIT")
+        return CreatedRun(run_id=run_id, experiment_id=str(experiment))
+
+    def record(self, run_id: str, asked: TrackingRequest) -> None:
+        rows = [(key, value, run_id) for key, value in asked.params.items()]
+        with _connected(self._path) as db:
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany(
+                "INSERT OR IGNORE INTO params (key, value, run_uuid) VALUES (?, ?, ?)", rows
+            )
+            db.execute("COMMIT")
+
+    def finish(self, run_id: str, end: TrackedOutcome) -> None:
+        with _connected(self._path) as db:
+            db.execute("BEGIN IMMEDIATE")
+            changed = db.execute(
+                """UPDATE runs SET status = ?, end_time = ?
+                   WHERE run_uuid = ? AND lifecycle_stage = 'active'""",
+                (end.status, end.ended_at or _now(), run_id),
+            )
+            if changed.rowcount:
+                _tag(db, run_id, end.tags)
+            db.execute("COMMIT")
+
+    def _experiment(self, db: sqlite3.Connection, asked: TrackingRequest) -> tuple[int, str]:
+        """Return the experiment's id and where its artifacts lie."""
+        found = db.execute(
+            "SELECT experiment_id, artifact_location, lifecycle_stage FROM experiments "
+            "WHERE name = ?",
+            (asked.experiment,),
+        ).fetchone()
+        if found is not None:
+            identity, location, stage = found
+            if stage != "active":
+                raise deleted_experiment(asked.experiment)
+            return identity, str(location)
+        made = db.execute(
+            """INSERT INTO experiments
+                   (name, artifact_location, lifecycle_stage, creation_time, last_update_time)
+               VALUES (?, ?, 'active', ?, ?)""",
+            (asked.experiment, asked.artifacts, _now(), _now()),
+        ).lastrowid
+        if made is None:
+            raise StoreError(f"the experiment `{asked.experiment}` could not be created")
+        if asked.artifacts is not None:
+            return made, asked.artifacts
+        location = str(self._path.parent / ARTIFACTS / str(made))
+        db.execute(
+            "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (location, made)
+        )
+        return made, location
+
+
+def _tag(db: sqlite3.Connection, run_id: str, tags: Mapping[str, str]) -> None:
+    db.executemany(_TAG, [(key, value, run_id) for key, value in tags.items()])
+
+
+@contextmanager
+def _connected(path: Path, patience: float = _PATIENCE) -> Iterator[sqlite3.Connection]:
+    """Open the file, which must exist, for statements that begin and end transactions themselves.
+
+    Raises:
+        StoreError: whatever SQLite refuses.
+    """
+    try:
+        with closing(
+            sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw",
+                uri=True, timeout=patience, isolation_level=None,
+            )
+        ) as db:  # fmt: skip
+            db.execute("PRAGMA foreign_keys = ON")
+            yield db
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

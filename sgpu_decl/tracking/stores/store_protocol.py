@@ -1,0 +1,49 @@
+"""The protocol of MLflow stores: by SQL, by REST, or by MLflow's own client."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sgpu_decl.tracking.mlflow_status import TrackedOutcome
+from sgpu_decl.tracking.request import TrackingRequest
+
+__all__ = ["CreatedRun", "RunStore", "StoreError", "deleted_experiment"]
+
+
+class StoreError(Exception):
+    """A store did not do what it was asked. The text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedRun:
+    run_id: str
+    experiment_id: str
+
+
+class RunStore(Protocol):
+    def create(self, asked: TrackingRequest) -> CreatedRun:
+        """Create a run with its tags, and its experiment if there is none of that name.
+
+        Raises:
+            StoreError: it cannot be created.
+        """
+
+    def record(self, run_id: str, asked: TrackingRequest) -> None:
+        """Record the parameters of a run.
+
+        Raises:
+            StoreError: they cannot be recorded.
+        """
+
+    def finish(self, run_id: str, end: TrackedOutcome) -> None:
+        """Give a run its last status; one that was deleted meanwhile is left alone.
+
+        Raises:
+            StoreError: it cannot be told now.
+        """
+
+
+def deleted_experiment(name: str) -> StoreError:
+    return StoreError(
+        f"the experiment `{name}` is deleted; restore it (`mlflow experiments restore`) "
+        "or name another in `mlflow.experiment`"
+    )

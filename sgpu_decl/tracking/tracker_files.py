@@ -1,0 +1,115 @@
+"""The files of the tracker in the attempt folder.
+
+`mlflow.json` is `{"run_id", "experiment_id", "experiment", "tracking_uri", "env"}`, or `{"error"}`
+if there is no run. Optional keys: `instead_of` (`tracking_uri`, `reason`) if the local store is
+used instead of another; `open` (the reason) while the store does not know how the attempt ended;
+`synced` (`tracking_uri`, `run_id`) once the run was pushed to a server. `mlflow_elsewhere.jsonl`
+has a line for each other run that the code of a Python rank made: `{"tracking_uri", "experiment",
+"run_id"}`. `tracker.json` says what the tracker waits for: `{"waiting_for"}`."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from sgpu_decl.agent.locks import held
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.model.jsonable import Json
+
+__all__ = [
+    "DOING",
+    "OPEN",
+    "TRACKED",
+    "change_record",
+    "forgotten_runs",
+    "has_open_runs",
+    "read_record",
+    "tracking_links",
+    "write_record",
+]
+
+TRACKED = "mlflow.json"
+DOING = "tracker.json"
+OPEN = "mlflow-open"  # in `.sgpu`: a file for each MLflow run that is still open
+ELSEWHERE = "mlflow_elsewhere.jsonl"
+
+
+def write_record(folder: Path, name: str, value: Mapping[str, Json]) -> None:
+    """Replace a file of the attempt folder.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_atomic(folder / name, json.dumps(value).encode(), durable=False)
+
+
+def read_record(folder: Path) -> dict[str, Json] | None:
+    """Return the content of `mlflow.json`; None if there is none yet."""
+    try:
+        found = json.loads((folder / TRACKED).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def has_open_runs(home: Path) -> bool:
+    """Whether an MLflow run of the project with that `.sgpu` folder may still be open."""
+    try:
+        return bool(os.listdir(home / OPEN))
+    except OSError:
+        return False
+
+
+def forgotten_runs(home: Path) -> int:
+    """How many MLflow runs of the project are open without a tracker that would close them."""
+    return sum(held(os.fspath(path)) is False for path in (home / OPEN).glob("*.json"))
+
+
+def change_record(folder: Path, **fields: Json) -> None:
+    """Set fields of `mlflow.json`; None takes one out. Nothing is done where it is gone."""
+    record = read_record(folder)
+    if record is not None:
+        kept = {**record, **fields}
+        write_record(
+            folder, TRACKED, {name: value for name, value in kept.items() if value is not None}
+        )
+
+
+def tracking_links(folder: Path) -> dict[str, Json]:
+    """Return where MLflow has the attempt of a folder, as `status` shows it; empty where nothing
+    tracks it. Passwords are masked. `elsewhere` lists where its ranks made runs of their own:
+    `tracking_uri`, `experiment`, `runs`, each place once."""
+    tracked = read_record(folder) or {}
+    elsewhere = _elsewhere(folder)
+    shown = {**tracked, "elsewhere": elsewhere} if elsewhere else tracked
+    return {name: _masked(value) for name, value in shown.items()}
+
+
+def _masked(value: Json) -> Json:
+    """Passwords of URLs hidden: somebody may have exported one in MLFLOW_TRACKING_URI."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {name: _masked(below) for name, below in value.items()}
+    return [_masked(below) for below in value] if isinstance(value, list) else value
+
+
+def _elsewhere(folder: Path) -> list[Json]:
+    try:
+        lines = (folder / ELSEWHERE).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    places: Counter[tuple[str, str]] = Counter()
+    for line in lines:
+        try:
+            made = json.loads(line)
+        except ValueError:
+            continue  # cut short where the disk was full
+        if isinstance(made, dict):
+            places[str(made.get("tracking_uri")), str(made.get("experiment"))] += 1
+    return [
+        {"tracking_uri": uri, "experiment": experiment, "runs": number}
+        for (uri, experiment), number in places.items()
+    ]

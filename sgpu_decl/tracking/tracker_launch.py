@@ -1,0 +1,35 @@
+"""How an attempt's tracker is started: the part of `spec.json` that the supervisor runs."""
+
+import sys
+from importlib.util import find_spec
+from typing import TypedDict
+
+__all__ = ["TrackerCommand", "available", "tracker_spec"]
+
+
+class TrackerCommand(TypedDict):
+    argv: list[str]
+    env: dict[str, str]
+
+
+def available() -> bool:
+    """Tell whether this interpreter has MLflow, without importing it (that takes a second)."""
+    return find_spec("mlflow") is not None
+
+
+def tracker_spec(*, enabled: bool) -> TrackerCommand | None:
+    """Return the command of the tracker process, or None where nothing is to be tracked.
+
+    The tracker runs in the interpreter of sgpu itself, not in that of the ranks: it needs this
+    package. It reads `tracking.json` in the attempt folder, which `SGPU_RUN_DIR` names.
+    """
+    if not enabled or not available():
+        return None
+    return {
+        "argv": [sys.executable, "-m", "sgpu_decl.tracking.tracker"],
+        "env": {
+            "PYTHONSAFEPATH": "1",  # nothing in a working folder shadows our modules
+            "GIT_PYTHON_REFRESH": "quiet",  # git may be missing
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        },
+    }

@@ -1,0 +1,62 @@
+"""Which files of a tree are code, and which rule keeps each of the others back."""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.staging.selection import KeptBack
+from sgpu_decl.staging.snapshot import Snapshot
+from sgpu_decl.views.terminal import columns, count, escape, size
+
+__all__ = ["files_json", "files_text"]
+
+_WIDEST = 60  # columns of a path before the rule stands
+
+
+def files_text(snapshots: Sequence[Snapshot]) -> str:
+    """The files of each tree for people; ended by a newline."""
+    return "".join(f"{line}\n" for taken in snapshots for line in _lines(taken))
+
+
+def files_json(snapshots: Sequence[Snapshot]) -> list[Json]:
+    """For each tree: its root and digest, what travels, and what is kept back."""
+    return [
+        {
+            "root": os.fspath(taken.root),
+            "digest": taken.digest,
+            "travels": [
+                {"path": entry.path, "bytes": entry.size, "link": entry.target}
+                for entry in taken.entries
+            ],
+            "kept_back": [_kept_json(back) for back in taken.all_kept_back],
+        }
+        for taken in snapshots
+    ]
+
+
+def _lines(taken: Snapshot) -> Iterator[str]:
+    whole = sum(entry.size for entry in taken.entries)
+    shown = escape(os.path.relpath(taken.root))
+    yield f"The code in `{shown}`, {count(len(taken.entries), 'file')}, {size(whole)}:"
+    for entry in taken.entries:
+        link = f" -> {escape(entry.target)}" if entry.target is not None else ""
+        yield f"  {size(entry.size):>9}  {escape(entry.path)}{link}"
+    if not taken.all_kept_back:
+        yield f"Nothing in `{shown}` is kept back."
+        return
+    yield f"Kept back in `{shown}`:"
+    paths = [escape(back.path) for back in taken.all_kept_back]
+    width = min(_WIDEST, max(map(columns, paths)))
+    for path, back in zip(paths, taken.all_kept_back, strict=True):
+        yield f"  {path}{' ' * max(0, width - columns(path))}  {escape(str(back))}"
+
+
+def _kept_json(item: KeptBack) -> dict[str, Json]:
+    at = item.pattern
+    return {
+        "path": item.path,
+        "rule": str(item.rule),
+        "pattern": at.text if at else None,
+        "file": at.file if at else None,
+        "line": at.line if at else None,
+    }

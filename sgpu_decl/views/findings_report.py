@@ -1,0 +1,70 @@
+"""Findings as a text that can be shown to anybody: no names, hosts, paths or ids are in it.
+
+It is made of words of sgpu alone: names of its checks, ids of its assumptions, numbers, and those
+texts that `assumptions.yaml` itself has. What a workspace said stays out.
+"""
+
+import platform
+import re
+from collections.abc import Sequence
+
+from sgpu_decl import __version__
+from sgpu_decl.model.assumptions import assumptions
+from sgpu_decl.model.doctor_finding import Finding, Grade, counted
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["report_text"]
+
+_CHECK = re.compile(r"[a-z]+([- ][a-z0-9]+)*")  # names of checks stand in the code
+
+
+def report_text(findings: Sequence[Finding]) -> str:
+    """The report."""
+    counts = ", ".join(f"{number} {grade}" for grade, number in counted(findings).items())
+    head = (
+        f"sgpu {__version__}, Python {platform.python_version()}, {platform.system()}\n"
+        f"{len(findings)} checks: {counts}\n"
+    )
+    order = {Grade.FAIL: 0, Grade.WARN: 1, Grade.OK: 2}
+    listed = sorted(findings, key=lambda finding: order[finding.grade])
+    return head + "".join(f"{_line(item)}\n" for item in listed)
+
+
+def _line(finding: Finding) -> str:
+    assumption = assumptions().get(finding.assumption or "")
+    if assumption is None:
+        named = _CHECK.fullmatch(finding.check)
+        return f"{finding.grade:<4}  {finding.check if named else 'another check'}"
+    vocabulary = _texts(assumption.expected) | set(assumption.known)
+    expected, found = (
+        assumption.expected, _shown(finding.found, vocabulary),
+    )  # fmt: skip
+    differs = "" if _plain(expected) == found else ", differs"
+    return (
+        f"{finding.grade:<4}  {assumption.id}: expected {_plain(expected)}, found {found}{differs}"
+    )
+
+
+def _texts(value: object) -> set[str]:
+    if isinstance(value, tuple):
+        return set(value)
+    return {value} if isinstance(value, str) else set()
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(sorted(value)) or "nothing"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _shown(found: Json, vocabulary: set[str]) -> str:
+    if isinstance(found, bool | int | float):
+        return _plain(found)
+    if isinstance(found, list):
+        known = sorted(str(item) for item in found if item in vocabulary)
+        others = len(found) - len(known)
+        return " ".join([*known, *([f"and {others} more"] if others else [])]) or "nothing"
+    if found is None:
+        return "nothing"
+    text = str(found)
+    return text if text in vocabulary or re.fullmatch(r"\d+(\.\d+)*", text) else "another text"

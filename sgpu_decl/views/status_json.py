@@ -1,0 +1,42 @@
+"""Attempts as the JSON of the public contract: what `sgpu status` and `sgpu show` print."""
+
+import json
+from collections.abc import Iterable
+
+from sgpu_decl.model.attempt_view import AttemptView, status_fields
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.state import RunHistory
+from sgpu_decl.model.times import to_text
+from sgpu_decl.storing.state_json import attempt_to_json
+
+__all__ = ["run_object", "status_object", "status_objects"]
+
+
+def status_object(view: AttemptView) -> dict[str, Json]:
+    """The `status` object of an attempt."""
+    address = view.ref.address
+    return {"address": str(address), "name": address.label, **status_fields(view)}
+
+
+def status_objects(views: Iterable[AttemptView]) -> list[dict[str, Json]]:
+    return [status_object(view) for view in views]
+
+
+def run_object(run: RunHistory) -> dict[str, Json]:
+    """A `status` object whole, with the spec that was launched and the run's history."""
+    return {
+        **status_object(run.view),
+        "spec": json.loads(run.spec),
+        "history": [{**attempt_to_json(attempt), **_live(view)} for attempt, view in run.attempts],
+    }
+
+
+def _live(view: AttemptView) -> dict[str, Json]:
+    return {
+        "restart": view.restart,
+        "state": str(view.state),
+        "started_at": to_text(view.started_at),
+        "ended_at": to_text(view.ended_at),
+        "exit_code": view.exit_code,
+        "class": str(view.failure) if view.failure else None,
+    }

@@ -1,0 +1,108 @@
+"""Attempts of the platform at one run: counted, told apart, and settled."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.agent.node.platform_attempts import KEPT, PlatformAttempts, settled
+
+INFRA: dict[str, Any] = {"max": 2, "on": ["infra"]}
+BOTH: dict[str, Any] = {"max": 2, "on": ["infra", "error"]}
+
+
+def outcome(state: str, failure: str | None = None, code: int = 1) -> dict[str, Any]:
+    return {"state": state, "class": failure, "exit_code": code, "restart": 0}
+
+
+@pytest.mark.parametrize(
+    ("last", "retry", "used", "code"),
+    [
+        (None, INFRA, 0, None),
+        (None, INFRA, 9, None),
+        (outcome("succeeded", code=0), INFRA, 1, 0),
+        (outcome("cancelled", code=130), INFRA, 1, None),
+        (outcome("failed", "exception", 3), INFRA, 1, 3),
+        (outcome("failed", "timeout", 124), INFRA, 1, 124),
+        (outcome("failed", "node_lost"), INFRA, 2, None),
+        (outcome("failed", "node_lost"), INFRA, 3, 1),
+        (outcome("lost", "supervisor_lost", 70), INFRA, 1, None),
+        (outcome("failed", "staging_failed"), INFRA, 1, None),
+        (outcome("failed", "exception"), BOTH, 2, None),
+        (outcome("failed", "exception"), BOTH, 3, 1),
+        (outcome("failed", "killed", 137), {"max": 2, "on": ["error"]}, 1, 137),
+    ],
+)
+def test_what_retry_does_not_cover_is_settled(
+    last: Any, retry: Any, used: int, code: int | None
+) -> None:
+    assert settled(last, retry, used) == code
+
+
+def bring(folder: str, **what: object) -> None:
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "outcome.json").write_text(json.dumps(what))
+
+
+def test_attempts_are_counted_with_the_starts_of_ranks_in_each(tmp_path: Path) -> None:
+    attempts = PlatformAttempts(str(tmp_path / "back"))
+    assert attempts.look() == (None, 0)
+    bring(attempts.claim(), restart=2)
+    assert attempts.look() == ({"restart": 2}, 3)
+    attempts.claim()  # and it dies
+    assert attempts.look() == (None, 4)
+    bring(attempts.claim(), restart=4)
+    assert attempts.look() == ({"restart": 4}, 5)
+
+
+def test_other_nodes_find_the_attempt_that_node_0_began(tmp_path: Path) -> None:
+    attempts = PlatformAttempts(str(tmp_path / "back"))
+    for number in range(12):
+        assert attempts.claim() == str(tmp_path / "back" / str(number) / "node_0")
+        if number == 3:
+            continue  # node 2 never came up
+        found = attempts.join(2)
+        assert found == str(tmp_path / "back" / str(number) / "node_2")
+        bring(found)
+
+
+def test_a_node_that_does_not_see_the_new_attempt_yet_passes_over_its_own_old_one(
+    tmp_path: Path,
+) -> None:
+    attempts = PlatformAttempts(str(tmp_path / "back"))
+    assert attempts.join(1) == str(tmp_path / "back" / "0" / "node_1")
+    bring(attempts.join(1))
+    assert attempts.join(1) == str(tmp_path / "back" / "1" / "node_1")
+
+
+def test_launches_of_a_job_are_told_apart_by_how_often_the_platform_starts_one(
+    tmp_path: Path,
+) -> None:
+    def attempts() -> PlatformAttempts:
+        return PlatformAttempts(str(tmp_path), most=2)
+
+    def ended(state: str, failure: str | None = None) -> None:
+        bring(attempts().claim(), **outcome(state, failure))
+
+    assert attempts().look() == (None, 0)
+    ended("succeeded")
+    assert attempts().look() == (None, 0), "the next launch"
+    ended("failed", "exception")
+    last, used = attempts().look()
+    assert (settled(last, INFRA, used), used) == (1, 1), "the platform starts it once more"
+    attempts().repeat(last or {})
+    assert attempts().look() == (None, 0), "it was started as often as it is"
+    ended("failed", "node_lost")
+    assert attempts().look()[1] == 1
+    attempts().claim()  # and nothing came back
+    assert attempts().look() == (None, 0)
+    ended("cancelled")
+    assert attempts().look() == (None, 0)
+
+
+def test_old_attempts_of_a_job_go(tmp_path: Path) -> None:
+    for _ in range(KEPT + 2):
+        PlatformAttempts(str(tmp_path), most=1).claim()
+    assert sorted(int(path.name) for path in tmp_path.iterdir()) == list(range(2, KEPT + 2))

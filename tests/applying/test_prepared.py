@@ -1,0 +1,55 @@
+"""A plan and all that its apply needs: what happens between both is no part of it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.api import Session
+from sgpu_decl.model.event import ApplyEvent, Step
+from sgpu_decl.staging.code_store import default_root
+
+RUN = "name: train\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\nmlflow: {enabled: false}\n"
+TRAIN = "import os\n\n\ndef main():\n    return os.path.exists('later.py')\n"
+
+
+@pytest.fixture
+def written(folder: Path) -> Path:
+    (folder / "run.yaml").write_text(RUN)
+    (folder / "train.py").write_text(TRAIN)
+    return folder
+
+
+def test_a_second_plan_in_between_changes_nothing(
+    written: Path, open_file: Callable[..., Session]
+) -> None:
+    session = open_file()
+    prepared = session.plan()
+    (written / "later.py").write_text("")
+    other = session.plan()
+    assert other.plan.changes != prepared.plan.changes
+    assert [file.path for tree in prepared.code_trees for file in tree.entries] == ["train.py"]
+
+    (ref,) = session.apply(prepared).launched
+
+    session.runs.wait([ref], timeout=60)
+    assert [result["value"] for result in session.runs.results(ref)] == [False]
+
+
+def test_what_a_launch_needs_is_kept_before_it_is_launched(
+    written: Path, open_file: Callable[..., Session]
+) -> None:
+    """So that a gc of another project cannot take it, whenever this process dies."""
+    session = open_file()
+    prepared = session.plan()
+    kept: list[list[str]] = []
+
+    def started(event: ApplyEvent) -> None:
+        if event.step is Step.STARTED:
+            records = (default_root() / "roots").glob("*.json")
+            kept.extend(json.loads(record.read_bytes())["digests"] for record in records)
+
+    (ref,) = session.apply(prepared, sink=started).launched
+    session.runs.wait([ref], timeout=60)
+    assert kept == [[tree.digest for tree in prepared.code_trees]]

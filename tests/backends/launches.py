@@ -1,0 +1,49 @@
+"""Launches for tests of backends: what a test does not say is the least that a launch has."""
+
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
+from sgpu_decl.backends.remote.launch_folder import launch_files
+from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.call import Call
+from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+
+__all__ = ["launching_of", "workspace_files_of"]
+
+
+def launching_of(
+    *,
+    ref: AttemptRef | None = None,
+    token: str = "t",
+    lineage: str = "lineage",
+    call: Call | None = None,
+    spec: str = "{}",
+    **inputs: Any,
+) -> Launching:
+    record = LaunchRecord(
+        ref=ref or AttemptRef(Address.run("test"), 1),
+        backend="databricks",
+        token=token,
+        lineage=lineage,
+        owner="run.yaml",
+        inputs=LaunchInputs(spec=spec, fingerprint="", **inputs),
+    )
+    return Launching(record=record, call=call)
+
+
+def workspace_files_of(
+    launching: Launching, *, nodes: int, folder: str, **given: Any
+) -> dict[str, bytes | Path]:
+    """The files of a launch folder on Databricks, for that many nodes."""
+
+    class Nodes(WorkspaceNodes):
+        def nodes(self, config: RunConfig) -> int:
+            return nodes
+
+    layout = RemoteLayout(folder.rsplit("/runs/", 1)[0])
+    return launch_files(launching, Nodes(), layout, folder, **given)

@@ -1,0 +1,142 @@
+"""Launches over a plain shared folder: real uploads, real nodes, no platform."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.agent.node.platform import PlatformTable
+from sgpu_decl.backends.backend_context import BackendContext
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.backends.remote.launch_folder import NodeStart
+from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout, Uses, render_marker
+from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.backends.remote.uploader import Uploader
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.snapshot import snapshot
+from tests.backends.launches import launching_of
+
+__all__ = ["PLATFORM", "Shared", "shared"]
+
+PLATFORM = PlatformTable(
+    node_rank="MY_RANK", node_count="MY_COUNT", master_address="MY_FIRST", master_port="MY_PORT",
+    stdout_mark="{}> ", stderr_mark="{}! ",
+)  # fmt: skip
+"""A platform with words of its own, which extracts no code."""
+
+
+@dataclass
+class Program:
+    """Notes what nodes are to be started with."""
+
+    count: int = 1
+    starts: dict[AttemptRef, NodeStart] = field(default_factory=dict)
+
+    def nodes(self, config: RunConfig) -> int:
+        return self.count
+
+    def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
+        self.starts[launching.ref] = start
+        return {"command.json": json.dumps(start.arguments("RUN", PLATFORM)).encode()}
+
+    def lease_file(self, launching: Launching) -> None:
+        return None
+
+
+@dataclass
+class Shared:
+    """One machine that launches over the shared folder `root`."""
+
+    home: Path
+    root: Path
+    program: Program = field(default_factory=Program)
+
+    def __post_init__(self) -> None:
+        self.files = FolderFiles(self.root)
+        self.area = StagingArea(
+            RemoteLayout(str(self.root)), self.files, key={"root": str(self.root)}
+        )
+        self.store = Store(self.home / "store")
+        self.uploader = Uploader(self.context(), lambda _: self.area, self.program)
+
+    def context(self) -> BackendContext:
+        def nothing(*_: object) -> Any:
+            raise AssertionError("no test has environments or a state")
+
+        return BackendContext(
+            project=self.home, state_dir=self.home / "state", store=lambda: self.store,
+            environments=nothing, pythons=nothing,
+        )  # fmt: skip
+
+    def launching(self, source: str, number: int = 1, **config: Any) -> Launching:
+        """A launch of that source of `main.py`, which is pinned."""
+        code = self.home / f"code-{number}"
+        code.mkdir(parents=True)
+        (code / "main.py").write_text(source)
+        taken, _ = snapshot(code)
+        assert taken is not None
+        self.store.put(taken)
+        given = {"gpus": 1, "type": "CPU", "entrypoint": "main.py:main", "grace": "400ms", **config}
+        return launching_of(
+            ref=AttemptRef(Address.run("test"), number),
+            token=f"{number:08d}-{os.getpid()}-{os.urandom(4).hex()}",
+            spec=json.dumps({**given, "code": {"root": code.name}}),
+            code_digest=taken.digest,
+        )
+
+    def folder(self, launching: Launching) -> str:
+        return self.area.layout.launch(launching.record)
+
+    def stage(self, *launchings: Launching) -> list[Uses]:
+        self.uploader.share(launchings, Quiet())
+        return [self.uploader.fill(launching) for launching in launchings]
+
+    def mark(self, launching: Launching, uses: Uses) -> None:
+        """Note that it was started."""
+        self.files.put(f"{self.folder(launching)}/{MARKER}", render_marker(uses))
+        self.uploader.release(launching.ref)
+
+    def start(self, launching: Launching, **variables: str) -> list["subprocess.Popen[str]"]:
+        """Start all nodes, as the backend of the platform does."""
+        start = self.program.starts[launching.ref]
+        started = []
+        for number in range(self.program.count):
+            own = self.home / f"node-{number}"
+            run = own / "run"
+            run.mkdir(parents=True)
+            agent = run / "agent.zip"
+            agent.write_bytes(Path(self.area.layout.agent(start.agent)).read_bytes())
+            named = {"MY_RANK": str(number), "MY_COUNT": str(self.program.count)}
+            path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(agent),
+                     *start.arguments(str(run), PLATFORM)],
+                    env={"PATH": path, "HOME": str(own), **named, **variables},
+                    cwd=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                )
+            )  # fmt: skip
+        return started
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Callable[..., Shared]:
+    """Makes a machine; all see the same folder."""
+    root = tmp_path / "shared"
+    root.mkdir()
+
+    def make(name: str = "here", *, nodes: int = 1) -> Shared:
+        return Shared(tmp_path / name, root, Program(nodes))
+
+    return make

@@ -1,0 +1,170 @@
+"""Leases of launches against gc, over a plain shared folder."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.backends.remote import lease
+from sgpu_decl.backends.remote.lease import gc_lock
+from sgpu_decl.backends.remote.remote_gc import collect, free_launch, unstage_launch
+from sgpu_decl.backends.remote.remote_layout import MARKER
+from tests.backends.remote.conftest import Shared
+from tests.support import PATIENCE, until
+
+Make = Callable[..., Shared]
+DAY = 86_400.0
+SOURCE = "def main(): return {}\n"
+
+
+def names(machine: Shared) -> set[str]:
+    return {path.name for path in Path(machine.area.layout.objects).glob("*/*")}
+
+
+def age(seconds: float, *paths: Path) -> None:
+    for path in paths:
+        moment = path.stat().st_mtime - seconds
+        os.utime(path, (moment, moment))
+
+
+def test_what_a_launch_on_its_way_needs_is_not_deleted(shared: Make) -> None:
+    machine = shared()
+    launching = machine.launching(SOURCE)
+    (uses,) = machine.stage(launching)
+    needed = names(machine)
+    assert collect(machine.area) is None
+    machine.mark(launching, uses)
+    assert collect(machine.area) == 0
+    assert names(machine) == needed
+
+
+def test_what_no_launch_needs_is_deleted(shared: Make) -> None:
+    machine = shared()
+    for number in (1, 2):
+        launching = machine.launching(SOURCE.format(number), number)
+        (uses,) = machine.stage(launching)
+        machine.mark(launching, uses)
+    needed = names(machine)
+    unstage_launch(machine.area, machine.folder(launching))
+    assert (collect(machine.area) or 0) > 0
+    assert len(names(machine)) == len(needed) - 1
+    for path in Path(machine.area.layout.runs).glob("*/*/*"):
+        free_launch(machine.area, str(path))
+    collect(machine.area)
+    assert names(machine) == set()
+
+
+def test_one_lease_keeps_the_objects_of_all_launches_of_an_apply(shared: Make) -> None:
+    machine = shared()
+    first, second = (machine.launching(SOURCE.format(item), item) for item in (1, 2))
+    uses = machine.stage(first, second)
+    machine.mark(first, uses[0])
+    assert collect(machine.area) is None
+    machine.mark(second, uses[1])
+    assert collect(machine.area) == 0
+    assert len(names(machine)) == 3
+
+
+def test_the_lease_of_an_apply_that_died_ends_after_a_day(shared: Make) -> None:
+    machine = shared()
+    launching = machine.launching(SOURCE)
+    machine.stage(launching)  # and dies here
+    folder = Path(machine.folder(launching))
+    age(DAY - 600, *folder.iterdir())
+    assert collect(machine.area) is None
+    age(1200, *folder.iterdir())
+    assert (collect(machine.area) or 0) > 0
+    assert names(machine) == set()
+
+
+def test_a_gc_that_died_holds_up_nobody_and_its_lock_goes(shared: Make) -> None:
+    machine = shared()
+    launching = machine.launching(SOURCE)
+    machine.stage(launching)
+    dead = Path(machine.area.layout.agents, "freeing-0123456789ab")
+    dead.write_bytes(b"1")
+    age(301, dead)
+    other = shared("other")
+    waiting = other.launching(SOURCE, number=2)
+    (uses,) = other.stage(waiting)
+    other.mark(waiting, uses)
+    (Path(machine.folder(launching)) / MARKER).write_bytes(b'{"uses": {"agent": "0"}}')
+    assert collect(machine.area) == 1
+    assert not dead.exists()
+
+
+def test_an_apply_waits_for_a_gc_that_goes_on(
+    shared: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, staged = threading.Event(), threading.Event()
+
+    class Clock:
+        monotonic = staticmethod(time.monotonic)
+
+        @staticmethod
+        def sleep(_: float) -> None:
+            waits.set()
+
+    monkeypatch.setattr(lease, "time", Clock)
+    first, second = shared(), shared("other")
+    launching = first.launching(SOURCE)
+    (uses,) = first.stage(launching)
+    first.mark(launching, uses)
+    other = second.launching(SOURCE, number=2)
+
+    def stage() -> None:
+        second.stage(other)
+        staged.set()
+
+    with gc_lock(first.area):
+        thread = threading.Thread(target=stage)
+        thread.start()
+        until(lambda: waits.is_set() or staged.is_set())
+        assert not staged.is_set()
+    thread.join(PATIENCE)
+    assert staged.is_set()
+
+
+COLLECT = """
+import sys
+from pathlib import Path
+from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.backends.remote.remote_gc import collect
+from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.staging_area import StagingArea
+root = Path(sys.argv[1])
+while not (root / "stop").exists():
+    collect(StagingArea(RemoteLayout(str(root)), FolderFiles(root), key={}))
+    print(flush=True)
+"""
+
+
+def test_a_gc_in_another_process_never_takes_what_a_launch_needs(
+    shared: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_LOOK", 0.001)
+    machine = shared()
+    machine.stage(machine.launching(SOURCE, number=100))
+    free_launch(machine.area, next(map(str, Path(machine.area.layout.runs).glob("*/*/*"))))
+    collector = subprocess.Popen(
+        [sys.executable, "-c", COLLECT, str(machine.root)], stdout=subprocess.PIPE
+    )
+    assert collector.stdout is not None
+    try:
+        for number in range(1, 25):
+            collector.stdout.readline()
+            launching = machine.launching(SOURCE.format(number % 2), number)
+            (uses,) = machine.stage(launching)
+            machine.mark(launching, uses)
+            for path in machine.area.layout.shared(uses):
+                assert Path(path).exists(), number
+            free_launch(machine.area, machine.folder(launching))
+    finally:
+        (machine.root / "stop").touch()
+        collector.communicate(timeout=PATIENCE)
+    assert collector.returncode == 0

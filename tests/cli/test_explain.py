@@ -1,0 +1,53 @@
+"""`sgpu explain`: what a code means, and what to do."""
+
+from typing import Any
+
+
+def test_a_code_is_explained_with_an_example_and_the_way_out(sgpu: Any) -> None:
+    answer = sgpu.here("explain", "unknown_key")
+    assert answer.code == 0
+    assert answer.out.splitlines() == [
+        "unknown_key (error; since 0.1.0)",
+        "",
+        "The block does not know this key.",
+        "",
+        "example:",
+        "    gpsu: 4",
+        "",
+        "what to do: Use the key that the message suggests; `sgpu schema` lists all.",
+    ]
+
+
+def test_the_code_of_a_shown_mistake_can_be_explained(sgpu: Any) -> None:
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\nuntil: forever\n")
+    error = sgpu.here("validate", "-o", "json").json["error"]
+    for code in (error["code"], *(found["code"] for found in error["diagnostics"])):
+        explained = sgpu.here("explain", code, "-o", "json").json["data"]
+        assert explained["code"] == code
+        assert explained["meaning"]
+        assert explained["solution"]
+
+
+def test_json_says_what_a_code_is_of(sgpu: Any) -> None:
+    both = sgpu.here("explain", "active_run", "-o", "json").json["data"]
+    assert (both["severities"], both["exit_code"]) == (["error"], 1)
+    check = sgpu.here("explain", "near_reference", "-o", "json").json["data"]
+    assert (check["severities"], check["exit_code"]) == (["error", "warning"], None)
+    error = sgpu.here("explain", "state_locked", "-o", "json").json["data"]
+    assert (error["severities"], error["exit_code"], error["since"]) == ([], 3, "0.1.0")
+
+
+def test_without_a_code_all_are_listed(sgpu: Any) -> None:
+    listed = sgpu.here("explain").out.splitlines()
+    every = sgpu.here("explain", "-o", "json").json["data"]["codes"]
+    assert [line.split()[0] for line in listed] == [code["code"] for code in every]
+    assert "state_locked" in [code["code"] for code in every]
+
+
+def test_an_unknown_code_is_answered_with_the_nearest(sgpu: Any) -> None:
+    misspelt = sgpu.here("explain", "unkown-key")
+    assert misspelt.code == 1
+    assert "there is no code `unkown-key`" in misspelt.err
+    assert "hint: did you mean `unknown_key`" in misspelt.err
+    assert "`psutil_missing`" in sgpu.here("explain", "psutil").err
+    assert "hint: `sgpu explain` lists all codes" in sgpu.here("explain", "").err

@@ -1,0 +1,162 @@
+"""What is printed as a next step works as it is printed; what ended badly is told by who it was."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.agent.processes import carriers, tell
+from tests.cli.conftest import AtTerminal, Shell
+
+FAILS = """\
+name: {name}
+gpus: 2
+type: CPU
+command: {command}
+mlflow: {{enabled: false}}
+grace: 500ms
+targets: {{dev: {{}}}}
+"""
+
+
+def printed(text: str) -> list[str]:
+    """The commands of sgpu that a text tells to type."""
+    return [words for words in re.findall(r"`(sgpu [^`]+)`", text) if "NAME" not in words]
+
+
+def failing(sgpu: Shell, command: str, name: str = "train") -> None:
+    sgpu.write("run.yaml", FAILS.format(name=name, command=json.dumps(command)))
+
+
+@pytest.mark.parametrize("where", [[], ["-t", "dev"]], ids=["base", "target"])
+def test_a_failed_run_is_named_in_the_command_that_shows_its_output(
+    sgpu: Shell, tmp_path: Path, where: list[str]
+) -> None:
+    failing(sgpu, "echo words of $RANK; exit 3")
+    shell = Shell(tmp_path, sgpu.environ)
+    applied = shell.here("apply", "-y", *where, os.fspath(sgpu.folder / "run.yaml"))
+    assert applied.code == 5
+    (command,) = printed(applied.err)
+    assert "'train#1'" in command
+    shown = shell.here(*shlex.split(command)[1:])
+    assert (shown.code, shown.err) == (0, "")
+    assert "[train 1] words of 1" in shown.out
+    waited = shell.here("wait", "train", *where, "--project", os.fspath(sgpu.folder))
+    assert printed(waited.err) == [command]
+
+
+def test_detached_runs_are_followed_by_the_command_that_is_printed(sgpu: Shell) -> None:
+    failing(sgpu, "true")
+    (command,) = printed(sgpu.here("apply", "-y", "--detach", "-t", "dev").err)
+    assert sgpu.here(*shlex.split(command)[1:]).code == 0
+
+
+def test_the_last_words_of_the_rank_that_failed_are_shown_if_its_output_was_not(
+    sgpu: Shell,
+) -> None:
+    failing(sgpu, "if [ $RANK = 1 ]; then seq 1 40; echo no data >&2; exit 3; fi; sleep 60")
+    applied = sgpu.here("apply", "-y")
+    assert applied.code == 5
+    told = applied.err.partition("the last that rank 1 wrote:\n")[2].splitlines()
+    assert len(told[:-2]) == 10
+    assert {"    no data", "    40"} <= set(told)
+    assert "    30" not in told
+    assert "the last that rank 1 wrote:" in sgpu.here("wait", "train").err
+    again = sgpu.here("apply", "-y", "--retry-failed", "--logs", "all")
+    assert "[train 1] no data" in again.out
+    assert "the last that rank" not in again.err
+
+
+def test_globs_leave_out_what_was_destroyed(sgpu: Shell) -> None:
+    failing(sgpu, "exit 3", "old")
+    assert sgpu.here("apply", "-y").code == 5
+    assert sgpu.here("destroy", "-y").code == 0
+    for command in ("wait", "cancel"):
+        refused = sgpu.here(command, "*")
+        assert refused.code == 1
+        assert "no run matches `*` but destroyed ones" in refused.err
+        assert "such as `old`" in refused.err
+    assert sgpu.here("wait", "old").code == 5
+    failing(sgpu, "true", "new")
+    assert sgpu.here("apply", "-y").code == 0
+    waited = sgpu.here("wait", "*")
+    assert (waited.code, "old" in waited.err) == (0, False)
+    assert "old" not in sgpu.here("cancel", "*").err
+
+
+def test_one_entrypoint_written_in_two_ways_is_one_spec(sgpu: Shell) -> None:
+    sgpu.write("train.py", "def main():\n    return 1\n")
+    text = "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: "
+    sgpu.write("run.yaml", text + "train.py:main\n")
+    assert sgpu.here("apply", "-y").code == 0
+    for other in ("./train.py:main", ".//train.py:main"):
+        sgpu.write("run.yaml", f"{text}{other}\n")
+        (change,) = sgpu.here("plan", "-o", "json").json["data"]["changes"]
+        assert (change["action"], change["reason"]) == ("no_op", "up_to_date")
+
+
+LATER = """\
+import os, sys, time
+from sgpu_decl.cli.main import main
+
+clock = time.monotonic
+time.monotonic = lambda: clock() + (3600 if os.path.exists("later") else 0)
+sys.exit(main(["apply", "-y"]))
+"""
+
+
+def test_cancelling_what_is_followed_ends_a_supervisor_that_does_not_answer(
+    sgpu: Shell, at_terminal: AtTerminal
+) -> None:
+    """The clock of `apply` jumps ahead, so that nobody waits for the 30 s of silence."""
+    failing(sgpu, "echo $((40 + 2)); sleep 600")
+    program = sgpu.write("later.py", LATER)
+    with at_terminal(program=[sys.executable, str(program)]) as terminal:
+        terminal.until("42")
+        folder = sgpu.folder / ".sgpu/default/runs/train/1"
+        known = json.loads((folder / "identity.json").read_text())
+        os.kill(known["pid"], signal.SIGSTOP)
+        try:
+            terminal.type("\x03")
+            terminal.until("press again to cancel")
+            terminal.type("\x03")
+            terminal.until("cancelling")
+            for _ in range(3):  # it has looked again, after it asked the run to stop
+                terminal.until("running")
+            sgpu.write("later", "")
+            terminal.until("does not answer")
+            assert terminal.ended() == 130
+        finally:
+            for pid, started in [
+                (known["pid"], known["start_time"]), *carriers(known["token"])
+            ]:  # fmt: skip
+                tell(pid, started, signal.SIGKILL)
+    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    assert run["state"] == "cancelled"
+
+
+def test_runs_are_destroyed_by_their_names_whichever_file_they_are_of(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", FAILS.format(name="train", command="'true'"))
+    sgpu.write("other.yaml", FAILS.format(name="eval", command="'true'"))
+    assert sgpu.here("apply", "-y").code == 0
+    assert sgpu.here("apply", "-y", "other.yaml").code == 0
+
+    for words in (["destroy", "run.yaml", "eval", "-y"], ["plan", "run.yaml", "--select", "eval"]):
+        of_another = sgpu.here(*words)
+        assert of_another.code == 64
+        assert "another one declares `run.eval`" in of_another.err
+    assert sgpu.here("destroy", "eval", "-y").code == 0
+
+    listed = sgpu.here("state", "list", "-o", "json").json["data"]["resources"]
+    assert {item["address"]: item["gone"] for item in listed} == {
+        "run.eval": True,
+        "run.train": False,
+    }
+    unknown = sgpu.here("destroy", "trian", "-y")
+    assert (unknown.code, "did you mean `train`?" in unknown.err) == (1, True)
+    assert sgpu.here("destroy", "run.yaml", "other.yaml", "-y").code == 64

@@ -1,0 +1,36 @@
+"""The contract of backends: all of it for this machine, a part in each run of the tests for the
+others, whose nodes take longer to start."""
+
+import pytest
+
+pytest.register_assert_rewrite("sgpu_decl.testing.contracts.backend_contract")
+
+QUICK = {
+    "TestFolder": (
+        "test_a_launch_with_a_token_that_was_launched_starts_nothing",
+        "test_a_replaced_attempt_has_ended_before_the_new_one_starts",
+        "test_lines_of_all_restarts_are_shown_or_those_of_one",
+        "test_what_has_ended_is_found_under_its_new_name",
+    ),
+    "TestDatabricks": (
+        "test_a_launch_with_a_token_that_was_launched_starts_nothing",
+        "test_a_launch_whose_answer_is_lost_is_found_again",
+        "test_a_replaced_attempt_has_ended_before_the_new_one_starts",
+        "test_what_was_never_launched_is_left_out_and_harmless",
+        "test_results_come_in_the_order_of_ranks",
+        "test_attempts_side_by_side_keep_to_themselves",
+        "test_what_is_active_is_neither_freed_nor_moved",
+        "test_nothing_is_moved_onto_what_is_there",
+        "test_an_attempt_whose_folder_was_deleted_is_whole_elsewhere_or_freed",
+        "test_what_an_apply_has_staged_survives_gc_of_another_project",
+    ),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        quick = (
+            QUICK.get(item.cls.__name__) if isinstance(item, pytest.Function) and item.cls else None
+        )
+        if quick is not None and item.name not in quick:
+            item.add_marker(pytest.mark.expensive)

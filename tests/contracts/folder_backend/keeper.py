@@ -1,0 +1,103 @@
+"""The platform: one process for each launch, which starts its nodes and waits for them.
+
+    python -m tests.contracts.folder_backend.keeper LAUNCH OLDER_LAUNCH...
+
+`keeper.lock` in the launch folder is held while it lives; the file is there from then on. `started`
+has the time at which nodes were started, after all older launches had ended; `ended` has the time
+of the end, and comes last. A file `cancel` asks it to stop.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.agent.processes import die_with_parent
+from sgpu_decl.atomic_files import write_atomic
+
+_PAUSE = 0.02  # seconds between two looks into the folder
+
+
+def alive(launch: Path) -> bool:
+    """Whether the keeper of a launch lives."""
+    try:
+        with open(launch / "keeper.lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def main(launch: Path, older: list[Path]) -> None:
+    mine = launch / f"keeper.{os.getpid()}"
+    with open(mine, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            os.link(mine, launch / "keeper.lock")
+        except FileExistsError:
+            return
+        finally:
+            mine.unlink()
+            os.write(1, b"kept\n")  # whoever launched waits for that
+        cancelled = (launch / "cancel").exists
+        while any(map(alive, older)) and not cancelled():
+            time.sleep(_PAUSE)
+        if not cancelled():
+            _run(launch)
+        write_atomic(launch / "ended", repr(time.time()).encode())
+
+
+def _run(launch: Path) -> None:
+    program = json.loads((launch / "node.json").read_bytes())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    write_atomic(launch / "started", repr(time.time()).encode())
+    (launch / "logs").mkdir()
+    nodes = [_node(launch, program, number, port) for number in range(program["nodes"])]
+    asked = False
+    while any(node.poll() is None for node in nodes):
+        if not asked and (launch / "cancel").exists():
+            asked = True
+            for node in nodes:
+                node.terminate()
+        time.sleep(_PAUSE)
+
+
+def _node(
+    launch: Path, program: dict[str, Any], number: int, port: int
+) -> "subprocess.Popen[bytes]":
+    run = tempfile.mkdtemp(prefix="folder-node-")
+    agent = shutil.copy(program["agent"], f"{run}/agent.zip")
+    arguments = [run if item == "RUN" else item for item in program["arguments"]]
+    keeper = os.getpid()
+    with open(launch / "logs" / f"{number}.log", "wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", agent, *arguments],
+            env={
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "NODE_RANK": str(number),
+                "NUM_NODES": str(program["nodes"]),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=lambda: die_with_parent(keeper, signal.SIGTERM),
+        )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), [Path(item) for item in sys.argv[2:]])

@@ -1,0 +1,28 @@
+"""The kind `folder`, as the engine knows it."""
+
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.kinds import BackendKind
+from sgpu_decl.planning.capabilities import Capabilities
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.backends.base import Backend
+    from sgpu_decl.config.backend import BackendOptions
+
+
+def _options() -> "type[BackendOptions]":
+    from tests.contracts.folder_backend.options import FolderOptions
+
+    return FolderOptions
+
+
+def _open(context: "BackendContext") -> "Backend":
+    from tests.contracts.folder_backend.backend import open_folder
+
+    return open_folder(context)
+
+
+KIND = BackendKind(
+    name="folder", options=_options, capabilities=Capabilities(remote=True), open=_open
+)

@@ -1,0 +1,95 @@
+"""The contract of backends (`sgpu_decl.testing.contracts.backend_contract`) holds for ours."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.testing.contracts.backend_bench import BackendCase
+from sgpu_decl.testing.contracts.backend_contract import BackendContract
+from sgpu_decl.testing.workspace import Effect, ExecutionSettings, Fault, WorkspaceServer
+
+ROOT = Path(__file__).parents[2]
+VALUE = "a-value-that-nobody-may-see"
+
+
+class TestLocal(BackendContract):
+    @pytest.fixture
+    def case(self) -> BackendCase:
+        one = {"type": "CPU", "gpus": 1, "mlflow": {"enabled": False}}
+        return BackendCase(
+            fields=one,
+            pair={**one, "gpus": 2},
+            many={**one, "gpus": 12},
+            environ={"THE_WORD": VALUE},
+            secret=("env:THE_WORD", VALUE),
+            missing="env:NO_SUCH_WORD",
+        )
+
+
+class TestFolder(BackendContract):
+    """A backend of another package, found by its entry point alone."""
+
+    @pytest.fixture
+    def case(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackendCase:
+        site = tmp_path / "site"
+        installed = site / "folder_backend-1.0.dist-info"
+        installed.mkdir(parents=True)
+        (installed / "METADATA").write_text("Name: folder-backend\nVersion: 1.0\n")
+        (installed / "entry_points.txt").write_text(
+            "[sgpu.backends]\nfolder = tests.contracts.folder_backend.kind:KIND\n"
+        )
+        monkeypatch.syspath_prepend(site)
+        shared = tmp_path / "shared"
+        block = {"kind": "folder", "root": str(shared)}
+        one = {"type": "CPU", "gpus": 1, "backend": block, "mlflow": {"enabled": False}}
+        two = {**one, "backend": {**block, "nodes": 2}}
+        return BackendCase(
+            fields=one,
+            pair={**two, "gpus": 2},
+            many={**two, "gpus": 12},
+            environ={"THE_WORD": VALUE, "PYTHONPATH": f"{site}:{ROOT}"},
+            staging=(shared,),
+            secret=("env:THE_WORD", VALUE),
+            missing="env:NO_SUCH_WORD",
+            tells_restarts=False,
+            elsewhere=True,
+        )
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer]:
+    settings = ExecutionSettings(grace=1.0)
+    with WorkspaceServer(tmp_path_factory.mktemp("workspace"), execution=settings) as running:
+        yield running
+
+
+class TestDatabricks(BackendContract):
+    @pytest.fixture
+    def case(self, server: WorkspaceServer, tmp_path: Path) -> BackendCase:
+        from databricks.sdk import WorkspaceClient
+
+        token = server.new_token()
+        client = WorkspaceClient(host=server.url, token=token)
+        client.secrets.create_scope("ml")
+        client.secrets.put_secret("ml", "word", string_value=VALUE)
+        tenant = server.tenants.of_token(token)
+        lost = Fault(pattern="POST */runs/submit", effect=Effect.LOSE_ANSWER)
+        one = {"type": "A10", "gpus": 1, "backend": "databricks", "env": {"base": "gpu-6"}}
+        return BackendCase(
+            fields=one,
+            pair={**one, "gpus": 2},
+            many={**one, "type": "H100", "gpus": 16},
+            environ={
+                "DATABRICKS_HOST": server.url,
+                "DATABRICKS_TOKEN": token,
+                "DATABRICKS_CONFIG_FILE": str(tmp_path / "databrickscfg"),
+            },
+            staging=(tenant.folder / "Workspace",),
+            secret=("databricks:ml/word", VALUE),
+            missing="databricks:ml/nothing",
+            tells_restarts=False,
+            elsewhere=True,
+            queues=False,
+            lose_answer=lambda: server.faults.add(lost, tenant=tenant.key),
+        )

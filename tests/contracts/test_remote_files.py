@@ -1,0 +1,199 @@
+"""What all files of remote backends promise (`backends.remote.files.RemoteFiles`).
+
+Another implementation joins by one more value of `STORAGES`: a function that gives the files, and
+an empty folder among them.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.backends.databricks.api.account import Account
+from sgpu_decl.backends.databricks.api.connection import Connection
+from sgpu_decl.backends.databricks.api.workspace_files import VolumeFiles, WorkspaceFiles
+from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
+from sgpu_decl.backends.remote.folder_files import FolderFiles
+from sgpu_decl.errors import BackendError
+from tests.backends.databricks.conftest import server, tenant, token
+
+__all__ = ["server", "tenant", "token"]
+
+Storage = tuple[RemoteFiles, str]
+
+
+def _folder(request: pytest.FixtureRequest) -> Storage:
+    root = request.getfixturevalue("tmp_path") / "shared"
+    root.mkdir()
+    return FolderFiles(root), str(root)
+
+
+def _workspace(request: pytest.FixtureRequest) -> Storage:
+    request.getfixturevalue("token")
+    connection = Connection(Account())
+    files = WorkspaceFiles(connection)
+    root = f"/Workspace/Users/{connection.user}/files"
+    files.make_folder(root)
+    return files, root
+
+
+def _volume(request: pytest.FixtureRequest) -> Storage:
+    volume: Path = request.getfixturevalue("tenant") / "Volumes" / "main" / "ml" / "files"
+    volume.mkdir(parents=True)
+    return VolumeFiles(Connection(Account())), "/Volumes/main/ml/files"
+
+
+STORAGES: dict[str, Callable[[pytest.FixtureRequest], Storage]] = {
+    "folder": _folder,
+    "workspace": _workspace,
+    "volume": _volume,
+}
+
+
+@pytest.fixture(params=STORAGES)
+def storage(request: pytest.FixtureRequest) -> Storage:
+    return STORAGES[request.param](request)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", bytes(range(256)) * 20_000])
+@pytest.mark.parametrize("form", ["bytes", "file"])
+def test_what_was_put_is_there_for_every_call(
+    storage: Storage, tmp_path: Path, content: bytes, form: str
+) -> None:
+    files, root = storage
+    source, here = tmp_path / "source", tmp_path / "here"
+    source.write_bytes(content)
+    sent: list[int] = []
+    received: list[int] = []
+
+    files.put(f"{root}/a", content if form == "bytes" else source, sent.append)
+
+    assert files.size(f"{root}/a") == len(content)
+    assert files.get(f"{root}/a") == content
+    files.fetch(f"{root}/a", here, received.append)
+    assert here.read_bytes() == content
+    assert sum(received) == len(content)
+    (found,) = files.list(root)
+    assert (found.name, found.folder, found.size) == ("a", False, len(content))
+    assert abs(found.modified - files.now()) < 60
+    assert form == "bytes" or not content or sent[-1] == len(content)
+
+
+def test_a_file_is_written_over(storage: Storage) -> None:
+    files, root = storage
+    for content in (b"first and longer", b"second"):
+        files.put(f"{root}/a", content)
+        assert files.get(f"{root}/a") == content
+    assert [item.name for item in files.list(root)] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["a b", "übung", "100%25", "a#b?c", "-f", "a&b=c", "x" * 120])
+def test_any_name_goes(storage: Storage, name: str, tmp_path: Path) -> None:
+    files, root = storage
+    files.make_folder(f"{root}/{name}")
+    files.put(f"{root}/{name}/{name}", b"1")
+    assert [item.name for item in files.list(root)] == [name]
+    assert [item.name for item in files.list(f"{root}/{name}")] == [name]
+    assert files.get(f"{root}/{name}/{name}") == b"1"
+    files.fetch(f"{root}/{name}/{name}", tmp_path / "here")
+    files.delete(f"{root}/{name}")
+    assert files.list(root) == ()
+
+
+def test_a_folder_is_listed_by_name(storage: Storage) -> None:
+    files, root = storage
+    files.make_folder(f"{root}/b/deep")
+    for name in ("c", "B", "a", "b/inner"):
+        files.put(f"{root}/{name}", b"1")
+    found = files.list(root)
+    assert [(item.name, item.folder) for item in found] == [
+        ("B", False), ("a", False), ("b", True), ("c", False),
+    ]  # fmt: skip
+
+
+def test_folders_are_made_with_those_above_and_twice(storage: Storage) -> None:
+    files, root = storage
+    for _ in range(2):
+        files.make_folder(f"{root}/a/b/c")
+    assert [item.name for item in files.list(f"{root}/a/b")] == ["c"]
+
+
+def test_what_is_not_there_is_missing(storage: Storage, tmp_path: Path) -> None:
+    files, root = storage
+    for path in (f"{root}/nothing", f"{root}/no/such/folder"):
+        assert files.size(path) is None
+        assert files.list(path) == ()
+        files.delete(path)
+        with pytest.raises(RemoteMissing, match=r"nothing|such"):
+            files.get(path)
+        with pytest.raises(RemoteMissing):
+            files.fetch(path, tmp_path / "here")
+
+
+def test_deleting_takes_a_file_or_a_folder_with_all_in_it(storage: Storage) -> None:
+    files, root = storage
+    files.make_folder(f"{root}/a/b")
+    for path in ("x", "a/y", "a/b/z"):
+        files.put(f"{root}/{path}", b"1")
+    for _ in range(2):
+        files.delete(f"{root}/x")
+        files.delete(f"{root}/a")
+    assert files.list(root) == ()
+
+
+def test_an_upload_that_breaks_off_changes_nothing(storage: Storage, tmp_path: Path) -> None:
+    files, root = storage
+    files.put(f"{root}/a", b"old")
+    large = tmp_path / "large"
+    large.write_bytes(bytes(3_000_000))
+
+    def break_off(sent: int) -> None:
+        if sent:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        files.put(f"{root}/a", large, break_off)
+    assert files.get(f"{root}/a") == b"old"
+    assert [item.name for item in files.list(root)] == ["a"]
+
+
+def test_of_several_writers_of_one_path_one_wins_and_readers_see_whole_files(
+    storage: Storage,
+) -> None:
+    files, root = storage
+    contents = [bytes([number]) * 200_000 for number in range(4)]
+    files.put(f"{root}/a", contents[0])
+    errors: list[BaseException] = []
+
+    def attempt(step: Callable[[], Any]) -> None:
+        try:
+            step()
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    def read() -> None:
+        for _ in range(8):
+            assert files.get(f"{root}/a") in contents
+
+    puts = ((lambda content=content: files.put(f"{root}/a", content)) for content in contents)
+    steps = [read, *puts]
+    threads = [threading.Thread(target=attempt, args=(step,)) for step in steps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert files.get(f"{root}/a") in contents
+    assert [item.name for item in files.list(root)] == ["a"]
+
+
+def test_a_file_where_a_folder_is_expected_is_an_error_with_the_path(storage: Storage) -> None:
+    files, root = storage
+    files.put(f"{root}/a", b"1")
+    with pytest.raises(BackendError, match="/a") as caught:
+        files.put(f"{root}/a/b", b"1")
+    assert caught.value.hint
+    assert files.get(f"{root}/a") == b"1"

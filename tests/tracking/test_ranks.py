@@ -1,0 +1,98 @@
+"""Code that configures MLflow itself, in ranks of every kind: its choice holds."""
+
+import shutil
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell
+from tests.support import until
+
+pytest.importorskip("mlflow")
+pytestmark = pytest.mark.mlflow
+
+LAUNCHED = Path(__file__).parent / "launched" / "choices.py"
+RUN = "name: choice\ngpus: {ranks}\ntype: CPU\ngrace: 1s\n"
+SCRIPT = RUN + "entrypoint: choices.py\nargs: ['{choice}']\n"
+FUNCTION = RUN + "entrypoint: choices.py:main\nargs: {{choice: '{choice}'}}\n"
+WARM = SCRIPT + "launch: {{warm: [mlflow]}}\n"
+
+
+def chosen(project: Shell, form: str, choice: str, ranks: int) -> Mapping[str, Any]:
+    """Launch ranks that make a choice; return what status says of their tracking."""
+    shutil.copy(LAUNCHED, project.folder)
+    project.write("run.yaml", form.format(choice=choice, ranks=ranks))
+    done = project("apply", "-y")
+    assert done.code == 0, done.out + done.err
+    (run,) = project.here("status", "choice", "-o", "json").json["data"]["runs"]
+    return dict(run["links"]["mlflow"])
+
+
+def own_run(project: Shell, told: Mapping[str, Any]) -> tuple[str, str]:
+    """The status of the attempt's own run, once its tracker has ended, and a parameter of it."""
+    until(lambda: not any((project.folder / ".sgpu" / "mlflow-open").iterdir()))
+    with closing(sqlite3.connect(project.folder / ".sgpu" / "mlflow.db")) as db:
+        return db.execute(
+            "SELECT status, value FROM runs JOIN params USING (run_uuid) "
+            "WHERE run_uuid = ? AND key = 'sgpu.type'",
+            (told["run_id"],),
+        ).fetchone()
+
+
+def elsewhere(told: Mapping[str, Any]) -> set[tuple[str, int]]:
+    return {(place["experiment"], place["runs"]) for place in told.get("elsewhere", ())}
+
+
+def test_a_script_that_sets_its_experiment_logs_there_and_status_says_so(project: Shell) -> None:
+    told = chosen(project, SCRIPT, "experiment", 1)
+    assert elsewhere(told) == {("other", 1)}
+    assert "1 run of its own, in the experiment other of" in project.here("status").err
+    assert own_run(project, told) == ("FINISHED", "CPU")
+
+
+def test_an_experiment_that_another_rank_made_meanwhile_is_the_one_that_was_chosen(
+    project: Shell,
+) -> None:
+    told = chosen(project, SCRIPT, "experiment of two ranks", 1)
+    assert elsewhere(told) == {("other", 1)}
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("form", [SCRIPT, FUNCTION, WARM], ids=["script", "function", "warm"])
+@pytest.mark.parametrize(
+    ("choice", "places"),
+    [
+        ("experiment", {("other", 2)}),
+        ("our experiment", set()),
+        ("store", {("Default", 1)}),
+        ("store and back", set()),
+        ("bare", set()),
+        ("nested", {("choice", 2)}),
+        ("several", {("choice", 4)}),
+        ("argument", {("other-0", 1), ("other-1", 1)}),
+        ("variable", {("other-0", 1), ("other-1", 1)}),
+    ],
+)
+def test_what_the_code_chooses_holds_in_every_rank(
+    project: Shell, form: str, choice: str, places: set[tuple[str, int]]
+) -> None:
+    told = chosen(project, form, choice, 2)
+    assert elsewhere(told) == places
+    assert own_run(project, told) == ("FINISHED", "CPU")
+    if choice == "store":
+        stores = {place["tracking_uri"] for place in told["elsewhere"]}
+        output = project.folder / ".sgpu/default/runs/choice/1/output"
+        assert stores == {f"sqlite:///{output}/own{rank}.db" for rank in (0, 1)}
+
+
+def test_a_rank_that_imports_no_mlflow_waits_for_no_tracker(project: Shell) -> None:
+    (project.folder / ".sgpu" / "mlflow.db").mkdir(parents=True)
+    project.write("run.yaml", RUN.format(ranks=1) + "entrypoint: quick.py\n")
+    project.write("quick.py", "import sys\nprint('json' in sys.modules, 'mlflow' in sys.modules)\n")
+    done = project("apply", "-y")
+    assert done.code == 0
+    assert "False False\n" in done.out
