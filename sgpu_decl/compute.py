@@ -21,7 +21,10 @@ def read_gpu_type(given: object, *, parameter: str = "gpu_type") -> "GpuType":
     Raises:
         InvalidInput: no type has that name.
     """
-    from sgpu_decl.config.gpu_type import GpuType, meant  # pydantic, which ranks never need
+    from sgpu_decl.config.gpu_type import (  # pydantic, which ranks never need
+        GpuType,
+        unknown_type_hint,
+    )
     from sgpu_decl.errors import InvalidInput
 
     found = GpuType.find(given) if isinstance(given, str) else None
@@ -29,7 +32,7 @@ def read_gpu_type(given: object, *, parameter: str = "gpu_type") -> "GpuType":
         shown = given if isinstance(given, str) else type(given).__name__
         raise InvalidInput(
             f"`{parameter}` must be a type of GPU, not `{shown}`",
-            hint=meant(str(shown)),
+            hint=unknown_type_hint(str(shown)),
             code="unknown_gpu_type",
         )
     return found

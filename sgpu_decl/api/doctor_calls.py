@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.platform_checks import PlatformChecks
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.target import BASE
 
 if TYPE_CHECKING:
@@ -18,17 +18,17 @@ __all__ = ["DoctorCalls", "PlatformChecks", "load_profile"]
 class DoctorCalls:
     """`Session.doctor`."""
 
-    def __init__(self, site: Site, *, in_project: bool) -> None:
-        self._site = site
+    def __init__(self, project: OpenedProject, *, in_project: bool) -> None:
+        self._project = project
         self._in_project = in_project
-        self._folder = site.state_dir.parent / "doctor"
-        self._target = site.opened.target or BASE
+        self._folder = project.state_dir.parent / "doctor"
+        self._target = project.opened.target or BASE
 
     def machine(self) -> "Generator[Finding, None, None]":
         """Check this machine and this project; findings come as they are made. Reads only."""
         from sgpu_decl.doctor.machine import check_machine
 
-        return check_machine(self._site, in_project=self._in_project)
+        return check_machine(self._project, in_project=self._in_project)
 
     def target(self) -> "Generator[Finding, None, None]":
         """Check for free what the runs of the target are for: platforms, and this machine where
@@ -36,7 +36,7 @@ class DoctorCalls:
         removed again."""
         from sgpu_decl.doctor.target_checks import check_target
 
-        return check_target(self._site, in_project=self._in_project)
+        return check_target(self._project, in_project=self._in_project)
 
     def platforms(self) -> "tuple[PlatformChecks, ...]":
         """What can be measured of the platforms that the target uses.
@@ -48,7 +48,7 @@ class DoctorCalls:
         """
         from sgpu_decl.doctor.platforms import platforms_of
 
-        return platforms_of(self._site, self._site.location)
+        return platforms_of(self._project, self._project.location)
 
     def keep(
         self,

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.api.session import Session
 from sgpu_decl.errors import NotFound, Usage
-from sgpu_decl.facts.context import Site
 from sgpu_decl.facts.location import Location
+from sgpu_decl.facts.opened_project import OpenedProject
 
 if TYPE_CHECKING:
     from sgpu_decl.environments.known.base_environments import Base
@@ -25,8 +25,8 @@ __all__ = [
 class EnvironmentCalls:
     """`Session.environments`."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, project: OpenedProject) -> None:
+        self._project = project
 
     def find(self, text: str) -> "Environment":
         """The environment that `text` means: a base, `this`, a lock file, an attempt, a declared
@@ -38,7 +38,7 @@ class EnvironmentCalls:
         """
         from sgpu_decl.runs.environment_lookup import environment_named
 
-        return environment_named(text, site=self._site)
+        return environment_named(text, project=self._project)
 
 
 def environment(text: str, location: Location) -> "Environment":

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
@@ -19,8 +19,8 @@ __all__ = ["JobCalls"]
 class JobCalls:
     """`Session.jobs`. `read` gives what the file of the project says."""
 
-    def __init__(self, site: Site, read: "Callable[[], Loaded]") -> None:
-        self._site = site
+    def __init__(self, project: OpenedProject, read: "Callable[[], Loaded]") -> None:
+        self._project = project
         self._read = read
 
     def adopt(self, text: str, job_id: str) -> Resource:
@@ -33,9 +33,9 @@ class JobCalls:
         from sgpu_decl.facts.plan_facts import gather
         from sgpu_decl.maintenance.adopt import adopt
 
-        self._site.guarded = False
-        declared = gather(self._site, self._read(), self._site.state()).jobs
-        return adopt(self._site, declared, text, job_id)
+        self._project.guarded = False
+        declared = gather(self._project, self._read(), self._project.state()).jobs
+        return adopt(self._project, declared, text, job_id)
 
     def find(self, *names: str) -> list[Resource]:
         """The recorded jobs that names, addresses or globs stand for; all without one.
@@ -43,7 +43,7 @@ class JobCalls:
         Raises:
             NotFound: one of them matches nothing.
         """
-        resources = self._site.believed().resources
+        resources = self._project.believed().resources
         known = {
             resource
             for resource in resources
@@ -55,7 +55,7 @@ class JobCalls:
     def names_job(self, text: str) -> bool:
         """Whether an address, a name or a glob is that of a recorded job and of no run: a bare name
         is that of a run where there is one."""
-        resources = self._site.believed().resources
+        resources = self._project.believed().resources
         known = {address for address, resource in resources.items() if not resource.gone}
         try:
             kinds = {address.kind for address in match_addresses([text], known)}
@@ -69,10 +69,10 @@ class JobCalls:
             return []
         from sgpu_decl.runs.job_status import describe_jobs
 
-        return describe_jobs(self._site, jobs)
+        return describe_jobs(self._project, jobs)
 
     def show(self, job: Resource) -> dict[str, Json]:
         """One job whole: with the settings that were applied, and those that it has."""
         from sgpu_decl.runs.job_status import show_job
 
-        return show_job(self._site, job)
+        return show_job(self._project, job)

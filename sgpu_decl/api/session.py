@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
-from sgpu_decl.facts.context import Site, now
 from sgpu_decl.facts.location import Location, Opened, current_folder, open_project
+from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.storing.state_folder import is_folder
@@ -48,7 +48,7 @@ class Session:
         self.notes = opened.notes
         self.target = opened.target
         self.state_dir = opened.state_dir
-        self._site = Site(opened, location, patience)
+        self._project = OpenedProject(opened, location, patience)
         self._declared = declared
         self._path = path
 
@@ -88,7 +88,7 @@ class Session:
             ),
             patience,
         )
-        check_state(session._site, plan)
+        check_state(session._project, plan)
         return session, prepared
 
     @classmethod
@@ -119,18 +119,18 @@ class Session:
             return
         from sgpu_decl.facts.targets import refuse_unknown
 
-        refuse_unknown(self._site.opened, self.target, self._site.states.targets())
+        refuse_unknown(self._project.opened, self.target, self._project.states.targets())
 
     @property
     def in_project(self) -> bool:
         """Whether there is a project: a file that is found without being named, or a state."""
-        return self._site.opened.file is not None or is_folder(self.state_dir.parent)
+        return self._project.opened.file is not None or is_folder(self.state_dir.parent)
 
     def elsewhere(self) -> str | None:
         """Where else something was applied, as a hint for a target without runs."""
         from sgpu_decl.runs.other_targets import elsewhere
 
-        return elsewhere(self._site.states, self.target)
+        return elsewhere(self._project.states, self.target)
 
     def check_project(self) -> None:
         """Refuse to go on outside of a project; for calls that read no file.
@@ -148,7 +148,7 @@ class Session:
     def shell_command(self, words: str) -> str:
         """A command about this project and target that works in the current folder, in backticks:
         `sgpu logs 'train#1' -t prod`."""
-        return self._site.shell_command(words)
+        return self._project.shell_command(words)
 
     # Planning
 
@@ -159,17 +159,17 @@ class Session:
         Raises:
             InvalidInput: it holds errors.
         """
-        from sgpu_decl.facts.file_checks import check_file
+        from sgpu_decl.facts.file_validation import check_file
 
-        return check_file(self._site.opened, self._site.location, self._site.survey)
+        return check_file(self._project.opened, self._project.location, self._project.survey)
 
     def _read(self, checkout: "Checkout") -> "Validated":
         """What the file says for its target; what is wrong with it by itself is found."""
         if self._declared is not None:
-            return self._declared(self._site.opened, checkout)
+            return self._declared(self._project.opened, checkout)
         from sgpu_decl.facts.project_file import read_file
 
-        return read_file(self._site.opened, self._site.location, checkout)
+        return read_file(self._project.opened, self._project.location, checkout)
 
     def plan(
         self,
@@ -196,9 +196,9 @@ class Session:
         """
         from sgpu_decl.applying.preparation import prepare
 
-        self._site.guarded = not (for_apply or trust_project)
+        self._project.guarded = not (for_apply or trust_project)
         return prepare(
-            self._site,
+            self._project,
             options,
             self._read,
             path=None if self._declared is None else self._path,
@@ -214,7 +214,7 @@ class Session:
         """
         from sgpu_decl.applying.plan_file import save_plan
 
-        save_plan(self._site, prepared, path, progress)
+        save_plan(self._project, prepared, path, progress)
 
     # Applying
 
@@ -233,7 +233,7 @@ class Session:
         """
         from sgpu_decl.applying.apply import stage
 
-        return stage(self._site, prepared, progress)
+        return stage(self._project, prepared, progress)
 
     def apply(
         self,
@@ -263,7 +263,7 @@ class Session:
         from sgpu_decl.applying.launch_records import launch_of
 
         applied = apply(
-            self._site, prepared, sink=sink, parallelism=parallelism, call=call, on_wait=on_wait
+            self._project, prepared, sink=sink, parallelism=parallelism, call=call, on_wait=on_wait
         )
         plan = prepared.plan
         records = (launch_of(plan, change) for change in plan.changes if change.launches)
@@ -276,7 +276,7 @@ class Session:
         """
         from sgpu_decl.applying.apply import record_ended
 
-        return record_ended(self._site)
+        return record_ended(self._project)
 
     def sync_tracking(self, ref: "AttemptRef", server: str | None = None) -> "SyncResult":
         """Push the MLflow run of an attempt from the local store to a server; by default to the
@@ -298,7 +298,7 @@ class Session:
         """The attempts: finding them, looking at them, waiting for them, cancelling them."""
         from sgpu_decl.runs.project_runs import ProjectRuns
 
-        return ProjectRuns(self._site)
+        return ProjectRuns(self._project)
 
     @cached_property
     def jobs(self) -> "JobCalls":
@@ -306,28 +306,28 @@ class Session:
         from sgpu_decl.api.job_calls import JobCalls
         from sgpu_decl.facts.checkout import Checkout
 
-        return JobCalls(self._site, lambda: self._read(Checkout(self.root)).loaded)
+        return JobCalls(self._project, lambda: self._read(Checkout(self.root)).loaded)
 
     @cached_property
     def state(self) -> "StateCalls":
         """What is recorded: looking at it, correcting it."""
         from sgpu_decl.api.state_calls import StateCalls
 
-        return StateCalls(self._site)
+        return StateCalls(self._project)
 
     @cached_property
     def environments(self) -> "EnvironmentCalls":
         """The environments that a name stands for."""
         from sgpu_decl.api.environment_calls import EnvironmentCalls
 
-        return EnvironmentCalls(self._site)
+        return EnvironmentCalls(self._project)
 
     @cached_property
     def doctor(self) -> "DoctorCalls":
         """Checks of this machine, of the project, and of what its target uses."""
         from sgpu_decl.api.doctor_calls import DoctorCalls
 
-        return DoctorCalls(self._site, in_project=self.in_project)
+        return DoctorCalls(self._project, in_project=self.in_project)
 
     # Maintenance
 
@@ -343,5 +343,5 @@ class Session:
         from sgpu_decl.maintenance.gc import collect
 
         return collect(
-            self._site, keep_last=keep_last, older_than=older_than, dry_run=dry_run, now=now()
+            self._project, keep_last=keep_last, older_than=older_than, dry_run=dry_run, now=now()
         )

@@ -1,6 +1,6 @@
 """The calls about the state of a project and target."""
 
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
@@ -12,8 +12,8 @@ __all__ = ["StateCalls"]
 class StateCalls:
     """`Session.state`."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, project: OpenedProject) -> None:
+        self._project = project
 
     def resources(self) -> list[Resource]:
         """Every recorded resource by address; those that were destroyed or forgotten are `gone`.
@@ -24,31 +24,31 @@ class StateCalls:
         def moved_away(item: Resource) -> bool:
             return item.gone and item.last is None and item.address.kind is Kind.RUN
 
-        resources = sorted(self._site.state().resources.items())
+        resources = sorted(self._project.state().resources.items())
         return [resource for _, resource in resources if not moved_away(resource)]
 
     def show(self, text: str) -> Resource:
         """One recorded resource, gone or not."""
-        return resource_named(self._site.state().resources, text)
+        return resource_named(self._project.state().resources, text)
 
     def move(self, source: str, destination: str) -> tuple[Address, Address]:
         """Rename a resource: its history follows. Returns the old and the new address."""
         from sgpu_decl.maintenance.state_edit import move
 
-        return move(self._site, source, destination)
+        return move(self._project, source, destination)
 
     def remove(self, text: str) -> Address:
         """Forget a resource; its attempts stay in history."""
         from sgpu_decl.maintenance.state_edit import remove
 
-        return remove(self._site, text)
+        return remove(self._project, text)
 
     def pull(self) -> dict[str, Json]:
         """The whole state (`schemas/state.v1.schema.json`)."""
         from sgpu_decl.storing.state_json import pull
 
-        return pull(self._site.states)
+        return pull(self._project.states)
 
     def unlock(self, lock_id: str) -> None:
         """Release a lock that a dead sgpu left behind."""
-        self._site.states.unlock(lock_id)
+        self._project.states.unlock(lock_id)

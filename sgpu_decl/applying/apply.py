@@ -13,7 +13,7 @@ from sgpu_decl.applying.release import unstage
 from sgpu_decl.applying.store_references import refer
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import Locked, SgpuError, StalePlan, StateMoved
-from sgpu_decl.facts.context import Site, now
+from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent
 from sgpu_decl.model.plan import Action, Plan
@@ -27,7 +27,7 @@ __all__ = ["apply", "record_ended", "stage"]
 
 
 def stage(
-    site: Site, prepared: Prepared, progress: Progress | None = None
+    project: OpenedProject, prepared: Prepared, progress: Progress | None = None
 ) -> tuple[Prepared, tuple[Diagnostic, ...]]:
     """Store the code and the environments of what a plan launches, and have them where ranks will
     look for them.
@@ -42,13 +42,13 @@ def stage(
     plan = prepared.plan
     if prepared.staged or not any(change.launch for change in plan.changes):
         return prepared, ()
-    pin(site, plan, prepared.code)
-    noticed = stage_environments(site, plan, prepared.environments, progress)
+    pin(project, plan, prepared.code)
+    noticed = stage_environments(project, plan, prepared.environments, progress)
     return replace(prepared, staged=True), noticed
 
 
 def apply(
-    site: Site,
+    project: OpenedProject,
     prepared: Prepared,
     *,
     sink: Callable[[ApplyEvent], None],
@@ -58,36 +58,36 @@ def apply(
 ) -> Applied:
     """Carry a plan out; see `Session.apply`."""
     idle = all(change.action is Action.NO_OP for change in prepared.plan.changes)
-    if idle and not _loose_ends(site):
+    if idle and not _loose_ends(project):
         return Applied()
-    staged, _ = stage(site, prepared)
+    staged, _ = stage(project, prepared)
     plan = staged.with_commit().plan
     identity = plan_id(plan)
 
     def waiting(refused: Locked) -> None:
         on_wait()
-        site.patience.on_wait(refused)
+        project.patience.on_wait(refused)
 
-    patience = replace(site.patience, on_wait=waiting)
-    with site.writing("apply", plan.lineage, patience) as writer:
+    patience = replace(project.patience, on_wait=waiting)
+    with project.writing("apply", plan.lineage, patience) as writer:
         if writer.applied(identity):
             raise StalePlan("this plan was applied already", hint="plan again", code="plan_applied")
         _check_fresh(plan, writer.state)
-        launches = site.believed(writer.state).launches()
-        settle_intents(writer, site.backend, site.keeper)
-        refresh(writer, site.backend)
+        launches = project.believed(writer.state).launches()
+        settle_intents(writer, project.backend, project.keeper)
+        refresh(writer, project.backend)
         if idle:
             return Applied()
         launched = [item.launch.inputs for item in plan.changes if item.stages and item.launch]
         kept = needs_of(writer.state, launched)
-        refer(site, plan.lineage, kept)  # first: whoever is killed after a launch leaves it safe
+        refer(project, plan.lineage, kept)  # first: whoever is killed after a launch leaves it safe
         applied = execute(
             plan,
             plan_id=identity,
             writer=writer,
             launches=launches,
-            backends=site.backend,
-            keepers=site.keeper,
+            backends=project.backend,
+            keepers=project.keeper,
             sink=sink,
             clock=now,
             parallelism=parallelism,
@@ -95,9 +95,9 @@ def apply(
         )
         needed = needs_of(writer.state)
         if needed != kept:
-            applied = _noting(applied, lambda: refer(site, plan.lineage, needed))
-    site.close_tracked()
-    return _noting(applied, lambda: unstage(site, plan))
+            applied = _noting(applied, lambda: refer(project, plan.lineage, needed))
+    project.close_tracked()
+    return _noting(applied, lambda: unstage(project, plan))
 
 
 def _noting(applied: Applied, step: Callable[[], None]) -> Applied:
@@ -112,23 +112,23 @@ def _noting(applied: Applied, step: Callable[[], None]) -> Applied:
     return applied
 
 
-def record_ended(site: Site) -> tuple[Diagnostic, ...]:
+def record_ended(project: OpenedProject) -> tuple[Diagnostic, ...]:
     """Record what has ended since the last look, and return what was noticed; left to the next
     writing command where another sgpu is at work, or the store takes nothing."""
     try:
-        if not _loose_ends(site):
+        if not _loose_ends(project):
             return ()
-        with site.writing("record", patience=AT_ONCE) as writer:
-            return refresh(writer, site.backend)
+        with project.writing("record", patience=AT_ONCE) as writer:
+            return refresh(writer, project.backend)
     except Locked:
         return ()
     except SgpuError as error:
         return (unrecorded(error),)
 
 
-def _loose_ends(site: Site) -> bool:
+def _loose_ends(project: OpenedProject) -> bool:
     """Whether something was launched or has ended that the state does not say yet."""
-    state = site.states.read()
+    state = project.states.read()
     return state is not None and bool(state.intents or state.active)
 
 

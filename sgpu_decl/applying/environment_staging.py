@@ -10,9 +10,9 @@ from sgpu_decl.applying.launch_records import launch_of
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.context import Site
 from sgpu_decl.facts.environment_facts import FromLock, Recipe
 from sgpu_decl.facts.job_keeper import launching_in
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.owner import Owner
@@ -28,7 +28,7 @@ Findings = tuple[Diagnostic, ...]
 
 
 def stage_environments(
-    site: Site,
+    project: OpenedProject,
     plan: Plan,
     recipes: Mapping[str, Recipe],
     progress: Progress | None = None,
@@ -53,27 +53,27 @@ def stage_environments(
         if change.kind is Kind.ENVIRONMENT and change.launch
     }
     for digest in _launched(plan):
-        if not site.environments.touch(digest):
-            recipe = recipes.get(digest) or _again(site, planned.get(digest), progress)
+        if not project.environments.touch(digest):
+            recipe = recipes.get(digest) or _again(project, planned.get(digest), progress)
             if recipe is None or _digest(recipe) != digest:
                 raise StalePlan(
                     "the environment here is not the one that was planned",
                     hint="plan again; `sgpu env diff` shows what differs",
                     code="environment_differs",
                 )
-            found += _make(site.environments, recipe, progress)
+            found += _make(project.environments, recipe, progress)
     by_backend: dict[str, list[Launching]] = {}
     for change in plan.changes:
         launching = _launching(plan, change)
         if launching is not None:
             by_backend.setdefault(change.backend, []).append(launching)
     for kind, launchings in by_backend.items():
-        found += site.backend(kind).launcher.prepare(launchings, progress)
+        found += project.backend(kind).launcher.prepare(launchings, progress)
     return tuple(found)
 
 
 def keep(
-    site: Site,
+    project: OpenedProject,
     plan: Plan,
     recipes: Mapping[str, Recipe],
     owner: Path,
@@ -85,9 +85,9 @@ def keep(
     for digest in launched:
         recipe = recipes.get(digest)
         if recipe is not None and not isinstance(recipe, FromLock):
-            site.environments.put(recipe, progress or Quiet())
+            project.environments.put(recipe, progress or Quiet())
     if launched:
-        site.environments.refer(Owner(path=os.fspath(owner)), launched)
+        project.environments.refer(Owner(path=os.fspath(owner)), launched)
 
 
 def _launched(plan: Plan) -> set[str]:
@@ -129,17 +129,17 @@ def _make(store: "EnvironmentStore", recipe: Recipe, progress: Progress) -> Find
     return ()
 
 
-def _again(site: Site, planned: Change | None, progress: Progress) -> "Recipe | None":
+def _again(project: OpenedProject, planned: Change | None, progress: Progress) -> "Recipe | None":
     """From what a plan says alone: of another process, or another machine."""
     if planned is None or planned.launch is None:
         return None
     from sgpu_decl.environments.interpreters import NoPython
 
     spec: Mapping[str, Json] = json.loads(planned.launch.inputs.spec)
-    folder = (site.root / planned.launch.owner).parent
+    folder = (project.root / planned.launch.owner).parent
     declared = spec.get("python")
-    site.guarded = False  # what is made here is about to be launched
-    python = site.pythons().find(declared if isinstance(declared, str) else None, folder)
+    project.guarded = False  # what is made here is about to be launched
+    python = project.pythons().find(declared if isinstance(declared, str) else None, folder)
     if isinstance(python, NoPython):
         raise python.error
     lock = spec.get("lock")

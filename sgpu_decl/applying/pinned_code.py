@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sgpu_decl.config.code import Code
 from sgpu_decl.errors import StalePlan
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.plan import Plan, PlannedLaunch
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.jobs.launched_run import run_in
@@ -15,7 +15,7 @@ from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
 __all__ = ["launched_code", "pin"]
 
 
-def pin(site: Site, plan: Plan, snapshots: Mapping[str, Snapshot]) -> None:
+def pin(project: OpenedProject, plan: Plan, snapshots: Mapping[str, Snapshot]) -> None:
     """Put the code of every launch into the store.
 
     What is neither there nor among `snapshots` is built again from the tree: the plan says which
@@ -25,16 +25,16 @@ def pin(site: Site, plan: Plan, snapshots: Mapping[str, Snapshot]) -> None:
         StalePlan: the tree has other bytes now.
     """
     for digest, launch in launched_code(plan).items():
-        if site.store.touch(digest):
+        if project.store.touch(digest):
             continue
-        taken = snapshots.get(digest) or _again(site.root, launch)
+        taken = snapshots.get(digest) or _again(project.root, launch)
         if taken is None or taken.digest != digest:
             raise StalePlan(
                 "the code here is not the code that was planned",
                 hint="check out the planned commit, or plan again",
                 code="code_differs",
             )
-        site.store.put(taken)
+        project.store.put(taken)
 
 
 def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:

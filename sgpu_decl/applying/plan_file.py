@@ -18,13 +18,15 @@ from sgpu_decl.system_errors import error_text
 
 if TYPE_CHECKING:
     from sgpu_decl.applying.prepared import Prepared
-    from sgpu_decl.facts.context import Site
+    from sgpu_decl.facts.opened_project import OpenedProject
     from sgpu_decl.model.step_progress import Progress
 
 __all__ = ["check_state", "load_plan", "planned_root", "refuse_taken", "save_plan"]
 
 
-def save_plan(site: "Site", prepared: "Prepared", path: Path, progress: "Progress | None") -> None:
+def save_plan(
+    project: "OpenedProject", prepared: "Prepared", path: Path, progress: "Progress | None"
+) -> None:
     """Write a plan and pin the code and the environments behind it in the local stores.
 
     Raises:
@@ -36,11 +38,11 @@ def save_plan(site: "Site", prepared: "Prepared", path: Path, progress: "Progres
 
     refuse_taken(path)
     plan = prepared.with_commit().plan
-    keep(site, plan, prepared.environments, path.resolve(), progress)
-    pin(site, plan, prepared.code)
+    keep(project, plan, prepared.environments, path.resolve(), progress)
+    pin(project, plan, prepared.code)
     try:
         write_atomic(path, saved_text(plan).encode())
-        site.store.refer(Owner(path=os.fspath(path.resolve())), set(launched_code(plan)))
+        project.store.refer(Owner(path=os.fspath(path.resolve())), set(launched_code(plan)))
     except OSError as error:
         raise SgpuError(
             f"the plan cannot be written to `{path}`: {error_text(error)}",
@@ -77,7 +79,7 @@ def load_plan(path: Path) -> "Prepared":
     from sgpu_decl.applying.prepared import Prepared
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.planning.plan_json import saved_from_json
-    from sgpu_decl.planning.verification import contradictions
+    from sgpu_decl.planning.saved_plan_checks import contradictions
 
     file = os.fspath(path)
     plan, findings = saved_from_json(read_regular(path).decode("utf-8", "replace"), file)
@@ -113,16 +115,16 @@ def planned_root(plan: Plan, here: Path) -> Path:
     return planned
 
 
-def check_state(site: "Site", plan: Plan) -> None:
+def check_state(project: "OpenedProject", plan: Plan) -> None:
     """Refuse a saved plan that does not fit the state. If the state has changed since the plan,
     apply refuses the plan as stale.
 
     Raises:
         InvalidInput: it launches, stops or shows something else than planning would.
     """
-    from sgpu_decl.planning.verification import disagreements
+    from sgpu_decl.planning.saved_plan_checks import disagreements
 
-    state = site.states.read()
+    state = project.states.read()
     if plan.serial == 0 and state is None:
         state = State(lineage=plan.lineage, serial=0, resources={})
     for change in plan.changes:
@@ -130,13 +132,13 @@ def check_state(site: "Site", plan: Plan) -> None:
         known = state.resources.get(change.address) if state else None
         if owner is None or (known is not None and known.owner == owner):
             continue
-        if not (site.root / owner).is_file():
+        if not (project.root / owner).is_file():
             raise edited_plan(
                 "the saved plan", f"names no file that is here for `{change.address}`"
             )
     if state is None or (state.lineage, state.serial) != (plan.lineage, plan.serial):
         return
-    if (what := next(disagreements(plan, site.believed(state)), None)) is not None:
+    if (what := next(disagreements(plan, project.believed(state)), None)) is not None:
         raise edited_plan("the saved plan", what)
 
 

@@ -10,9 +10,9 @@ from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.errors import Usage
 from sgpu_decl.facts.checkout import Checkout
-from sgpu_decl.facts.context import Site, now
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire, observe_jobs
 from sgpu_decl.facts.live_state import observe
+from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.facts.plan_facts import Gathered, gather
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.plan_options import PlanOptions
@@ -29,7 +29,7 @@ __all__ = ["prepare"]
 
 
 def prepare(
-    site: Site,
+    project: OpenedProject,
     options: PlanOptions,
     read: "Callable[[Checkout], Validated]",
     *,
@@ -49,10 +49,10 @@ def prepare(
         NotFound: an option names no run, or there is no file.
         Usage: `rerun` names what `select` and `exclude` leave out.
     """
-    state = site.state()
-    checkout = Checkout(site.root)
+    state = project.state()
+    checkout = Checkout(project.root)
     gathered = _facts(
-        site,
+        project,
         options,
         state,
         lambda: read(checkout),
@@ -60,26 +60,26 @@ def prepare(
         progress=progress,
         for_apply=for_apply,
     )
-    state = site.believed(state)
+    state = project.believed(state)
     wanted = {desired.address for desired in gathered.desired} | gathered.jobs.addresses
     known = wanted | {address for address, resource in state.resources.items() if not resource.gone}
     # runs that are named to be destroyed may be those of any file, unless a file is named too
-    named = bool(options.destroy and options.select and site.location.file is None)
-    owner = None if named else site.opened.owner
+    named = bool(options.destroy and options.select and project.location.file is None)
+    owner = None if named else project.opened.owner
     others = {
         address
         for address, resource in state.resources.items()
         if owner is not None and resource.owner != owner
     }
     select = _selection(options, known, others - wanted)
-    jobs, seen_jobs = _jobs(site, gathered.jobs, state, select)
+    jobs, seen_jobs = _jobs(project, gathered.jobs, state, select)
     plan = planner.plan(
         desired=gathered.desired,
         state=state,
-        observed=observe(state, site.backend),
+        observed=observe(state, project.backend),
         request=planner.PlanRequest(
-            target=site.opened.target,
-            project=os.fspath(site.root),
+            target=project.opened.target,
+            project=os.fspath(project.root),
             rerun=_rerun(options, known, wanted if select is None else wanted & select),
             select=select,
             retry_failed=options.retry_failed,
@@ -107,7 +107,7 @@ def prepare(
 
 
 def _facts(
-    site: Site,
+    project: OpenedProject,
     options: PlanOptions,
     state: State,
     read: "Callable[[], Validated]",
@@ -118,8 +118,8 @@ def _facts(
 ) -> Gathered:
     """What the file asks for. What it was read from, ten thousand configs maybe, is let go before
     as many changes are made."""
-    if options.destroy and site.opened.file is None:
-        if site.location.variables or site.location.sets:
+    if options.destroy and project.opened.file is None:
+        if project.location.variables or project.location.sets:
             raise Usage(
                 "`--var` and `--set` change what a file says, and there is no file here",
                 hint="leave them out, or name the file",
@@ -129,12 +129,12 @@ def _facts(
     loaded = validated.loaded
     if options.destroy:
         return Gathered(whole_project=loaded.kind == "project", config_digest=loaded.config_digest)
-    found = gather(site, loaded, state, path=path, progress=progress, for_apply=for_apply)
+    found = gather(project, loaded, state, path=path, progress=progress, for_apply=for_apply)
     return replace(found, findings=(*validated.findings, *found.findings))
 
 
 def _jobs(
-    site: Site, declared: DeclaredJobs, state: State, select: frozenset[Address] | None
+    project: OpenedProject, declared: DeclaredJobs, state: State, select: frozenset[Address] | None
 ) -> "tuple[tuple[DesiredJob, ...], dict[Address, ObservedJob]]":
     """What is wanted of jobs and what is seen of them; workspaces are asked for those alone that
     are planned."""
@@ -144,7 +144,7 @@ def _jobs(
     def planned(address: Address) -> bool:
         return select is None or address in select
 
-    keepers = site.keeper
+    keepers = project.keeper
     desired = desire(declared, keepers, planned, state.lineage)
     seen = observe_jobs(declared, desired, state.resources, keepers, planned, state.lineage)
     return desired, seen

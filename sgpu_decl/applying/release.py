@@ -1,8 +1,8 @@
 """Giving back what was staged for runs that were destroyed, and for older versions of jobs."""
 
 from sgpu_decl.errors import BackendError
-from sgpu_decl.facts.context import Site
 from sgpu_decl.facts.job_keeper import Keepers, keeper_for, launching_in
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.plan import Action, Plan
@@ -33,14 +33,14 @@ def tidy(job: Resource, lineage: str, keepers: Keepers) -> None:
         return
 
 
-def unstage(site: Site, plan: Plan) -> None:
+def unstage(project: OpenedProject, plan: Plan) -> None:
     """Delete the code copies of all ended attempts of the runs that a plan destroyed, and what only
     they, or versions of jobs that are no more, shared."""
     destroyed = [change.address for change in plan.changes if change.action is Action.DESTROY]
-    history = [item for address in destroyed for item in site.states.history(address)]
-    launch_of = site.state().launch_of
+    history = [item for address in destroyed for item in project.states.history(address)]
+    launch_of = project.state().launch_of
     for attempt in history:
-        site.backend(attempt.backend).storage.release_code(launch_of(attempt))
+        project.backend(attempt.backend).storage.release_code(launch_of(attempt))
     kinds = {item.backend for item in history}
     kinds |= {
         change.backend
@@ -48,4 +48,4 @@ def unstage(site: Site, plan: Plan) -> None:
         if change.kind is Kind.JOB and change.action in _FREEING
     }
     for kind in kinds:
-        site.backend(kind).storage.collect()
+        project.backend(kind).storage.collect()

@@ -2,24 +2,24 @@
 
 import os
 
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.planning.needs import Needs
 
 __all__ = ["refer"]
 
 
-def refer(site: Site, lineage: str, needs: Needs) -> None:
+def refer(project: OpenedProject, lineage: str, needs: Needs) -> None:
     """Record what the state of that lineage needs, so that no other project's gc takes it. The
     caller holds the lock of the state: of two callers, the later one knows more.
 
     Raises:
         SgpuError: that cannot be written.
     """
-    file = site.states.file
+    file = project.states.file
     owner = Owner(
-        path=None if file is None else os.fspath(file), lineage=lineage, store=site.states.url
+        path=None if file is None else os.fspath(file), lineage=lineage, store=project.states.url
     )
-    site.store.refer(owner, needs.code)
-    if needs.environments or site.environments.objects.is_dir():
-        site.environments.refer(owner, needs.environments)
+    project.store.refer(owner, needs.code)
+    if needs.environments or project.environments.objects.is_dir():
+        project.environments.refer(owner, needs.environments)

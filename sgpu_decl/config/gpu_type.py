@@ -9,7 +9,7 @@ from sgpu_decl.config.text_types import Textual
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.model.gpu import GPUType, series, type_of_device, type_of_name
 
-__all__ = ["GpuType", "meant"]
+__all__ = ["GpuType", "unknown_type_hint"]
 
 _NODE = re.compile(r"GPU_([1-9][0-9]{0,3})X(.+)")
 _WHATEVER = "`GPU` takes whatever the backend has"
@@ -73,11 +73,11 @@ class GpuType(Textual):
         if isinstance(value, GpuType):
             return value
         if not isinstance(value, str):
-            raise problem("wrong_type", "{path} must be text", meant(""))
+            raise problem("wrong_type", "{path} must be text", unknown_type_hint(""))
         found = cls.find(value)
         if found is None:
             summary = "{path} must be a type of GPU, not {given}"
-            raise problem("unknown_gpu_type", summary, meant(value))
+            raise problem("unknown_gpu_type", summary, unknown_type_hint(value))
         return found
 
     @classmethod
@@ -100,7 +100,7 @@ class GpuType(Textual):
         )
 
 
-def meant(name: str) -> str:
+def unknown_type_hint(name: str) -> str:
     """Return the hint for an unknown name. Another model is never offered as its right spelling."""
     text = name.strip()
     if node := _NODE.fullmatch(text.upper()):

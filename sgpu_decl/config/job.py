@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from sgpu_decl.config.backend import Backend
 from sgpu_decl.config.block import Block, Flag, WholeNumber
 from sgpu_decl.config.cron import refuse_cron
-from sgpu_decl.config.gpu_type import GpuType, meant
+from sgpu_decl.config.gpu_type import GpuType, unknown_type_hint
 from sgpu_decl.config.lifecycle import Lifecycle
 from sgpu_decl.config.platform import OnFinish, Permission
 from sgpu_decl.config.problems import problem
@@ -45,7 +45,9 @@ def _timezone(name: str) -> str:
 def _accelerator(text: str) -> str:
     found = GpuType.find(text)
     if found is None:
-        raise problem("unknown_gpu_type", "{path} must be a type of GPU, not {given}", meant(text))
+        raise problem(
+            "unknown_gpu_type", "{path} must be a type of GPU, not {given}", unknown_type_hint(text)
+        )
     if found.name == "CPU":
         raise problem(
             "unknown_gpu_type",

@@ -15,7 +15,7 @@ from sgpu_decl.config.job import Job
 from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run_reader import Declared, Surroundings, beyond, crossed, read_run
-from sgpu_decl.config.shared_environments import lend
+from sgpu_decl.config.shared_environments import with_shared_environment
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
@@ -152,7 +152,7 @@ def _jobs(head: Mapping, project: ProjectFile | None) -> tuple[DeclaredJob, ...]
 
 def _functions(block: Mapping, environments: Mapping) -> tuple[Diagnostic, ...]:
     """What is wrong with the block, whether a function is ever called or not."""
-    block, found = lend(block, environments)
+    block, found = with_shared_environment(block, environments)
     shape = project_shape().keys["functions"]
     conversion = Conversion()
     data: dict[str, Any] = conversion.plain(block, shape)

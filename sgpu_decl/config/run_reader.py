@@ -17,7 +17,7 @@ from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.matrix_cells import Common, dumped
 from sgpu_decl.config.plain_values import Conversion, run_shape
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.config.shared_environments import lend
+from sgpu_decl.config.shared_environments import with_shared_environment
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import canonical
@@ -89,7 +89,7 @@ def read_run(
         node = changed if isinstance(changed, yaml_nodes.Mapping) else node
         matrix = node.entries.get("matrix")
         found += scope.found
-    node, wrong = lend(node, around.environments)
+    node, wrong = with_shared_environment(node, around.environments)
     found += wrong
     prefix = f"runs.{name}" if name is not None else ""
     explained = Explained(node=node, shape=run_shape(), prefix=prefix, place=place)

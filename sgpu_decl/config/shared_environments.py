@@ -10,13 +10,15 @@ from sgpu_decl.text.overrides import in_full
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
 
-__all__ = ["lend"]
+__all__ = ["with_shared_environment"]
 
 _FIELDS = tuple(EnvironmentBlock.model_fields)
 _SHORT = Shape(short=Env.short)
 
 
-def lend(run: Mapping, environments: Mapping | None) -> tuple[Mapping, tuple[Diagnostic, ...]]:
+def with_shared_environment(
+    run: Mapping, environments: Mapping | None
+) -> tuple[Mapping, tuple[Diagnostic, ...]]:
     """Write the fields of the environment that a run uses into its own `env`, places and all.
 
     Args:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.environments.interpreters import interpreter_of
-from sgpu_decl.facts.context import Site
 from sgpu_decl.facts.location import absolute
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok
 
@@ -17,7 +17,7 @@ __all__ = ["check_interpreters", "rank_interpreters", "yaml_folder"]
 _CHECK = "interpreter"
 
 
-def check_interpreters(runs: tuple[LoadedRun, ...], site: Site) -> Iterator[Finding]:
+def check_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> Iterator[Finding]:
     own = f"Python {platform.python_version()}, `{sys.executable}`"
     if not runs:
         yield ok(_CHECK, f"{own}; ranks use it unless a run says otherwise")
@@ -25,7 +25,7 @@ def check_interpreters(runs: tuple[LoadedRun, ...], site: Site) -> Iterator[Find
     yield ok(_CHECK, f"{own}, runs sgpu")
     for python, users in _wanted(runs).items():
         addresses = few([str(user.address) for user in users])
-        found = interpreter_of(python, yaml_folder(site), site.pythons)
+        found = interpreter_of(python, yaml_folder(project), project.pythons)
         if isinstance(found, Interpreter):
             version = f"Python {found.version}, " if found.version else ""
             yield ok(_CHECK, f"{version}`{found.executable}`, is for the ranks of {addresses}")
@@ -36,18 +36,18 @@ def check_interpreters(runs: tuple[LoadedRun, ...], site: Site) -> Iterator[Find
         yield ok(_CHECK, f"a declared environment is for the ranks of {few(declared)}")
 
 
-def rank_interpreters(runs: tuple[LoadedRun, ...], site: Site) -> tuple[str, ...]:
+def rank_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> tuple[str, ...]:
     """The executables that ranks use without a declared environment; that of sgpu if there are no
     runs."""
-    found = (interpreter_of(item, yaml_folder(site), site.pythons) for item in _wanted(runs))
+    found = (interpreter_of(item, yaml_folder(project), project.pythons) for item in _wanted(runs))
     known = [item.executable for item in found if isinstance(item, Interpreter)]
     return tuple(dict.fromkeys(known)) if runs else (sys.executable,)
 
 
-def yaml_folder(site: Site) -> Path:
+def yaml_folder(project: OpenedProject) -> Path:
     """What relative paths of the project's file start from."""
-    file = site.opened.file
-    return site.root if file is None else absolute(file).parent
+    file = project.opened.file
+    return project.root if file is None else absolute(file).parent
 
 
 def _wanted(runs: tuple[LoadedRun, ...]) -> dict[str | None, list[LoadedRun]]:

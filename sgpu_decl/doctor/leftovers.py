@@ -8,7 +8,7 @@ from sgpu_decl.agent import attempt_files, hostlocks, processes
 from sgpu_decl.agent.hostrecord import read_record
 from sgpu_decl.agent.locks import held
 from sgpu_decl.backends.kinds import DEFAULT
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 from sgpu_decl.model.state import State
@@ -49,10 +49,10 @@ def check_processes() -> Iterator[Finding]:
         )
 
 
-def check_attempts(site: Site, state: State) -> Iterator[Finding]:
+def check_attempts(project: OpenedProject, state: State) -> Iterator[Finding]:
     """Compare what is recorded as active on this machine with what is."""
     mine = [item for item in state.active if item.backend == DEFAULT]
-    seen = site.backend(DEFAULT).attempts.look([state.launch_of(item) for item in mine])
+    seen = project.backend(DEFAULT).attempts.look([state.launch_of(item) for item in mine])
     lost = [ref for ref, view in seen.items() if view.state is AttemptState.LOST]
     for attempt in mine:
         view = seen.get(attempt.ref)
@@ -67,7 +67,7 @@ def check_attempts(site: Site, state: State) -> Iterator[Finding]:
             yield warn(
                 _ATTEMPTS,
                 f"the supervisor of {attempt.ref} gives no sign of life since {since}",
-                site.shell_command(f"cancel '{attempt.ref}'") + " ends it by force in the end",
+                project.shell_command(f"cancel '{attempt.ref}'") + " ends it by force in the end",
             )
     for ref in lost:
         yield warn(

@@ -22,7 +22,7 @@ from sgpu_decl.doctor.store_checks import check_stores
 from sgpu_decl.doctor.torch_build import check_torch
 from sgpu_decl.doctor.tracking_stores import check_tracking_stores
 from sgpu_decl.errors import InvalidInput, SgpuError
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.project_file import read_file
 from sgpu_decl.gpus.devices import read_devices
 from sgpu_decl.gpus.health import nvml_loaded, read_gpu_health
@@ -34,52 +34,52 @@ from sgpu_decl.system_errors import advice, error_text
 __all__ = ["check_machine"]
 
 
-def check_machine(site: Site, *, in_project: bool) -> Generator[Finding, None, None]:
+def check_machine(project: OpenedProject, *, in_project: bool) -> Generator[Finding, None, None]:
     """Check what runs on this machine need. In a project, check also its file, its state and the
     needs of its runs. Nothing is changed and nothing is stopped."""
     runs: tuple[LoadedRun, ...] = ()
-    if site.opened.file is not None:
-        finding, runs = _file(site)
+    if project.opened.file is not None:
+        finding, runs = _file(project)
         yield finding
     elif in_project:
-        where = f"`{site.root}` has no `sgpu.yml` and no `run.yaml`"
+        where = f"`{project.root}` has no `sgpu.yml` and no `run.yaml`"
         yield ok("file", f"{where}: the needs of its runs are not checked")
-    for check, found in _checks(site, runs, in_project=in_project):
+    for check, found in _checks(project, runs, in_project=in_project):
         yield from _told(check, found)
 
 
 def _checks(
-    site: Site, runs: tuple[LoadedRun, ...], *, in_project: bool
+    project: OpenedProject, runs: tuple[LoadedRun, ...], *, in_project: bool
 ) -> Iterator[tuple[str, Iterator[Finding]]]:
     """The checks with their names. Each starts when its findings are read."""
     with nvml_loaded():
         gpus, devices = read_gpu_health(), read_devices(os.environ)
-    yield "interpreter", check_interpreters(runs, site)
-    yield "torch", check_torch(runs, site, gpus)
+    yield "interpreter", check_interpreters(runs, project)
+    yield "torch", check_torch(runs, project, gpus)
     yield "gpus", check_gpus(devices, gpus)
-    yield "runs", check_runs(runs, site)
+    yield "runs", check_runs(runs, project)
     yield "nccl", check_collectives(runs, os.environ, gpus=bool(gpus.gpus))
-    yield "kernel", check_kernel(site.state_dir)
+    yield "kernel", check_kernel(project.state_dir)
     yield "memory", check_memory()
     yield "limits", check_limits()
-    yield "room", check_room(site.state_dir, default_root())
+    yield "room", check_room(project.state_dir, default_root())
     yield "ports", check_network()
     yield "uv", check_programs(runs)
     state = None
     if in_project:
-        home, base = site.state_dir.parent, yaml_folder(site)
+        home, base = project.state_dir.parent, yaml_folder(project)
         yield "mlflow", check_tracking_stores(runs, home=home, base=base, environ=os.environ)
-        yield "state", check_state(site.states, target_option(site.opened.target))
-        if site.opened.target is None:
-            for name in site.states.targets():
+        yield "state", check_state(project.states, target_option(project.opened.target))
+        if project.opened.target is None:
+            for name in project.states.targets():
                 if name != BASE:
-                    yield "state", check_state(site.states.of_target(name), target_option(name))
-        state = readable_state(site.states)
+                    yield "state", check_state(project.states.of_target(name), target_option(name))
+        state = readable_state(project.states)
     states = () if state is None else (state,)
     yield "clock", check_clock(states)
-    yield "store", check_stores(site, states)
+    yield "store", check_stores(project, states)
     if state is not None:
-        yield "attempts", check_attempts(site, state)
+        yield "attempts", check_attempts(project, state)
     yield "processes", check_processes()
 
 
@@ -93,15 +93,15 @@ def _told(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
         yield fail(check, f"could not be checked: {error_text(error)}", advice(error))
 
 
-def _file(site: Site) -> tuple[Finding, tuple[LoadedRun, ...]]:
+def _file(project: OpenedProject) -> tuple[Finding, tuple[LoadedRun, ...]]:
     """The project's file, and the runs of it that ranks of this machine are for."""
-    shown = site.opened.shown
+    shown = project.opened.shown
     try:
-        validated = read_file(site.opened, site.location)
+        validated = read_file(project.opened, project.location)
     except InvalidInput as error:
         errors = [finding for finding in error.diagnostics if finding.severity is Severity.ERROR]
         first = f": {errors[0].summary}" if errors else ""
-        hint = site.shell_command(f"validate {shown}") + " shows all of it"
+        hint = project.shell_command(f"validate {shown}") + " shows all of it"
         return fail("file", f"{error.message}{first}", hint), ()
     except SgpuError as error:
         return fail("file", error.message, error.hint), ()

@@ -4,9 +4,9 @@ from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.backends.platform_checks import PlatformChecks
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.loaded import Loaded
-from sgpu_decl.facts.context import Site
 from sgpu_decl.facts.job_facts import DeclaredJobs
 from sgpu_decl.facts.location import Location
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.project_file import read_file
 
 __all__ = ["blocks_of", "platforms_of"]
@@ -22,7 +22,7 @@ def blocks_of(loaded: Loaded) -> tuple[BackendOptions, ...]:
     return tuple(dict.fromkeys(blocks))
 
 
-def platforms_of(site: Site, location: Location) -> tuple[PlatformChecks, ...]:
+def platforms_of(project: OpenedProject, location: Location) -> tuple[PlatformChecks, ...]:
     """Return what can be measured of each platform that the target of a file uses.
 
     Raises:
@@ -30,7 +30,7 @@ def platforms_of(site: Site, location: Location) -> tuple[PlatformChecks, ...]:
         InvalidInput: it holds errors.
         BackendError: all of it runs on this machine.
     """
-    loaded = read_file(site.opened, location).loaded
+    loaded = read_file(project.opened, location).loaded
     blocks = blocks_of(loaded)
     elsewhere = [block for block in blocks if is_remote(block.kind)]
-    return tuple(site.checks(block) for block in elsewhere or blocks)
+    return tuple(project.checks(block) for block in elsewhere or blocks)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.doctor.interpreter_checks import yaml_folder
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.doctor_finding import Finding, few, ok, warn
 
 __all__ = ["check_runs"]
@@ -18,11 +18,11 @@ _SAID_ELSEWHERE = frozenset({
 })  # fmt: skip
 
 
-def check_runs(runs: tuple[LoadedRun, ...], site: Site) -> Iterator[Finding]:
+def check_runs(runs: tuple[LoadedRun, ...], project: OpenedProject) -> Iterator[Finding]:
     """All findings are warnings: a run that this machine refuses may be for another target."""
     found: dict[tuple[str, str | None], list[str]] = {}
     for run in runs:
-        for diagnostic in _against(run, site):
+        for diagnostic in _against(run, project):
             said = (diagnostic.summary, diagnostic.hint)
             found.setdefault(said, []).append(str(run.address))
     for (summary, hint), addresses in found.items():
@@ -31,10 +31,10 @@ def check_runs(runs: tuple[LoadedRun, ...], site: Site) -> Iterator[Finding]:
         yield ok(_CHECK, "this machine has what the runs need")
 
 
-def _against(run: LoadedRun, site: Site) -> Iterator[Diagnostic]:
-    survey = site.survey(run.config.backend.kind)
+def _against(run: LoadedRun, project: OpenedProject) -> Iterator[Diagnostic]:
+    survey = project.survey(run.config.backend.kind)
     if survey is None:
         return
-    for item in survey.check(run.config, run.places, yaml_folder(site), called=False):
+    for item in survey.check(run.config, run.places, yaml_folder(project), called=False):
         if item.severity is not Severity.INFO and item.code not in _SAID_ELSEWHERE:
             yield item

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.staging.code_store import default_root
@@ -17,7 +17,7 @@ _LARGEST = 1 << 20  # bytes of an object that is read
 _MOST = 256  # objects: one of each folder
 
 
-def check_stores(site: Site, states: tuple[State, ...]) -> Iterator[Finding]:
+def check_stores(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:
     """Read a sample of the objects, and check whether runs lack an object."""
     root = default_root()
     if not os.path.isdir(root):
@@ -32,13 +32,13 @@ def check_stores(site: Site, states: tuple[State, ...]) -> Iterator[Finding]:
             f"`{path}` does not match its checksum, which is its name",
             "delete it, and check the disk; the next `sgpu apply` stores it again from your files",
         )
-    yield from _lacking(site, states)
-    unreferenced = site.store.unreferenced()
+    yield from _lacking(project, states)
+    unreferenced = project.store.unreferenced()
     freed = f"; unused snapshots of code: {unreferenced}" if unreferenced else ""
     yield ok(_CHECK, f"`{root}`: {len(sampled) - len(damaged)} sampled objects are whole{freed}")
 
 
-def _lacking(site: Site, states: tuple[State, ...]) -> Iterator[Finding]:
+def _lacking(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:
     again = "the next `sgpu apply` of a changed run, or `--rerun`, stores it again"
     current = [
         resource.last
@@ -47,16 +47,16 @@ def _lacking(site: Site, states: tuple[State, ...]) -> Iterator[Finding]:
         if resource.last is not None and not resource.gone
     ]
     for digest, users in _users((item.inputs.code_digest, item) for item in current).items():
-        lacking = site.store.lacking(digest)
+        lacking = project.store.lacking(digest)
         if lacking is None:
             yield warn(_CHECK, f"the code of {users} is not there", again)
         elif lacking:
             yield warn(_CHECK, f"the code of {users} lacks `{lacking[0]}`", again)
     for digest, users in _users((item.inputs.environment_digest, item) for item in current).items():
-        manifest = site.environments.manifest(digest)
+        manifest = project.environments.manifest(digest)
         if manifest is None:
             yield warn(_CHECK, f"the environment of {users} is not there", again)
-        elif lost := site.environments.missing(manifest):
+        elif lost := project.environments.missing(manifest):
             yield warn(_CHECK, f"the environment of {users} lacks `{lost[0].path}`", again)
 
 

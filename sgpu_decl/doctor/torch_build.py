@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.doctor.interpreter_checks import rank_interpreters
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.gpus.health import GpuHealth
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
@@ -41,9 +41,11 @@ class TorchBuild:
     hip: str = ""
 
 
-def check_torch(runs: tuple[LoadedRun, ...], site: Site, gpus: GpuHealth) -> Iterator[Finding]:
+def check_torch(
+    runs: tuple[LoadedRun, ...], project: OpenedProject, gpus: GpuHealth
+) -> Iterator[Finding]:
     """Compare the torch of each interpreter with the driver and the GPUs of this machine."""
-    executables = rank_interpreters(runs, site)
+    executables = rank_interpreters(runs, project)
     for executable in executables:
         where = "" if len(executables) == 1 else f" of `{executable}`"
         build = torch_build(executable)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from sgpu_decl.config.loaded import LoadedRun
     from sgpu_decl.staging.modules import Copies
 
-__all__ = ["Coding", "entrypoint_findings"]
+__all__ = ["CodeReader", "entrypoint_findings"]
 
 
-class Coding:
+class CodeReader:
     """Looks at code of a project. `folder` is what paths of the file `shown` start from;
     `by_digest` has the files behind each digest."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import bases_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.facts.environment_facts import Equipment
+from sgpu_decl.facts.environment_facts import DeclaredEnvironments
 from sgpu_decl.facts.finding_places import locator, placed
 from sgpu_decl.facts.import_checks import examine, on_base
 from sgpu_decl.model.desired import Interpreter
@@ -24,7 +24,7 @@ class EnvironmentChecks:
     """Looks at environments. `folder` is what paths in the YAML start from, `owner` the file that
     declares them."""
 
-    def __init__(self, equipment: Equipment, folder: Path, owner: str) -> None:
+    def __init__(self, equipment: DeclaredEnvironments, folder: Path, owner: str) -> None:
         self._equipment = equipment
         self._folder = folder
         self._owner = owner

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment, Package, PackageList
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.declared.lock import Lock
     from sgpu_decl.environments.interpreters import LocalPython
 
-__all__ = ["Equipment", "FromLock", "Recipe"]
+__all__ = ["DeclaredEnvironments", "FromLock", "Recipe"]
 
 Findings = tuple[Diagnostic, ...]
 Looked = tuple[DesiredEnvironment | None, Findings]
@@ -43,7 +43,7 @@ class FromLock:
 Recipe: TypeAlias = "Captured | FromLock"
 
 
-class Equipment:
+class DeclaredEnvironments:
     """Environments as they are now, each looked at once however many runs declare it.
 
     `recipes` maps the digest of each to what it takes to make it. `for_apply` says that what has
@@ -52,13 +52,13 @@ class Equipment:
 
     def __init__(
         self,
-        site: Site,
+        project: OpenedProject,
         progress: Progress | None = None,
         *,
         recorded: Mapping[Address, Resource] = MappingProxyType({}),
         for_apply: bool = False,
     ) -> None:
-        self._site = site
+        self._project = project
         self._progress = progress or Quiet()
         self._recorded = recorded
         self._for_apply = for_apply
@@ -109,7 +109,7 @@ class Equipment:
     def _look(self, wanted: "_Looking", places: Mapping[str, Place]) -> Looked:
         from sgpu_decl.environments.interpreters import NoPython
 
-        python = self._site.pythons().find(wanted.env.python, wanted.folder)
+        python = self._project.pythons().find(wanted.env.python, wanted.folder)
         if isinstance(python, NoPython):
             return None, (python.diagnostic(places.get("env.python")),)
         if wanted.env.snapshot:
@@ -120,7 +120,7 @@ class Equipment:
         from sgpu_decl.environments.captured.capture import capture
         from sgpu_decl.environments.captured.size_report import over_limit
 
-        store = self._site.environments
+        store = self._project.environments
         there = frozenset(store.keys())  # what is taken in now was not there before
         captured, findings = (
             store.capture(python.executable, self._progress)
@@ -158,14 +158,14 @@ class Equipment:
         recorded = self._recorded.get(wanted.where)
         lock, findings = resolve(
             asking,
-            Resolutions(self._site.environments.objects.parent / "resolutions"),
+            Resolutions(self._project.environments.objects.parent / "resolutions"),
             self._progress,
             previous=_previous(recorded),
         )
         if lock is None or has_errors(findings):
             return None, findings
         self.recipes[lock.digest] = FromLock(lock=lock, python=python, folder=wanted.folder)
-        manifest = built(lock, self._site.environments)
+        manifest = built(lock, self._project.environments)
         return wanted.environment(
             lock.digest,
             PackageList.of(lock.packages),

@@ -19,8 +19,8 @@ from typing import Any
 
 from sgpu_decl import __version__
 from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.config.cached_files import from_json, to_json
 from sgpu_decl.config.loaded import Loaded
-from sgpu_decl.config.remembered import from_json, to_json
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.location import Location, Opened, absolute

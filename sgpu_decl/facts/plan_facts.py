@@ -11,14 +11,14 @@ from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
-from sgpu_decl.facts.cells import entry_of, needs_of
-from sgpu_decl.facts.code_facts import Coding
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.check_keys import entry_of, needs_of
+from sgpu_decl.facts.code_facts import CodeReader
 from sgpu_decl.facts.environment_checks import EnvironmentChecks
-from sgpu_decl.facts.environment_facts import Equipment, Recipe
+from sgpu_decl.facts.environment_facts import DeclaredEnvironments, Recipe
 from sgpu_decl.facts.finding_places import from_here
 from sgpu_decl.facts.job_facts import DeclaredJobs
 from sgpu_decl.facts.location import absolute
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired, Interpreter
@@ -54,7 +54,7 @@ class Gathered:
 
 
 def gather(
-    site: Site,
+    project: OpenedProject,
     loaded: "Loaded",
     state: State,
     *,
@@ -73,8 +73,10 @@ def gather(
         progress: is told how far reading an environment has come.
         for_apply: what has to be read of an environment goes into the store in the same pass.
     """
-    equipment = Equipment(site, progress, recorded=state.resources, for_apply=for_apply)
-    gathering = _Gathering(site, state, equipment, called=path)
+    equipment = DeclaredEnvironments(
+        project, progress, recorded=state.resources, for_apply=for_apply
+    )
+    gathering = _Gathering(project, state, equipment, called=path)
     gathering.findings.extend(not_yet(name, place) for name, place in loaded.unsupported)
     launched: dict[str | None, list[Address]] = {}
     for job in loaded.jobs:
@@ -85,7 +87,7 @@ def gather(
     gathering.coding.save()
     return Gathered(
         desired=desired,
-        jobs=DeclaredJobs.of(loaded, site.opened.owner or "", desired),
+        jobs=DeclaredJobs.of(loaded, project.opened.owner or "", desired),
         findings=in_order(
             (*gathering.findings, *gathering.coding.findings, *gathering.furnishing.findings)
         ),
@@ -99,14 +101,19 @@ def gather(
 
 class _Gathering:
     def __init__(
-        self, site: Site, state: State, equipment: Equipment, *, called: tuple[str, ...] | None
+        self,
+        project: OpenedProject,
+        state: State,
+        equipment: DeclaredEnvironments,
+        *,
+        called: tuple[str, ...] | None,
     ) -> None:
-        opened = site.opened
+        opened = project.opened
         assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
         self._called = called
         self._shown = opened.shown
         self._state = state
-        self._survey = site.survey
+        self._survey = project.survey
         self._surveys: dict[str, Survey | None] = {}
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
         self._pools: dict[tuple[object, ...], PoolChoice | None] = {}
@@ -115,7 +122,7 @@ class _Gathering:
         self._folder = opened.root if called is not None else absolute(opened.file).parent
         self._owner = opened.owner
         self._owners = Owners(opened.root)
-        self.coding = Coding(opened.root, self._folder, opened.shown, site.store)
+        self.coding = CodeReader(opened.root, self._folder, opened.shown, project.store)
         self.furnishing = EnvironmentChecks(equipment, self._folder, self._owner)
         self.findings: list[Diagnostic] = []
 

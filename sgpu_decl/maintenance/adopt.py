@@ -5,8 +5,8 @@ from sgpu_decl.config.loaded import LoadedJob
 from sgpu_decl.diagnostics.diagnostic import has_errors
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
-from sgpu_decl.facts.context import Site
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.job import OURS, DesiredJob, JobHandle
 from sgpu_decl.model.jsonable import canonical, digest
@@ -18,7 +18,7 @@ from sgpu_decl.planning.jobs.job_diff import without_defaults
 __all__ = ["adopt"]
 
 
-def adopt(site: Site, declared: DeclaredJobs, text: str, job_id: str) -> Resource:
+def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str) -> Resource:
     """Record that the job with that id is the one at an address. Harmless when it is known so.
 
     Args:
@@ -44,20 +44,20 @@ def adopt(site: Site, declared: DeclaredJobs, text: str, job_id: str) -> Resourc
             runs=declared.runs,
             owner=declared.owner,
         ),
-        site.keeper,
+        project.keeper,
         lambda _: True,
-        site.state().lineage,
+        project.state().lineage,
     )
     if has_errors(wanted.findings):
         raise InvalidInput(f"`{wanted.address}` cannot be kept", diagnostics=wanted.findings)
-    keeper = site.keeper(declared.backend_of(job))
-    known = _recorded(site, wanted.address, job_id, keeper.workspace)
+    keeper = project.keeper(declared.backend_of(job))
+    known = _recorded(project, wanted.address, job_id, keeper.workspace)
     if known is not None:
         return known
     document = keeper.read(job_id)
     if document is None:
         raise NotFound(f"`{keeper.workspace}` has no job {job_id}", hint="look at its list of jobs")
-    with site.writing("adopt") as writer:
+    with project.writing("adopt") as writer:
         before = writer.state.resources.get(wanted.address)
         number = (before.numbered if before else 0) + 1
         spec = _spec(wanted, canonical(document))
@@ -91,9 +91,11 @@ def _declared(declared: DeclaredJobs, text: str) -> LoadedJob:
     raise NotFound(f"the file declares no job `{text}`", hint=hint)
 
 
-def _recorded(site: Site, address: Address, job_id: str, workspace: str) -> Resource | None:
+def _recorded(
+    project: OpenedProject, address: Address, job_id: str, workspace: str
+) -> Resource | None:
     """What is known already; refused where either of both belongs to another."""
-    for resource in site.state().resources.values():
+    for resource in project.state().resources.values():
         if resource.address.kind is not Kind.JOB or resource.gone or resource.remote is None:
             continue
         handle = JobHandle.parse(resource.remote)
@@ -103,14 +105,14 @@ def _recorded(site: Site, address: Address, job_id: str, workspace: str) -> Reso
                 return resource
             raise SgpuError(
                 f"`{address}` is the job {handle.id} of `{handle.workspace}` already",
-                hint=f"forget that one first, with {site.shell_command(f'state rm {address}')}",
+                hint=f"forget that one first, with {project.shell_command(f'state rm {address}')}",
                 code="adopt_refused",
             )
         if same:
             raise SgpuError(
                 f"the job {job_id} is `{resource.address}` already",
                 hint="give it the new address with "
-                + site.shell_command(f"state mv {resource.address} {address}"),
+                + project.shell_command(f"state mv {resource.address} {address}"),
                 code="adopt_refused",
             )
     return None

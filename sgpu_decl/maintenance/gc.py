@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import tidy
 from sgpu_decl.applying.store_references import refer
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.maintenance.store_garbage import Unseen, collect_stores, unseen_owners
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
@@ -42,7 +42,12 @@ def garbage(
 
 
 def collect(
-    site: Site, *, keep_last: int | None, older_than: float | None, dry_run: bool, now: datetime
+    project: OpenedProject,
+    *,
+    keep_last: int | None,
+    older_than: float | None,
+    dry_run: bool,
+    now: datetime,
 ) -> dict[str, Json]:
     """Free what `garbage` chooses, then code and environments that no project refers to.
 
@@ -52,8 +57,8 @@ def collect(
         found here: `path`, the `record` of what is kept for them, and `kept_until`, null where
         they cannot be looked for and all is kept.
     """
-    backend = site.backend
-    if site.states.read() is None:
+    backend = project.backend
+    if project.states.read() is None:
         return {
             "attempts": [],
             "bytes": 0,
@@ -61,9 +66,9 @@ def collect(
             "environment_bytes": 0,
             "not_found": [],
         }
-    with site.writing("gc") as writer:
+    with project.writing("gc") as writer:
         refresh(writer, backend)
-        known = site.states.read_all()
+        known = project.states.read_all()
         attempts = list(known[1]) if known else []
         chosen = garbage(attempts, keep_last=keep_last, older_than=older_than, now=now)
         launch_of = writer.state.launch_of
@@ -82,18 +87,18 @@ def collect(
                 if resource.address.kind is Kind.JOB
             ]
             for job in jobs:
-                tidy(job, writer.state.lineage, site.keeper)
+                tidy(job, writer.state.lineage, project.keeper)
             # of all that ever ran: what an earlier call could not free may be free now
             kinds = {item.backend for item in attempts} | {item.backend for item in jobs}
             total += sum(backend(kind).storage.collect() for kind in kinds)
-            refer(site, writer.state.lineage, needs_of(writer.state))
-    code, environments = (0, 0) if dry_run else collect_stores(site)
+            refer(project, writer.state.lineage, needs_of(writer.state))
+    code, environments = (0, 0) if dry_run else collect_stores(project)
     return {
         "attempts": [str(ref) for ref in freed],
         "bytes": total,
         "code_bytes": code,
         "environment_bytes": environments,
-        "not_found": [_not_found(owner) for owner in unseen_owners(site)],
+        "not_found": [_not_found(owner) for owner in unseen_owners(project)],
     }
 
 

@@ -4,7 +4,7 @@ import shlex
 
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.errors import ActiveRun, SgpuError
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.runs.selectors import resource_named
@@ -12,7 +12,7 @@ from sgpu_decl.runs.selectors import resource_named
 __all__ = ["move", "remove"]
 
 
-def move(site: Site, source: str, destination: str) -> tuple[Address, Address]:
+def move(project: OpenedProject, source: str, destination: str) -> tuple[Address, Address]:
     """Rename a resource: its history and its folders follow. Returns the old and the new address.
 
     Args:
@@ -23,35 +23,35 @@ def move(site: Site, source: str, destination: str) -> tuple[Address, Address]:
         ActiveRun: it is active.
         SgpuError: `destination` has a history of its own.
     """
-    resource = resource_named(site.state().resources, source)
+    resource = resource_named(project.state().resources, source)
     old, new = resource.address, _parse(destination, resource.address)
     if old == new:
         raise SgpuError(
             f"`{old}` has that address already", hint="name another one", code="move_refused"
         )
-    with site.writing("state mv") as writer:
-        _refuse_active(site, old, "its folders cannot be moved")
+    with project.writing("state mv") as writer:
+        _refuse_active(project, old, "its folders cannot be moved")
         writer.move(old, new)
         try:
             if old.kind is Kind.RUN:  # others have no folders
-                site.backend(resource.backend).storage.move(old, new)
+                project.backend(resource.backend).storage.move(old, new)
         except SgpuError:
             writer.move(new, old)
             raise
     return old, new
 
 
-def remove(site: Site, text: str) -> Address:
+def remove(project: OpenedProject, text: str) -> Address:
     """Forget a resource; its attempts stay in history.
 
     Raises:
         NotFound: nothing is recorded there.
         ActiveRun: it is active.
     """
-    old = resource_named(site.state().resources, text).address
-    with site.writing("state rm") as writer:
-        _refuse_active(site, old, "without its record nothing would stop it")
-        refresh(writer, site.backend)
+    old = resource_named(project.state().resources, text).address
+    with project.writing("state rm") as writer:
+        _refuse_active(project, old, "without its record nothing would stop it")
+        refresh(writer, project.backend)
         writer.remove(old)
     return old
 
@@ -67,13 +67,13 @@ def _parse(text: str, like: Address) -> Address:
     )
 
 
-def _refuse_active(site: Site, address: Address, why: str) -> None:
-    runs = ProjectRuns(site)
-    for attempt in site.believed().active:
+def _refuse_active(project: OpenedProject, address: Address, why: str) -> None:
+    runs = ProjectRuns(project)
+    for attempt in project.believed().active:
         if attempt.ref.address == address and runs.status(attempt.ref).state.active:
             raise ActiveRun(
                 f"`{attempt.ref}` is active: {why}",
                 hint="wait for it with "
-                + site.shell_command(f"wait {shlex.quote(str(attempt.ref))}")
+                + project.shell_command(f"wait {shlex.quote(str(attempt.ref))}")
                 + ", or cancel it first",
             )

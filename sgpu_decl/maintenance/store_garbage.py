@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sgpu_decl.facts.context import Site
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.storing.stores import open_store
 
@@ -23,23 +23,23 @@ class Unseen:
     seen: float
 
 
-def collect_stores(site: Site) -> tuple[int, int]:
+def collect_stores(project: OpenedProject) -> tuple[int, int]:
     """Delete code and environments that nothing refers to; returns the bytes of both."""
-    code = site.store.collect(_presence)
-    if not site.environments.objects.is_dir():
+    code = project.store.collect(_presence)
+    if not project.environments.objects.is_dir():
         return code, 0
-    return code, site.environments.collect(_presence)
+    return code, project.environments.collect(_presence)
 
 
-def unseen_owners(site: Site) -> list[Unseen]:
+def unseen_owners(project: OpenedProject) -> list[Unseen]:
     """The owners for which something is kept though they are not found, by name."""
     return sorted(
-        {item.record: item for item in _unseen(site)}.values(), key=lambda item: item.name
+        {item.record: item for item in _unseen(project)}.values(), key=lambda item: item.name
     )
 
 
-def _unseen(site: Site) -> Iterator[Unseen]:
-    for store in (site.store, site.environments):
+def _unseen(project: OpenedProject) -> Iterator[Unseen]:
+    for store in (project.store, project.environments):
         for found, presence in store.unseen(_presence):
             yield Unseen(
                 name=found.owner.path or found.owner.store or found.record.name,

@@ -10,11 +10,11 @@ from sgpu_decl.model.plan import Prior
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planning.decisions import Situation, situation_of
 
-__all__ = ["NOWHERE", "Standing", "prior_of", "standings"]
+__all__ = ["NOWHERE", "CurrentAttempts", "prior_of", "standings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class CurrentAttempts:
     """`last` is the newest attempt, `active` every one that is active now, oldest first."""
 
     resource: Resource | None = None
@@ -50,12 +50,12 @@ def prior_of(attempt: Attempt) -> Prior:
     return Prior(attempt=attempt.ref.number, state=attempt.state, ended_at=attempt.ended_at)
 
 
-NOWHERE = Standing()
+NOWHERE = CurrentAttempts()
 
 
 def standings(
     state: State, observed: Mapping[AttemptRef, AttemptView]
-) -> Mapping[Address, Standing]:
+) -> Mapping[Address, CurrentAttempts]:
     """Return the standing of every recorded resource, in one pass over the state."""
     active: dict[Address, list[Attempt]] = {}
     for attempt in state.active:
@@ -70,17 +70,17 @@ def _standing(
     resource: Resource,
     recorded: Iterable[Attempt],
     observed: Mapping[AttemptRef, AttemptView],
-) -> Standing:
+) -> CurrentAttempts:
     attempts = {attempt.ref: attempt for attempt in recorded}
     if resource.last is not None:
         attempts[resource.last.ref] = resource.last
     if not attempts:
-        return Standing(resource=resource)
+        return CurrentAttempts(resource=resource)
     true = [_corrected(attempts[ref], observed.get(ref)) for ref in sorted(attempts)]
     last = None
     if resource.last is not None:
         last = next(attempt for attempt in true if attempt.ref == resource.last.ref)
-    return Standing(
+    return CurrentAttempts(
         resource=resource,
         last=last,
         active=tuple(attempt for attempt in true if attempt.state.active),

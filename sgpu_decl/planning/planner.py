@@ -24,11 +24,11 @@ from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.environment_changes import environment_change, interpreter_checks
 from sgpu_decl.planning.estimate import Spending
 from sgpu_decl.planning.first_fields import NewFields
-from sgpu_decl.planning.last_known import NOWHERE, Standing, standings
+from sgpu_decl.planning.last_known import NOWHERE, CurrentAttempts, standings
 from sgpu_decl.planning.pool_words import pool_checks
 from sgpu_decl.planning.removals import destroyed, removed
 from sgpu_decl.planning.run_changes import Options, change_of
-from sgpu_decl.planning.unsupported_fields import check_of, lint
+from sgpu_decl.planning.unsupported_fields import check_of, run_checks
 
 if TYPE_CHECKING:
     from sgpu_decl.model.job import DesiredJob, ObservedJob
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["PlanRequest", "is_applyable", "plan", "summary_of"]
 
 _Changed = tuple[Change, tuple[Check, ...]]
-_Ending = Callable[[Resource, Standing, datetime], _Changed]
+_Ending = Callable[[Resource, CurrentAttempts, datetime], _Changed]
 
 _NONE = Capabilities()
 _NO_PLACE = Place("", 0, 0)
@@ -123,7 +123,7 @@ def plan(
         }
         found.end(unlisted, now, removed)
         found.checks += [check_of(finding, None) for finding in findings]
-        found.checks += lint((*chosen, *by_jobs), capabilities)
+        found.checks += run_checks((*chosen, *by_jobs), capabilities)
         found.checks += [
             _by_job(item, request.target) for one, item in resting.items() if request.selects(one)
         ]
@@ -157,7 +157,7 @@ class _Found:
     is to be said beside them."""
 
     def __init__(
-        self, state: State, known: Mapping[Address, Standing], request: PlanRequest
+        self, state: State, known: Mapping[Address, CurrentAttempts], request: PlanRequest
     ) -> None:
         self._state = state
         self._known = known
@@ -209,7 +209,7 @@ class _Found:
                 target = self._request.target
                 self.results.append(job_change(job, seen[address], self._state, target))
 
-    def end(self, standing: Mapping[Address, Standing], now: datetime, how: _Ending) -> None:
+    def end(self, standing: Mapping[Address, CurrentAttempts], now: datetime, how: _Ending) -> None:
         """What is there, and is not wanted any more."""
         self.results += [
             how(item.resource, item, now)
@@ -217,7 +217,7 @@ class _Found:
             if item.resource is not None and self._request.selects(address)
         ]
 
-    def _standing(self, address: Address) -> Standing:
+    def _standing(self, address: Address) -> CurrentAttempts:
         return self._known.get(address, NOWHERE)
 
 
@@ -227,11 +227,11 @@ def _rests(run: Desired, request: PlanRequest) -> bool:
 
 
 def _owned(
-    known: Mapping[Address, Standing],
+    known: Mapping[Address, CurrentAttempts],
     wanted: Collection[Address],
     request: PlanRequest,
     owner: str | None,
-) -> dict[Address, Standing]:
+) -> dict[Address, CurrentAttempts]:
     """Return what stands and belongs to the planned file: by its record, or by being listed."""
     names = {address.name for address in wanted}
     return {

@@ -11,14 +11,14 @@ from sgpu_decl.model.plan import Action, Change, Check, PlannedLaunch, Reason
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.fingerprint import fingerprint
-from sgpu_decl.planning.last_known import Standing, prior_of
+from sgpu_decl.planning.last_known import CurrentAttempts, prior_of
 from sgpu_decl.planning.work_lost import work_lost
 
 __all__ = ["destroyed", "removed"]
 
 
 def removed(
-    resource: Resource, standing: Standing, now: datetime
+    resource: Resource, standing: CurrentAttempts, now: datetime
 ) -> tuple[Change, tuple[Check, ...]]:
     """What was taken out of its file: a run is forgotten when inactive, destroyed when active; a
     job goes on by itself, so it is destroyed."""
@@ -28,7 +28,7 @@ def removed(
 
 
 def destroyed(
-    resource: Resource, standing: Standing, now: datetime
+    resource: Resource, standing: CurrentAttempts, now: datetime
 ) -> tuple[Change, tuple[Check, ...]]:
     """The end of a run: cancelled if it is active, and marked as gone. History stays. That of a
     job: deleted where it is kept, with the history that is kept there."""
@@ -45,7 +45,7 @@ def destroyed(
     return _ending(resource, standing, Action.DESTROY), checks
 
 
-def _ending(resource: Resource, standing: Standing, action: Action) -> Change:
+def _ending(resource: Resource, standing: CurrentAttempts, action: Action) -> Change:
     last, current = standing.last, standing.current
     first = LaunchInputs(spec=resource.spec, fingerprint=fingerprint(resource.spec, None))
     inputs = last.inputs if last else first

@@ -25,7 +25,7 @@ from sgpu_decl.planning.environment_changes import of_run
 from sgpu_decl.planning.field_changes import FieldDifference, compare, leaves, parse
 from sgpu_decl.planning.fingerprint import fingerprint, token
 from sgpu_decl.planning.first_fields import NewFields
-from sgpu_decl.planning.last_known import Standing, prior_of
+from sgpu_decl.planning.last_known import CurrentAttempts, prior_of
 from sgpu_decl.planning.policy import FieldClass, class_of, effect_of
 from sgpu_decl.planning.unsupported_fields import place_of
 from sgpu_decl.planning.work_lost import work_lost
@@ -64,7 +64,7 @@ class _Start:
 
 
 def change_of(
-    wanted: Desired, standing: Standing, options: Options, new_fields: NewFields
+    wanted: Desired, standing: CurrentAttempts, options: Options, new_fields: NewFields
 ) -> Changed:
     """Return the change of one wanted run and what must be said about it."""
     same_as = _same_as(wanted, standing)
@@ -83,7 +83,7 @@ def change_of(
 
 
 def _decision(
-    wanted: Desired, standing: Standing, same_as: Attempt | None, options: Options
+    wanted: Desired, standing: CurrentAttempts, same_as: Attempt | None, options: Options
 ) -> Decision:
     situation = standing.situation
     if standing.known and standing.active and (same_as is None or same_as.state.active):
@@ -96,7 +96,7 @@ def _decision(
     )
 
 
-def _same_as(wanted: Desired, standing: Standing) -> Attempt | None:
+def _same_as(wanted: Desired, standing: CurrentAttempts) -> Attempt | None:
     """Return the attempt that computes what is wanted: the newest active one, else the last."""
     if not standing.known or standing.last is None:
         return None
@@ -117,7 +117,7 @@ def _same_inputs(wanted: Desired, attempt: Attempt) -> bool:
 
 
 def _changed_fields(
-    wanted: Desired, standing: Standing, base: Attempt | None, options: Options
+    wanted: Desired, standing: CurrentAttempts, base: Attempt | None, options: Options
 ) -> tuple[FieldChange, ...]:
     active = bool(standing.active)
     return tuple(
@@ -127,7 +127,7 @@ def _changed_fields(
 
 
 def differences(
-    spec: str, standing: Standing, base: Attempt | None, ignored: Collection[str]
+    spec: str, standing: CurrentAttempts, base: Attempt | None, ignored: Collection[str]
 ) -> tuple[FieldDifference, ...]:
     """What a spec changes: data fields against the attempt that they decide about, the others
     against what was recorded last, which an update may have moved on since."""
@@ -175,7 +175,7 @@ def _what_differs(wanted: Desired, base: Attempt | None, fields: Sequence[FieldC
     return Reason.CODE_CHANGED
 
 
-def _start(wanted: Desired, standing: Standing, options: Options) -> _Start:
+def _start(wanted: Desired, standing: CurrentAttempts, options: Options) -> _Start:
     if not standing.active:
         return _Start()
     if not standing.known:
@@ -195,7 +195,7 @@ def _start(wanted: Desired, standing: Standing, options: Options) -> _Start:
 
 
 def _start_checks(
-    wanted: Desired, standing: Standing, start: _Start, options: Options
+    wanted: Desired, standing: CurrentAttempts, start: _Start, options: Options
 ) -> Iterator[Check]:
     if start.refused and (options.on_active or wanted.on_active) == "queue":
         yield Check(
@@ -238,7 +238,7 @@ def _start_checks(
 
 def _launched(
     wanted: Desired,
-    standing: Standing,
+    standing: CurrentAttempts,
     start: _Start,
     reason: Reason,
     fields: tuple[FieldChange, ...],
@@ -286,7 +286,7 @@ def _launched(
 
 def _kept(
     wanted: Desired,
-    standing: Standing,
+    standing: CurrentAttempts,
     same_as: Attempt | None,
     decision: Decision,
     fields: tuple[FieldChange, ...],

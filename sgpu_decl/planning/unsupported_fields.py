@@ -14,14 +14,16 @@ from sgpu_decl.planning.capabilities import OPTIONAL_FIELDS, Capabilities
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.policy import FIELDS
 
-__all__ = ["check_of", "lint", "not_yet", "place_of"]
+__all__ = ["check_of", "not_yet", "place_of", "run_checks"]
 
 
 # A spec that holds none of these words cannot hold the fields: 10,000 specs are not parsed for it.
 _WORDS = tuple(f'"{field}":' for field in OPTIONAL_FIELDS)
 
 
-def lint(desired: Iterable[Desired], capabilities: Mapping[str, Capabilities]) -> tuple[Check, ...]:
+def run_checks(
+    desired: Iterable[Desired], capabilities: Mapping[str, Capabilities]
+) -> tuple[Check, ...]:
     """Return the checks of all wanted runs: facts that were found before, and refusals.
 
     A finding that repeats in many cells of a matrix is given once, for the first of them.

@@ -17,7 +17,7 @@ from sgpu_decl.runs.selectors import split_attempt
 
 if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest
-    from sgpu_decl.facts.context import Site
+    from sgpu_decl.facts.opened_project import OpenedProject
 
 __all__ = ["THIS", "environment_named", "in_a_project"]
 
@@ -38,7 +38,7 @@ def in_a_project(text: str) -> bool:
     return text.startswith("environment.") or split_attempt(text)[1] is not None
 
 
-def environment_named(text: str, *, site: "Site") -> Environment:
+def environment_named(text: str, *, project: "OpenedProject") -> Environment:
     """The environment that `text` means: a base, `this`, a lock file, an attempt, a declared one,
     or the start of a staged one's digest.
 
@@ -54,11 +54,11 @@ def environment_named(text: str, *, site: "Site") -> Environment:
     if Path(text).is_file():
         return _locked(text)
     if text.startswith("environment."):
-        return _recorded(text, site)
+        return _recorded(text, project)
     if split_attempt(text)[1] is not None:
-        return _found_by(text, site)
+        return _found_by(text, project)
     if _DIGEST.fullmatch(text):
-        return _staged(text, site)
+        return _staged(text, project)
     if "/" in text or text.endswith((".txt", ".toml", ".lock")):
         raise NotFound(f"there is no file `{text}`", hint="check the path of the lock file")
     close = nearest(text, [THIS, *(item.name for item in bases_of())])
@@ -85,15 +85,15 @@ def _locked(text: str) -> Environment:
     )
 
 
-def _staged(text: str, site: "Site") -> Environment:
-    digests = site.environments.digests(text.removeprefix("sha256:"))
+def _staged(text: str, project: "OpenedProject") -> Environment:
+    digests = project.environments.digests(text.removeprefix("sha256:"))
     if len(digests) > 1:
         raise NotFound(
             f"the digests of {len(digests)} staged environments begin with `{text}`",
             hint=f"give more of it, such as `{digests[0][:19]}`",
             code="ambiguous",
         )
-    manifest = site.environments.manifest(digests[0]) if digests else None
+    manifest = project.environments.manifest(digests[0]) if digests else None
     if manifest is None:
         raise NotFound(f"no staged environment begins with `{text}`", hint=_KINDS)
     return _of_manifest(manifest, digests[0][:19], EnvironmentKind.SNAPSHOT)
@@ -113,18 +113,18 @@ def _of_manifest(manifest: "Manifest", name: str, kind: EnvironmentKind) -> Envi
     )
 
 
-def _recorded(text: str, site: "Site") -> Environment:
+def _recorded(text: str, project: "OpenedProject") -> Environment:
     """A declared environment as it was applied last."""
     from sgpu_decl.runs.selectors import resource_named
 
-    resource = resource_named(site.state().resources, text)
+    resource = resource_named(project.state().resources, text)
     spec = json.loads(resource.spec)
     digest = spec["digest"]
-    manifest = site.environments.manifest(site.environments.built(digest) or digest)
+    manifest = project.environments.manifest(project.environments.built(digest) or digest)
     kind = EnvironmentKind.LOCK if spec["lock"] else EnvironmentKind.SNAPSHOT
     if manifest is not None:
         return _of_manifest(manifest, text, kind)
-    listed = site.state().package_lists[spec["packages"]]
+    listed = project.state().package_lists[spec["packages"]]
     return Environment(
         name=text,
         kind=kind,
@@ -134,22 +134,22 @@ def _recorded(text: str, site: "Site") -> Environment:
     )
 
 
-def _found_by(text: str, site: "Site") -> Environment:
+def _found_by(text: str, project: "OpenedProject") -> Environment:
     """What the ranks of an attempt found, as it was recorded."""
     from sgpu_decl.runs.project_runs import ProjectRuns
 
-    ref = ProjectRuns(site).find_one(text)
-    attempt = next((item for item in site.states.history(ref.address) if item.ref == ref), None)
+    ref = ProjectRuns(project).find_one(text)
+    attempt = next((item for item in project.states.history(ref.address) if item.ref == ref), None)
     if attempt is not None and attempt.inputs.environment_digest is not None:
         known = (
-            site.environments.built(attempt.inputs.environment_digest)
+            project.environments.built(attempt.inputs.environment_digest)
             or attempt.inputs.environment_digest
         )
-        manifest = site.environments.manifest(known)
+        manifest = project.environments.manifest(known)
         if manifest is not None:
             return _of_manifest(manifest, str(ref), EnvironmentKind.ATTEMPT)
     digest = attempt.inputs.packages_digest if attempt else None
-    listed = site.state().package_lists.get(digest or "")
+    listed = project.state().package_lists.get(digest or "")
     if attempt is None or listed is None:
         raise NotFound(
             f"which packages the ranks of `{ref}` found is not known",

@@ -7,8 +7,8 @@ from typing import Any
 from sgpu_decl.backends.job_backend import JobLaunch
 from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError
-from sgpu_decl.facts.context import Site
 from sgpu_decl.facts.job_keeper import keeper_for
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.job_rules import JobRules, JobStart
 from sgpu_decl.model.jsonable import Json
@@ -18,14 +18,14 @@ from sgpu_decl.model.times import to_text
 __all__ = ["describe_jobs", "show_job"]
 
 
-def describe_jobs(site: Site, jobs: list[Resource]) -> list[dict[str, Json]]:
+def describe_jobs(project: OpenedProject, jobs: list[Resource]) -> list[dict[str, Json]]:
     """One object for each: what is recorded, and what is seen where it is kept."""
-    return [_described(job, *_seen(site, job)) for job in jobs]
+    return [_described(job, *_seen(project, job)) for job in jobs]
 
 
-def show_job(site: Site, job: Resource) -> dict[str, Json]:
+def show_job(project: OpenedProject, job: Resource) -> dict[str, Json]:
     """One object whole, with the settings that were applied and those that it has."""
-    seen = _seen(site, job)
+    seen = _seen(project, job)
     return {
         **_described(job, *seen),
         "owner": job.owner,
@@ -95,14 +95,14 @@ def _launch(last: JobLaunch) -> dict[str, Json]:
 _Seen = tuple[dict[str, Any] | None, JobLaunch | None, BackendError | None]
 
 
-def _seen(site: Site, job: Resource) -> _Seen:
+def _seen(project: OpenedProject, job: Resource) -> _Seen:
     """The document, `None` where there is no such job, and its newest launch; or why nobody
     knows."""
     if job.remote is None:
         return None, None, None
     handle = JobHandle.parse(job.remote)
     try:
-        keeper = keeper_for(job.spec, handle, site.keeper)
+        keeper = keeper_for(job.spec, handle, project.keeper)
         document = keeper.read(handle.id)
         return document, keeper.last(handle.id) if document is not None else None, None
     except BackendError as error:

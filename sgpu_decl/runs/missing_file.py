@@ -8,10 +8,10 @@ from pathlib import Path
 from sgpu_decl.model.attempt_view import MissingFile
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["with_rule"]
+__all__ = ["with_ignore_rule"]
 
 
-def with_rule(
+def with_ignore_rule(
     missing: MissingFile, spec: Mapping[str, Json], owner: Path, *, links: bool
 ) -> MissingFile:
     """Return a file that ranks did not find with the reason, if the project has it.

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound, OutOfTime
-from sgpu_decl.facts.context import Site
 from sgpu_decl.facts.live_state import being_launched, lost
+from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
@@ -34,19 +34,19 @@ SHORTEST = 0.002  # and at first: a run may be over at once
 class ProjectRuns:
     """The attempts of one project and target, as their backends and the history know them."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, project: OpenedProject) -> None:
+        self._project = project
         self._records: dict[AttemptRef, LaunchRecord] = {}  # they never change
 
     def ui_command(self, uri: str) -> str | None:
         """The command that shows a store of metrics of this project; `None` for another one."""
         from sgpu_decl.tracking.store_location import ui_command
 
-        return ui_command(uri, home=self._site.state_dir.parent)
+        return ui_command(uri, home=self._project.state_dir.parent)
 
     def shell_command(self, words: str) -> str:
         """A command about these runs, as a shell in the current folder takes it."""
-        return self._site.shell_command(words)
+        return self._project.shell_command(words)
 
     def find(self, *texts: str) -> tuple[AttemptRef, ...]:
         """The attempts that names, addresses, `train#8` or globs stand for, the latest of each run,
@@ -60,7 +60,7 @@ class ProjectRuns:
     def _find(self, text: str) -> tuple[AttemptRef, ...]:
         """Runs that are gone are found by their names, and among others not at all."""
         name, number = split_attempt(text)
-        state = self._site.believed()
+        state = self._project.believed()
         resources = {
             a: resource for a, resource in state.resources.items() if resource.last is not None
         }
@@ -70,11 +70,11 @@ class ProjectRuns:
         if names_any(name, jobs) and not names_any(name, resources):
             raise NotFound(
                 f"`{name}` is a job: it is launched where it is kept, not from here",
-                hint=self._site.shell_command(f"show {shlex.quote(name)}")
+                hint=self._project.shell_command(f"show {shlex.quote(name)}")
                 + " says how its last launch went, and where its logs are",
             )
         if not resources:
-            elsewhere_hint = elsewhere(self._site.states, self._site.opened.target)
+            elsewhere_hint = elsewhere(self._project.states, self._project.opened.target)
             hint = elsewhere_hint or "no run was launched from here yet"
             raise NotFound(f"no run matches `{name}`", hint=hint)
         found = []
@@ -120,19 +120,19 @@ class ProjectRuns:
             if split_attempt(text)[1] is None
             for ref in self._find(text)
         }
-        others = [item.ref for item in self._site.believed().active if item.ref.address in named]
+        others = [item.ref for item in self._project.believed().active if item.ref.address in named]
         active = (ref for ref, status in self._statuses(others).items() if status.state.active)
         return tuple(sorted({*self.find(*texts), *active}))
 
     def active_calls(self, backend: str) -> int:
         """How many calls of functions are active on a backend, as far as this project knows."""
-        active = [item for item in self._site.believed().active if item.backend == backend]
+        active = [item for item in self._project.believed().active if item.backend == backend]
         calls = [attempt.ref for attempt in active if _is_call(json.loads(attempt.inputs.spec))]
         return sum(status.state.active for status in self._statuses(calls).values())
 
     def current(self) -> tuple[AttemptRef, ...]:
         """The latest attempt of every run that is not gone, and older ones that are active."""
-        state = self._site.believed()
+        state = self._project.believed()
         latest = {
             resource.last.ref
             for resource in state.resources.values()
@@ -159,7 +159,7 @@ class ProjectRuns:
     def describe(self, refs: Sequence[AttemptRef]) -> list[AttemptView]:
         """All that is known of attempts, as a person is shown it. MLflow is told first how attempts
         ended whose end it does not know yet."""
-        self._site.close_tracked()
+        self._project.close_tracked()
         known: dict[AttemptRef, AttemptView] = {}
         for backend, own in self._by_backend(refs):
             known.update(backend.attempts.inspect(own))
@@ -168,7 +168,7 @@ class ProjectRuns:
 
     def show(self, ref: AttemptRef) -> RunHistory:
         """An attempt with the spec that was launched and the run's history."""
-        history = self._site.states.history(ref.address)
+        history = self._project.states.history(ref.address)
         spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), "{}")
         views = self._statuses([attempt.ref for attempt in history])
         return RunHistory(
@@ -329,7 +329,7 @@ class ProjectRuns:
     def cancel(self, ref: AttemptRef) -> None:
         """Ask an attempt to stop. One that has ended is left as it is."""
         record = self.record(ref)
-        self._site.backend(record.backend).launcher.cancel(record)
+        self._project.backend(record.backend).launcher.cancel(record)
 
     def forced_stops(
         self,
@@ -341,7 +341,7 @@ class ProjectRuns:
         supervisor is silent for `patience` seconds (`FORCE_AFTER` for None), and says so."""
         silence = FORCE_AFTER if patience is None else patience
         ends = {
-            item.ref: self._site.backend(item.backend).launcher.forced_stop(item, silence)
+            item.ref: self._project.backend(item.backend).launcher.forced_stop(item, silence)
             for item in map(self.record, refs)
         }
 
@@ -356,7 +356,7 @@ class ProjectRuns:
     def sweep(self, ref: AttemptRef) -> int:
         """Stop what is left of an attempt that is lost; returns how many processes that were."""
         record = self.record(ref)
-        return self._site.backend(record.backend).storage.kill_orphans(record)
+        return self._project.backend(record.backend).storage.kill_orphans(record)
 
     def _settle(self, refs: Sequence[AttemptRef]) -> None:
         for backend, own in self._by_backend(refs):
@@ -364,7 +364,7 @@ class ProjectRuns:
 
     def _attempts(self, record: LaunchRecord) -> "Attempts":
         """Who watches the attempts of the backend that one was launched on."""
-        return self._site.backend(record.backend).attempts
+        return self._project.backend(record.backend).attempts
 
     def remember(self, records: Iterable[LaunchRecord]) -> None:
         """Keep launches in memory: the state may be unable to say them, on a full disk."""
@@ -377,21 +377,22 @@ class ProjectRuns:
             NotFound: there is no such attempt.
         """
         if ref not in self._records:
-            state = self._site.believed()
+            state = self._project.believed()
             self._records.update(state.launches())
             if ref not in self._records:
                 self._records[ref] = state.launch_of(self._recorded(ref))
         return self._records[ref]
 
     def _in_history(self, ref: AttemptRef) -> Attempt | None:
-        history = self._site.states.history(ref.address)
+        history = self._project.states.history(ref.address)
         return next((attempt for attempt in history if attempt.ref == ref), None)
 
     def _recorded(self, ref: AttemptRef) -> Attempt:
         recorded = self._in_history(ref)
         if recorded is None:
             raise NotFound(
-                f"there is no `{ref}`", hint=self._site.shell_command("status") + " lists the runs"
+                f"there is no `{ref}`",
+                hint=self._project.shell_command("status") + " lists the runs",
             )
         return recorded
 
@@ -402,7 +403,7 @@ class ProjectRuns:
             return seen
         links = seen.links if seen is not None else {}
         record, staging = self.record(ref), AttemptState.STAGING
-        if ref in being_launched(self._site.state()):
+        if ref in being_launched(self._project.state()):
             return AttemptView(ref=ref, backend=record.backend, state=staging, links=links)
         recorded = self._in_history(ref)
         # It may have got up between the look at its backend and the look at the state.
@@ -429,7 +430,7 @@ class ProjectRuns:
             raise NotFound(
                 f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
                 hint="its record is kept: "
-                + self._site.shell_command(f"show {shlex.quote(str(ref))}"),
+                + self._project.shell_command(f"show {shlex.quote(str(ref))}"),
                 code="attempt_freed",
             )
 
@@ -441,7 +442,7 @@ class ProjectRuns:
         for record in map(self.record, refs):
             by_kind.setdefault(record.backend, []).append(record)
         for kind, own in by_kind.items():
-            yield self._site.backend(kind), own
+            yield self._project.backend(kind), own
 
     def _with_missing_file(self, view: AttemptView) -> AttemptView:
         """Add the rule that kept back a file which ranks did not find, if one did."""
@@ -449,14 +450,14 @@ class ProjectRuns:
         if cause is None or cause.missing is None:
             return view
         from sgpu_decl.backends.kinds import is_remote
-        from sgpu_decl.runs.missing_file import with_rule
+        from sgpu_decl.runs.missing_file import with_ignore_rule
 
-        resource = self._site.believed().resources.get(view.ref.address)
+        resource = self._project.believed().resources.get(view.ref.address)
         if resource is None:
             return view
         spec = json.loads(self.record(view.ref).inputs.spec)
-        owner = self._site.root / resource.owner
-        missing = with_rule(cause.missing, spec, owner, links=not is_remote(view.backend))
+        owner = self._project.root / resource.owner
+        missing = with_ignore_rule(cause.missing, spec, owner, links=not is_remote(view.backend))
         return replace(view, first_cause=replace(cause, missing=missing))
 
 

@@ -54,7 +54,7 @@ _PASSED_ON = frozenset({"code", "id", "type"})
 
 _READ_BACK = frozenset(
     {
-        "config/remembered.py",
+        "config/cached_files.py",
         "environments/captured/outcome_cache.py",
         "environments/declared/resolution_cache.py",
     }

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.node.platform import PlatformTable
     from sgpu_decl.agent.node_group import Node
 
-__all__ = ["complete", "interface_to"]
+__all__ = ["fill_missing_variables", "interface_to"]
 
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR of <linux/sockios.h>
 _INET6 = "/proc/net/if_inet6"
 _ANY_PORT = 9  # nothing is sent there
 
 
-def complete(environ: MutableMapping[str, str], node: Node, platform: PlatformTable) -> None:
+def fill_missing_variables(
+    environ: MutableMapping[str, str], node: Node, platform: PlatformTable
+) -> None:
     """Add what is missing; what the platform or the image says stays.
 
     `MLFLOW_TRACKING_URI`: a node knows its MLflow run, and MLflow would write to a folder of the

@@ -22,7 +22,7 @@ from sgpu_decl.agent.node.agent_process import attend, conclude
 from sgpu_decl.agent.node.download import fetch
 from sgpu_decl.agent.node.end_barrier import await_others
 from sgpu_decl.agent.node.log_forwarding import Echo, say
-from sgpu_decl.agent.node.missing_variables import complete
+from sgpu_decl.agent.node.missing_variables import fill_missing_variables
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, settled
 from sgpu_decl.agent.node.run_cancellation import cancel_run
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     os.umask(0o077)
     platform = PlatformTable.from_json(options.platform)
     node = platform.position(os.environ)
-    complete(os.environ, node, platform)
+    fill_missing_variables(os.environ, node, platform)
     try:
         return _NodeRun(options, node, platform, StopRequest()).run()
     except OSError as error:

@@ -20,7 +20,7 @@ import sys
 import time
 
 from sgpu_decl.agent.environment.tree_files import remove
-from sgpu_decl.agent.node.missing_variables import complete
+from sgpu_decl.agent.node.missing_variables import fill_missing_variables
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.setup import TREE, hydrate
 from sgpu_decl.agent.node.stop_request import StopRequest
@@ -71,7 +71,7 @@ def _report(record: ProbeRecord, node: Node, options: argparse.Namespace) -> int
     record.say("ready", {})
     seen = record.await_file(os.path.join(options.out, "ping"), options.seconds or _PING)
     record.say("pong", {"seen": seen})
-    complete(os.environ, node, options.platform)
+    fill_missing_variables(os.environ, node, options.platform)
     record.say("sdk", run_program(sys.executable, SDK, [], os.environ))
     record.say("mlflow", run_program(sys.executable, MLFLOW, ["sgpu_doctor"], os.environ))
     record.say("index", run_program(sys.executable, INDEX, [], os.environ))
@@ -85,7 +85,7 @@ def _tree(record: ProbeRecord, node: Node, options: argparse.Namespace) -> int:
     problem = hydrate(options.run, options.environment, packs, StopRequest())
     record.say("tree", {"problem": None if problem is None else problem[1]})
     if problem is None:
-        complete(os.environ, node, options.platform)
+        fill_missing_variables(os.environ, node, options.platform)
         programs = os.path.join(options.run, TREE, "bin")
         environ = {**os.environ, **activated(programs, options.run)}
         python = os.path.join(programs, "python")
@@ -116,7 +116,7 @@ def _retried(record: ProbeRecord, _node: Node, options: argparse.Namespace) -> i
 
 def _gang(record: ProbeRecord, node: Node, options: argparse.Namespace) -> int:
     sigterm = Sigterm()  # another node may fail before this one holds
-    complete(os.environ, node, options.platform)
+    fill_missing_variables(os.environ, node, options.platform)
     record.say("node", {"position": position(node)})
     named = Meeting(node, node.port, options.seconds)
     other = Meeting(node, node.port + 1, options.seconds)

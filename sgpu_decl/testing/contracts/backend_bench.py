@@ -226,7 +226,7 @@ class BackendBench:
     def backend(self) -> Iterator[Backend]:
         """The backend, opened anew, as by another process."""
         with self._here():
-            yield self._session()._site.backend(self._kind)
+            yield self._session()._project.backend(self._kind)
 
     def launching(self) -> Launching:
         """Have an apply die when it has written down what it will launch; return that launch."""

@@ -11,14 +11,14 @@ from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.config.loaded import Loaded, LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.facts.cells import entry_of, needs_of
+from sgpu_decl.facts.check_keys import entry_of, needs_of
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.code_facts import entrypoint_findings
 from sgpu_decl.facts.file_memory import FileMemory
 from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.facts.project_file import Validated, file_bytes
 from sgpu_decl.model.desired import Desired
-from sgpu_decl.planning.unsupported_fields import lint, not_yet
+from sgpu_decl.planning.unsupported_fields import not_yet, run_checks
 
 __all__ = ["check_file"]
 
@@ -121,7 +121,7 @@ def _known(
     for name, place in loaded.unsupported:
         yield replace(not_yet(name, place), severity=Severity.WARNING)
     backends = {str(run.config.backend.kind) for run in loaded.runs}
-    for check in lint(map(_desired, loaded.runs), capabilities_of(*backends)):
+    for check in run_checks(map(_desired, loaded.runs), capabilities_of(*backends)):
         later = check.id in _LATER
         yield Diagnostic(
             code=check.id,

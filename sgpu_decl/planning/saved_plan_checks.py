@@ -16,7 +16,7 @@ from sgpu_decl.model.plan import Action, Change, Plan, PlannedLaunch
 from sgpu_decl.model.state import State
 from sgpu_decl.planning.field_changes import leaves, parse
 from sgpu_decl.planning.fingerprint import TOKEN_PREFIX, fingerprint, token
-from sgpu_decl.planning.last_known import NOWHERE, Standing, standings
+from sgpu_decl.planning.last_known import NOWHERE, CurrentAttempts, standings
 from sgpu_decl.planning.planner import is_applyable, summary_of
 from sgpu_decl.planning.run_changes import differences
 
@@ -144,7 +144,7 @@ def _backend_of(address: Address, spec: str) -> str | None:
         return None
 
 
-def _disagreements(change: Change, standing: Standing) -> Iterator[str]:
+def _disagreements(change: Change, standing: CurrentAttempts) -> Iterator[str]:
     launch = change.launch
     if launch is None:
         return
@@ -168,7 +168,7 @@ def _disagreements(change: Change, standing: Standing) -> Iterator[str]:
         yield "does not show what changes"
 
 
-def _expected(spec: str, standing: Standing) -> list[dict[str, object]]:
+def _expected(spec: str, standing: CurrentAttempts) -> list[dict[str, object]]:
     """The fields that may be shown, by the attempt that they were compared with."""
     if not standing.known:
         return [{path: (None, value) for path, value in leaves(parse(spec))}]

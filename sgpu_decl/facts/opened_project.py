@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from sgpu_decl.staging.code_store import Store
     from sgpu_decl.storing.state_store import StateWriter
 
-__all__ = ["Site", "now"]
+__all__ = ["OpenedProject", "now"]
 
 
-class Site:
+class OpenedProject:
     """What every call works on. Cheap to make; reads what it needs when it needs it. `patience`
     says how long a command that writes waits for the lock of the state."""
 
@@ -185,7 +185,7 @@ class Site:
     def writing(
         self, operation: str, lineage: str | None = None, patience: Patience | None = None
     ) -> "AbstractContextManager[StateWriter]":
-        """The lock of the state. `lineage` is that of a new state, `patience` the site's, unless
+        """The lock of the state. `lineage` is that of a new state, `patience` the project's, unless
         they are given."""
         return self.states.lock(
             operation,
