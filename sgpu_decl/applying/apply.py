@@ -9,8 +9,8 @@ from sgpu_decl.applying.launch_records import unrecorded
 from sgpu_decl.applying.pinned_code import pin
 from sgpu_decl.applying.prepared import Prepared
 from sgpu_decl.applying.recovery import refresh, settle_intents
-from sgpu_decl.applying.release import unstage
-from sgpu_decl.applying.store_references import refer
+from sgpu_decl.applying.release import release_destroyed
+from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import Locked, SgpuError, StalePlan, StateMoved
 from sgpu_decl.facts.opened_project import OpenedProject, now
@@ -74,20 +74,21 @@ def apply(
             raise StalePlan("this plan was applied already", hint="plan again", code="plan_applied")
         _check_fresh(plan, writer.state)
         launches = project.believed(writer.state).launches()
-        settle_intents(writer, project.backend, project.keeper)
+        settle_intents(writer, project.backend, project.job_backend)
         refresh(writer, project.backend)
         if idle:
             return Applied()
         launched = [item.launch.inputs for item in plan.changes if item.stages and item.launch]
         kept = needs_of(writer.state, launched)
-        refer(project, plan.lineage, kept)  # first: whoever is killed after a launch leaves it safe
+        # Before any launch: gc keeps what a launch needs, even if this process is killed after it.
+        record_references(project, plan.lineage, kept)
         applied = execute(
             plan,
             plan_id=identity,
             writer=writer,
             launches=launches,
             backends=project.backend,
-            keepers=project.keeper,
+            job_backends=project.job_backend,
             sink=sink,
             clock=now,
             parallelism=parallelism,
@@ -95,9 +96,9 @@ def apply(
         )
         needed = needs_of(writer.state)
         if needed != kept:
-            applied = _noting(applied, lambda: refer(project, plan.lineage, needed))
+            applied = _noting(applied, lambda: record_references(project, plan.lineage, needed))
     project.close_tracked()
-    return _noting(applied, lambda: unstage(project, plan))
+    return _noting(applied, lambda: release_destroyed(project, plan))
 
 
 def _noting(applied: Applied, step: Callable[[], None]) -> Applied:

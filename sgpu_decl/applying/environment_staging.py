@@ -11,7 +11,7 @@ from sgpu_decl.backends.base import Launching
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import StalePlan
 from sgpu_decl.facts.environment_facts import FromLock, Recipe
-from sgpu_decl.facts.job_keeper import launching_in
+from sgpu_decl.facts.job_spec import launching_in
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.jsonable import Json
@@ -22,7 +22,7 @@ from sgpu_decl.model.step_progress import Progress, Quiet
 if TYPE_CHECKING:
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 
-__all__ = ["keep", "stage_environments"]
+__all__ = ["keep_environments", "stage_environments"]
 
 Findings = tuple[Diagnostic, ...]
 
@@ -54,7 +54,7 @@ def stage_environments(
     }
     for digest in _launched(plan):
         if not project.environments.touch(digest):
-            recipe = recipes.get(digest) or _again(project, planned.get(digest), progress)
+            recipe = recipes.get(digest) or _rebuild(project, planned.get(digest), progress)
             if recipe is None or _digest(recipe) != digest:
                 raise StalePlan(
                     "the environment here is not the one that was planned",
@@ -72,7 +72,7 @@ def stage_environments(
     return tuple(found)
 
 
-def keep(
+def keep_environments(
     project: OpenedProject,
     plan: Plan,
     recipes: Mapping[str, Recipe],
@@ -129,7 +129,7 @@ def _make(store: "EnvironmentStore", recipe: Recipe, progress: Progress) -> Find
     return ()
 
 
-def _again(project: OpenedProject, planned: Change | None, progress: Progress) -> "Recipe | None":
+def _rebuild(project: OpenedProject, planned: Change | None, progress: Progress) -> "Recipe | None":
     """From what a plan says alone: of another process, or another machine."""
     if planned is None or planned.launch is None:
         return None

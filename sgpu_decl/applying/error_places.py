@@ -1,4 +1,4 @@
-"""Which line of the YAML a workspace complains about."""
+"""Errors of a platform, with the place of the YAML setting that they are about."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,12 @@ from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Change, FieldChange
 
-__all__ = ["blamed"]
+__all__ = ["with_place"]
 
 
-def blamed(error: BackendError, change: Change) -> BackendError:
-    """The same error with the place of the setting whose name or value it repeats; as it is where
-    it repeats none."""
+def with_place(error: BackendError, change: Change) -> BackendError:
+    """Return the error with the place of the setting whose name or value its message repeats, or
+    unchanged if it repeats none."""
     field = _named(error.message, change.fields)
     if field is None or field.origin is None:
         return error

@@ -6,13 +6,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sgpu_decl.applying.error_places import blamed
+from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.job_changes import Jobs
 from sgpu_decl.applying.launch_records import launch_of, resource_of, unrecorded
 from sgpu_decl.backends.base import Backend, Launcher, Launching
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
-from sgpu_decl.facts.job_keeper import Keepers
+from sgpu_decl.facts.job_spec import JobBackends
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
@@ -50,7 +50,7 @@ def execute(
     writer: StateWriter,
     launches: Mapping[AttemptRef, LaunchRecord],
     backends: Backends,
-    keepers: Keepers,
+    job_backends: JobBackends,
     sink: Sink,
     clock: Clock,
     parallelism: int,
@@ -74,7 +74,7 @@ def execute(
             Launching(record=launch_of(plan, change), call=call)
         )
     writer.record_packages(plan.package_lists)
-    jobs = Jobs(writer, keepers, plan_id=plan_id, clock=clock)
+    jobs = Jobs(writer, job_backends, plan_id=plan_id, clock=clock)
     walk = _Walk(plan, plan_id, writer, launches, backends, jobs, sink, clock, call)
     for change in plan.changes:
         if not _launches(change):
@@ -225,7 +225,7 @@ class _Walk:
             if not isinstance(error, OutcomeUnknown):  # else the next apply looks for it
                 self._writer.abandon(intent)
             if isinstance(error, BackendError) and error.asked_wrong:
-                error = blamed(error, change)
+                error = with_place(error, change)
             self._fail(change, error, attempt.ref)
             return
         self._launched.append(attempt.ref)

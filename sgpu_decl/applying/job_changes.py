@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from sgpu_decl.applying.error_places import blamed
-from sgpu_decl.applying.release import tidy
-from sgpu_decl.backends.job_backend import JobKeeper
+from sgpu_decl.applying.error_places import with_place
+from sgpu_decl.applying.release import free_old_versions
+from sgpu_decl.backends.job_backend import JobBackend
 from sgpu_decl.errors import BackendError, InvalidInput, OutcomeUnknown, SgpuError
-from sgpu_decl.facts.job_keeper import Keepers, keeper_for, launching_in
+from sgpu_decl.facts.job_spec import JobBackends, job_backend_for, launching_in
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
@@ -26,13 +26,13 @@ class Jobs:
     def __init__(
         self,
         writer: StateWriter,
-        keepers: Keepers,
+        job_backends: JobBackends,
         *,
         plan_id: str,
         clock: Callable[[], datetime],
     ) -> None:
         self._writer = writer
-        self._keepers = keepers
+        self._job_backends = job_backends
         self._plan_id = plan_id
         self._lineage = writer.state.lineage
         self._clock = clock
@@ -56,7 +56,7 @@ class Jobs:
                 case _:
                     return None
         except BackendError as error:
-            raise blamed(error, change) from error
+            raise with_place(error, change) from error
 
     def _create(self, change: Change) -> str:
         launch, known = _launch(change), self._known.get(change.address)
@@ -80,19 +80,19 @@ class Jobs:
             created_at=self._clock(),
             job=resource,
         )
-        keeper = keeper_for(launch.inputs.spec, None, self._keepers)
-        self._stage(change, keeper)
+        backend = job_backend_for(launch.inputs.spec, None, self._job_backends)
+        self._stage(change, backend)
         self._writer.begin(intent)
         try:
-            job_id = keeper.create(parse(launch.inputs.spec), launch.token)
+            job_id = backend.create(parse(launch.inputs.spec), launch.token)
         except OutcomeUnknown:
             raise  # the intent stays open: the next apply looks for the job
         except SgpuError:
             self._writer.abandon(intent)
             raise
-        handle = JobHandle(id=job_id, workspace=keeper.workspace, token=launch.token)
+        handle = JobHandle(id=job_id, workspace=backend.workspace, token=launch.token)
         self._writer.made(intent, replace(resource, remote=str(handle)))
-        return keeper.url(job_id)
+        return backend.url(job_id)
 
     def _update(self, change: Change) -> str:
         launch = _launch(change)
@@ -100,29 +100,29 @@ class Jobs:
         # Settings that merely follow from what the run takes along are not among the fields.
         follows = change.code is not None or change.environment is not None
         if follows or any(field.effect is FieldEffect.IN_PLACE for field in change.fields):
-            keeper = keeper_for(launch.inputs.spec, handle, self._keepers)
-            self._stage(change, keeper)
-            keeper.reset(handle.id, parse(launch.inputs.spec), handle.token)
+            backend = job_backend_for(launch.inputs.spec, handle, self._job_backends)
+            self._stage(change, backend)
+            backend.reset(handle.id, parse(launch.inputs.spec), handle.token)
         resource = replace(
             known, backend=change.backend, owner=launch.owner, spec=launch.inputs.spec
         )
         self._writer.record_resource(resource)
-        tidy(resource, self._lineage, self._keepers)
+        free_old_versions(resource, self._lineage, self._job_backends)
         return ""
 
     def _destroy(self, change: Change) -> str:
         known, handle = self._kept(change)
-        keeper = keeper_for(known.spec, handle, self._keepers)
+        backend = job_backend_for(known.spec, handle, self._job_backends)
         # Asked before: of a job that is gone nobody may know.
-        idle = run_in(known.spec) is not None and not keeper.busy(handle.id)
-        keeper.delete(handle.id)
+        idle = run_in(known.spec) is not None and not backend.busy(handle.id)
+        backend.delete(handle.id)
         gone = replace(known, gone=True)
         self._writer.record_resource(gone)
         if idle:
-            tidy(gone, self._lineage, self._keepers)
+            free_old_versions(gone, self._lineage, self._job_backends)
         return ""
 
-    def _stage(self, change: Change, keeper: JobKeeper) -> None:
+    def _stage(self, change: Change, backend: JobBackend) -> None:
         launch = _launch(change)
         launching = launching_in(
             launch.inputs.spec,
@@ -132,7 +132,7 @@ class Jobs:
             lineage=self._lineage,
         )
         if launching is not None:
-            keeper.stage(launching)
+            backend.stage(launching)
 
     def _kept(self, change: Change) -> tuple[Resource, JobHandle]:
         known = self._known.get(change.address)

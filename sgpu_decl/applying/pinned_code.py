@@ -27,7 +27,7 @@ def pin(project: OpenedProject, plan: Plan, snapshots: Mapping[str, Snapshot]) -
     for digest, launch in launched_code(plan).items():
         if project.store.touch(digest):
             continue
-        taken = snapshots.get(digest) or _again(project.root, launch)
+        taken = snapshots.get(digest) or _rebuild(project.root, launch)
         if taken is None or taken.digest != digest:
             raise StalePlan(
                 "the code here is not the code that was planned",
@@ -46,7 +46,7 @@ def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:
     }
 
 
-def _again(root: Path, launch: PlannedLaunch) -> Snapshot | None:
+def _rebuild(root: Path, launch: PlannedLaunch) -> Snapshot | None:
     spec = parse(run_in(launch.inputs.spec) or launch.inputs.spec)
     code = Code.model_validate(spec.get("code", {}))
     owner = root / launch.owner

@@ -32,13 +32,13 @@ def save_plan(
     Raises:
         SgpuError: the file cannot be written, or is there and is no saved plan.
     """
-    from sgpu_decl.applying.environment_staging import keep
+    from sgpu_decl.applying.environment_staging import keep_environments
     from sgpu_decl.applying.pinned_code import launched_code, pin
     from sgpu_decl.planning.plan_json import saved_text
 
     refuse_taken(path)
     plan = prepared.with_commit().plan
-    keep(project, plan, prepared.environments, path.resolve(), progress)
+    keep_environments(project, plan, prepared.environments, path.resolve(), progress)
     pin(project, plan, prepared.code)
     try:
         write_atomic(path, saved_text(plan).encode())

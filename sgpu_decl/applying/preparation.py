@@ -144,9 +144,9 @@ def _jobs(
     def planned(address: Address) -> bool:
         return select is None or address in select
 
-    keepers = project.keeper
-    desired = desire(declared, keepers, planned, state.lineage)
-    seen = observe_jobs(declared, desired, state.resources, keepers, planned, state.lineage)
+    job_backends = project.job_backend
+    desired = desire(declared, job_backends, planned, state.lineage)
+    seen = observe_jobs(declared, desired, state.resources, job_backends, planned, state.lineage)
     return desired, seen
 
 

@@ -18,13 +18,13 @@ from sgpu_decl.model.plan import Action
 from sgpu_decl.storing.state_store import StateWriter
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.job_keeper import Keepers
+    from sgpu_decl.facts.job_spec import JobBackends
 
 __all__ = ["refresh", "settle_intents"]
 
 
 def settle_intents(
-    writer: StateWriter, backends: Backends, keepers: "Keepers"
+    writer: StateWriter, backends: Backends, job_backends: "JobBackends"
 ) -> tuple[AttemptRef, ...]:
     """Finish or drop what a crash left open; returns the attempts that were finished.
 
@@ -33,7 +33,7 @@ def settle_intents(
     """
     settled = []
     for intent in sorted(writer.state.intents, key=lambda item: str(item.address)):
-        made = made_by_intent(intent, keepers)
+        made = made_by_intent(intent, job_backends)
         if made is not None:
             writer.made(intent, made)
             continue

@@ -1,22 +1,22 @@
 """Giving back what was staged for runs that were destroyed, and for older versions of jobs."""
 
 from sgpu_decl.errors import BackendError
-from sgpu_decl.facts.job_keeper import Keepers, keeper_for, launching_in
+from sgpu_decl.facts.job_spec import JobBackends, job_backend_for, launching_in
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Resource
 
-__all__ = ["tidy", "unstage"]
+__all__ = ["free_old_versions", "release_destroyed"]
 
 _FREEING = (Action.UPDATE, Action.DESTROY)
 
 
-def tidy(job: Resource, lineage: str, keepers: Keepers) -> None:
+def free_old_versions(job: Resource, lineage: str, job_backends: JobBackends) -> None:
     """Delete what older versions of a recorded job launched, and all of it where the job is gone.
     Of a job that was forgotten, and is there still, nothing is deleted; nor while a launch is
-    active, nor where its keeper does not let us: gc tries again."""
+    active, nor where its backend does not let us: gc tries again."""
     launching = launching_in(
         job.spec, job.address, backend=job.backend, owner=job.owner, lineage=lineage
     )
@@ -24,16 +24,16 @@ def tidy(job: Resource, lineage: str, keepers: Keepers) -> None:
         return
     handle = JobHandle.parse(job.remote)
     try:
-        keeper = keeper_for(job.spec, handle, keepers)
-        if job.gone and keeper.read(handle.id) is not None:
+        backend = job_backend_for(job.spec, handle, job_backends)
+        if job.gone and backend.read(handle.id) is not None:
             return
-        if not keeper.busy(handle.id):
-            keeper.free(launching, gone=job.gone)
+        if not backend.busy(handle.id):
+            backend.free(launching, gone=job.gone)
     except BackendError:
         return
 
 
-def unstage(project: OpenedProject, plan: Plan) -> None:
+def release_destroyed(project: OpenedProject, plan: Plan) -> None:
     """Delete the code copies of all ended attempts of the runs that a plan destroyed, and what only
     they, or versions of jobs that are no more, shared."""
     destroyed = [change.address for change in plan.changes if change.action is Action.DESTROY]

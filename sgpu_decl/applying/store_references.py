@@ -6,10 +6,10 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.planning.needs import Needs
 
-__all__ = ["refer"]
+__all__ = ["record_references"]
 
 
-def refer(project: OpenedProject, lineage: str, needs: Needs) -> None:
+def record_references(project: OpenedProject, lineage: str, needs: Needs) -> None:
     """Record what the state of that lineage needs, so that no other project's gc takes it. The
     caller holds the lock of the state: of two callers, the later one knows more.
 
@@ -20,6 +20,6 @@ def refer(project: OpenedProject, lineage: str, needs: Needs) -> None:
     owner = Owner(
         path=None if file is None else os.fspath(file), lineage=lineage, store=project.states.url
     )
-    project.store.refer(owner, needs.code)
+    project.store.record_references(owner, needs.code)
     if needs.environments or project.environments.objects.is_dir():
-        project.environments.refer(owner, needs.environments)
+        project.environments.record_references(owner, needs.environments)

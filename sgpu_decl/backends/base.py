@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sgpu_decl.backends.configured import config_of
+from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
@@ -26,7 +26,7 @@ from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.model.rank_output import LogLines, Output
 
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
-    from sgpu_decl.backends.job_backend import JobKeeper
+    from sgpu_decl.backends.job_backend import JobBackend
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.env import Env
@@ -347,5 +347,5 @@ class Backend:
     launcher: Launcher
     attempts: Attempts
     storage: Storage
-    jobs: "Callable[[BackendOptions], JobKeeper] | None" = None
+    jobs: "Callable[[BackendOptions], JobBackend] | None" = None
     checks: "Callable[[BackendOptions], PlatformChecks] | None" = None

@@ -1,4 +1,4 @@
-"""What a backend can do that keeps jobs: one narrow door, as `base.Backend` is for attempts."""
+"""The optional protocol of a backend that keeps jobs, beside the four of `base`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from sgpu_decl.config.job import Job
     from sgpu_decl.model.target import Mode
 
-__all__ = ["Described", "JobKeeper", "JobLaunch", "JobOnShelf"]
+__all__ = ["Described", "JobBackend", "JobLaunch", "JobOnShelf"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A declared job as its keeper wants it.
+    """A declared job as its backend wants it.
 
     `origins` maps a path of the document to the field of the YAML that led to it; a path below one
     has its origin below it too.
@@ -48,7 +48,7 @@ class JobLaunch:
     url: str
 
 
-class JobKeeper(Protocol):
+class JobBackend(Protocol):
     """One workspace. Documents are those of `model.job`; a token marks a job that is ours.
 
     Every method may raise BackendError.

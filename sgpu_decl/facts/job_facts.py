@@ -1,4 +1,4 @@
-"""From the jobs of a file to what is wanted of their keepers, and what is seen there."""
+"""From the jobs of a file to what is wanted of their backends, and what is seen there."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,9 +17,9 @@ from sgpu_decl.model.target import Mode
 from sgpu_decl.planning.unsupported_fields import place_of
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.job_backend import JobKeeper
+    from sgpu_decl.backends.job_backend import JobBackend
     from sgpu_decl.config.backend import BackendOptions
-    from sgpu_decl.facts.job_keeper import Keepers
+    from sgpu_decl.facts.job_spec import JobBackends
     from sgpu_decl.model.job import DesiredJob, ObservedJob
 
 __all__ = ["DeclaredJobs", "desire", "observe_jobs"]
@@ -70,32 +70,35 @@ class DeclaredJobs:
 
 
 def desire(
-    declared: DeclaredJobs, keepers: "Keepers", planned: Callable[[Address], bool], lineage: str
+    declared: DeclaredJobs,
+    job_backends: "JobBackends",
+    planned: Callable[[Address], bool],
+    lineage: str,
 ) -> "tuple[DesiredJob, ...]":
     """What is wanted of each job. Of one that is not planned nothing but its address is told.
 
     Raises:
-        BackendError: who applies has to be known, and the keeper cannot say it.
+        BackendError: who applies has to be known, and the backend cannot say it.
     """
-    return tuple(_desired(declared, job, keepers, planned, lineage) for job in declared.jobs)
+    return tuple(_desired(declared, job, job_backends, planned, lineage) for job in declared.jobs)
 
 
 def observe_jobs(
     declared: DeclaredJobs,
     desired: "Sequence[DesiredJob]",
     recorded: Mapping[Address, Resource],
-    keepers: "Keepers",
+    job_backends: "JobBackends",
     planned: Callable[[Address], bool],
     lineage: str,
 ) -> "dict[Address, ObservedJob]":
     """Look at each job that can be planned, where it is kept.
 
     Raises:
-        BackendError: a keeper does not answer.
+        BackendError: a backend does not answer.
     """
     return {
         wanted.address: _seen(
-            wanted, recorded.get(job.address), keepers(declared.backend_of(job)), lineage
+            wanted, recorded.get(job.address), job_backends(declared.backend_of(job)), lineage
         )
         for job, wanted in zip(declared.jobs, desired, strict=True)
         if planned(job.address) and not has_errors(wanted.findings)
@@ -103,20 +106,20 @@ def observe_jobs(
 
 
 def _seen(
-    job: "DesiredJob", resource: Resource | None, keeper: "JobKeeper", lineage: str
+    job: "DesiredJob", resource: Resource | None, backend: "JobBackend", lineage: str
 ) -> "ObservedJob":
-    from sgpu_decl.facts.job_keeper import launching_in
+    from sgpu_decl.facts.job_spec import launching_in
     from sgpu_decl.model.job import JobHandle, ObservedJob
 
     if resource is None or resource.gone or resource.remote is None:
-        others = tuple(item.id for item in keeper.named(job.title))
-        return ObservedJob(workspace=keeper.workspace, namesakes=others)
+        others = tuple(item.id for item in backend.named(job.title))
+        return ObservedJob(workspace=backend.workspace, namesakes=others)
     handle = JobHandle.parse(resource.remote)
-    if handle.workspace != keeper.workspace:
-        return ObservedJob(workspace=keeper.workspace)
-    document = keeper.read(handle.id)
+    if handle.workspace != backend.workspace:
+        return ObservedJob(workspace=backend.workspace)
+    document = backend.read(handle.id)
     if document is None:
-        return ObservedJob(workspace=keeper.workspace)
+        return ObservedJob(workspace=backend.workspace)
     launching = launching_in(
         resource.spec,
         resource.address,
@@ -125,20 +128,20 @@ def _seen(
         lineage=lineage,
     )
     return ObservedJob(
-        workspace=keeper.workspace,
+        workspace=backend.workspace,
         document=canonical(document),
-        staged=launching is None or keeper.staged(launching),
+        staged=launching is None or backend.staged(launching),
     )
 
 
 def _desired(
     declared: DeclaredJobs,
     job: LoadedJob,
-    keepers: "Keepers",
+    job_backends: "JobBackends",
     planned: Callable[[Address], bool],
     lineage: str,
 ) -> "DesiredJob":
-    from sgpu_decl.facts.job_keeper import launching_in
+    from sgpu_decl.facts.job_spec import launching_in
     from sgpu_decl.model.job import DesiredJob
     from sgpu_decl.planning.jobs.launched_run import run_part
 
@@ -167,7 +170,9 @@ def _desired(
         canonical(ours), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
     )
     try:
-        described = keepers(backend).describe(config, job.address.name, declared.mode, launching)
+        described = job_backends(backend).describe(
+            config, job.address.name, declared.mode, launching
+        )
     except BackendError as error:
         if error.field is None:
             raise

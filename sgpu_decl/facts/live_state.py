@@ -12,7 +12,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Attempt, Intent, Resource, State
 
 if TYPE_CHECKING:
-    from sgpu_decl.facts.job_keeper import Keepers
+    from sgpu_decl.facts.job_spec import JobBackends
 
 __all__ = [
     "Backends",
@@ -64,12 +64,12 @@ def lost(record: LaunchRecord) -> AttemptView:
     )
 
 
-def believe_intents(state: State, backends: Backends, keepers: "Keepers") -> State:
+def believe_intents(state: State, backends: Backends, job_backends: "JobBackends") -> State:
     """The state as it will be once open intents are settled: a plan sees no effect twice."""
     resources = dict(state.resources)
     active = list(state.active)
     for intent in state.intents:
-        made = made_by_intent(intent, keepers)
+        made = made_by_intent(intent, job_backends)
         if made is not None:
             resources[intent.address] = made
         launch, attempt = intent.launch, intent.attempt_record
@@ -117,10 +117,10 @@ def was_staged(launch: LaunchRecord, backends: Backends) -> bool:
     return backends(launch.backend).launcher.staged(launch)
 
 
-def made_by_intent(intent: Intent, keepers: "Keepers") -> Resource | None:
+def made_by_intent(intent: Intent, job_backends: "JobBackends") -> Resource | None:
     """The job that an intent made, if it is one of a job and made it."""
     if intent.job is None:
         return None
-    from sgpu_decl.facts.job_keeper import made_by
+    from sgpu_decl.facts.job_spec import made_by
 
-    return made_by(intent, keepers)
+    return made_by(intent, job_backends)

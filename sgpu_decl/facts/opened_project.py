@@ -18,7 +18,7 @@ from sgpu_decl.storing.stores import local_store
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.base import Backend, Survey
-    from sgpu_decl.backends.job_backend import JobKeeper
+    from sgpu_decl.backends.job_backend import JobBackend
     from sgpu_decl.backends.kinds import BackendKind
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.config.backend import BackendOptions
@@ -44,7 +44,7 @@ class OpenedProject:
         self._backends: dict[str, Backend] = {}
         self._pythons: dict[bool, Pythons] = {}
         self.guarded = True  # whether interpreters of the project may not be run
-        self._keepers: dict[BackendOptions, JobKeeper] = {}
+        self._job_backends: dict[BackendOptions, JobBackend] = {}
 
     @cached_property
     def store(self) -> "Store":
@@ -89,8 +89,8 @@ class OpenedProject:
             pythons=self.pythons,
         )
 
-    def keeper(self, block: "BackendOptions") -> "JobKeeper":
-        """The keeper of jobs that a `backend` block names, opened once. It shares the connections
+    def job_backend(self, block: "BackendOptions") -> "JobBackend":
+        """What keeps the jobs that a `backend` block names, opened once. It shares the connections
         of the backend.
 
         Raises:
@@ -98,15 +98,15 @@ class OpenedProject:
         """
         from sgpu_decl.backends.kinds import kind_named, our_kinds
 
-        if block not in self._keepers:
+        if block not in self._job_backends:
             jobs = self.backend(block.kind).jobs if kind_named(block.kind).jobs else None
             if jobs is None:
                 raise BackendError(
                     f"the backend `{block.kind}` keeps no jobs",
                     hint=_use(kind for kind in our_kinds() if kind.jobs),
                 )
-            self._keepers[block] = jobs(block)
-        return self._keepers[block]
+            self._job_backends[block] = jobs(block)
+        return self._job_backends[block]
 
     def checks(self, block: "BackendOptions") -> "PlatformChecks":
         """What can be measured of the platform that a `backend` block names.
@@ -161,7 +161,7 @@ class OpenedProject:
 
         state = state or self.state()
         if state.intents:
-            state = believe_intents(state, self.backend, self.keeper)
+            state = believe_intents(state, self.backend, self.job_backend)
         for kind in our_kinds():
             if kind.orphans is not None and (found := kind.orphans(self.state_dir)):
                 state = believe_orphans(state, found)

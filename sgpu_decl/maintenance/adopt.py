@@ -44,25 +44,27 @@ def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str
             runs=declared.runs,
             owner=declared.owner,
         ),
-        project.keeper,
+        project.job_backend,
         lambda _: True,
         project.state().lineage,
     )
     if has_errors(wanted.findings):
         raise InvalidInput(f"`{wanted.address}` cannot be kept", diagnostics=wanted.findings)
-    keeper = project.keeper(declared.backend_of(job))
-    known = _recorded(project, wanted.address, job_id, keeper.workspace)
+    backend = project.job_backend(declared.backend_of(job))
+    known = _recorded(project, wanted.address, job_id, backend.workspace)
     if known is not None:
         return known
-    document = keeper.read(job_id)
+    document = backend.read(job_id)
     if document is None:
-        raise NotFound(f"`{keeper.workspace}` has no job {job_id}", hint="look at its list of jobs")
+        raise NotFound(
+            f"`{backend.workspace}` has no job {job_id}", hint="look at its list of jobs"
+        )
     with project.writing("adopt") as writer:
         before = writer.state.resources.get(wanted.address)
         number = (before.numbered if before else 0) + 1
         spec = _spec(wanted, canonical(document))
         mark = token(writer.state.lineage, wanted.address, number, digest(spec))
-        handle = JobHandle(id=job_id, workspace=keeper.workspace, token=mark)
+        handle = JobHandle(id=job_id, workspace=backend.workspace, token=mark)
         resource = Resource(
             address=wanted.address,
             backend=wanted.backend,

@@ -5,8 +5,8 @@ from collections import defaultdict
 from datetime import UTC, datetime
 
 from sgpu_decl.applying.recovery import refresh
-from sgpu_decl.applying.release import tidy
-from sgpu_decl.applying.store_references import refer
+from sgpu_decl.applying.release import free_old_versions
+from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.maintenance.store_garbage import Unseen, collect_stores, unseen_owners
 from sgpu_decl.model.address import Kind
@@ -87,11 +87,11 @@ def collect(
                 if resource.address.kind is Kind.JOB
             ]
             for job in jobs:
-                tidy(job, writer.state.lineage, project.keeper)
+                free_old_versions(job, writer.state.lineage, project.job_backend)
             # of all that ever ran: what an earlier call could not free may be free now
             kinds = {item.backend for item in attempts} | {item.backend for item in jobs}
             total += sum(backend(kind).storage.collect() for kind in kinds)
-            refer(project, writer.state.lineage, needs_of(writer.state))
+            record_references(project, writer.state.lineage, needs_of(writer.state))
     code, environments = (0, 0) if dry_run else collect_stores(project)
     return {
         "attempts": [str(ref) for ref in freed],

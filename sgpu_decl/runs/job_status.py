@@ -7,7 +7,7 @@ from typing import Any
 from sgpu_decl.backends.job_backend import JobLaunch
 from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.errors import BackendError
-from sgpu_decl.facts.job_keeper import keeper_for
+from sgpu_decl.facts.job_spec import job_backend_for
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.job_rules import JobRules, JobStart
@@ -102,8 +102,8 @@ def _seen(project: OpenedProject, job: Resource) -> _Seen:
         return None, None, None
     handle = JobHandle.parse(job.remote)
     try:
-        keeper = keeper_for(job.spec, handle, project.keeper)
-        document = keeper.read(handle.id)
-        return document, keeper.last(handle.id) if document is not None else None, None
+        backend = job_backend_for(job.spec, handle, project.job_backend)
+        document = backend.read(handle.id)
+        return document, backend.last(handle.id) if document is not None else None, None
     except BackendError as error:
         return None, None, error

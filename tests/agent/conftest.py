@@ -16,11 +16,11 @@ import pytest
 from sgpu_decl.agent.agent_launch import launch
 from sgpu_decl.agent.attempt_files import parse_events
 from sgpu_decl.agent.attempt_status import clear_remains, read_attempt, read_events
+from sgpu_decl.agent.hostlocks import host_lock_folder
 from sgpu_decl.agent.locks import create_held, held
 from sgpu_decl.agent.processes import carriers, start_time, tell
 from sgpu_decl.backends.call_files import call_entry, write_call
 from sgpu_decl.backends.entrypoint_files import write_entrypoint
-from sgpu_decl.backends.local.host_locks_folder import host_lock_folder
 from sgpu_decl.functions.pickles import PicklePart, pickled
 from sgpu_decl.model.call import Call
 from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm
@@ -257,7 +257,7 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
             entry=Entry(kind="script", path="main.py"),
             python=sys.executable,
             gpus=Gpus(lock_dir=str(tmp_path / "gpus")),
-            port_lock_dir=str(host_lock_folder("ports")),
+            port_lock_dir=host_lock_folder("ports"),
             grace=0.4,
             control_key=f"key-of-{token}",
         )

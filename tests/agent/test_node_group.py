@@ -18,10 +18,10 @@ import pytest
 
 import sgpu_decl.agent
 from sgpu_decl.agent.attempt_status import read_attempt, read_events
+from sgpu_decl.agent.hostlocks import host_lock_folder
 from sgpu_decl.agent.node_wire import _proof
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import start_time, tell
-from sgpu_decl.backends.local.host_locks_folder import host_lock_folder
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
 from tests.support import PATIENCE
 
@@ -45,7 +45,7 @@ class Nodes:
         self.archive = archive
         self.count = count
         # Locked with all that runs on this host: other tests pass over taken ports to this one.
-        self.port, self.lock = claim_port(str(host_lock_folder("ports")), os.getpid())
+        self.port, self.lock = claim_port(host_lock_folder("ports"), os.getpid())
         self.agents: dict[int, subprocess.Popen[bytes]] = {}
         self.python = sys.executable
         self.silence = 60.0  # an agent that a busy machine holds up is not lost

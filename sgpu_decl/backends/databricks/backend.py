@@ -3,20 +3,20 @@
 from functools import cache
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Backend
 from sgpu_decl.backends.databricks.launching.launcher import DatabricksLauncher
 from sgpu_decl.backends.databricks.launching.launches import Launches
 from sgpu_decl.backends.databricks.planning.survey import DatabricksSurvey
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
-from sgpu_decl.backends.layout import AttemptLayout
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.storage import RemoteStorage
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.databricks.jobs.folders import JobFolders
-    from sgpu_decl.backends.job_backend import JobKeeper
+    from sgpu_decl.backends.job_backend import JobBackend
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.backends.remote.uploader import Uploader
     from sgpu_decl.config.backend import BackendOptions
@@ -48,8 +48,8 @@ def open_databricks(context: "BackendContext") -> Backend:
 
         return JobFolders(workspace, uploader(), lambda: pending_gc.add(workspace.key))
 
-    def jobs(block: "BackendOptions") -> "JobKeeper":
-        from sgpu_decl.backends.databricks.jobs.keeper import WorkspaceJobs
+    def jobs(block: "BackendOptions") -> "JobBackend":
+        from sgpu_decl.backends.databricks.jobs.workspace_jobs import WorkspaceJobs
 
         workspace = workspaces.of(block)
         return WorkspaceJobs(workspace, folders(workspace))

@@ -9,12 +9,12 @@ from pathlib import Path
 from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.regular import regular
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Attempts, LogReader
-from sgpu_decl.backends.layout import AttemptLayout
 from sgpu_decl.backends.local.cause_files import with_files
 from sgpu_decl.backends.local.logs import LocalLog
-from sgpu_decl.backends.local.resolved_secrets import resolve_secrets
 from sgpu_decl.backends.rank_values import output_in, read_returned
+from sgpu_decl.backends.resolved_secrets import resolve_secrets
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import (
     AttemptRef,

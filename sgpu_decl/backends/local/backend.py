@@ -4,13 +4,13 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Backend, Launcher, Storage
-from sgpu_decl.backends.layout import AttemptLayout
 from sgpu_decl.backends.local.attempts import LocalAttempts
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
-    from sgpu_decl.backends.local.machine_checks import LocalSurvey
+    from sgpu_decl.backends.local.survey import LocalSurvey
 
 __all__ = ["LocalBackend"]
 
@@ -25,7 +25,7 @@ class LocalBackend(Backend):
 
     @cached_property
     def survey(self) -> "LocalSurvey":
-        from sgpu_decl.backends.local.machine_checks import LocalSurvey
+        from sgpu_decl.backends.local.survey import LocalSurvey
 
         return LocalSurvey(os.environ, self._context.pythons)
 

@@ -25,7 +25,7 @@ def _open(context: "BackendContext") -> "Backend":
 
 
 def _survey(context: "BackendContext") -> "Survey":
-    from sgpu_decl.backends.local.machine_checks import LocalSurvey
+    from sgpu_decl.backends.local.survey import LocalSurvey
 
     return LocalSurvey(os.environ, context.pythons)
 

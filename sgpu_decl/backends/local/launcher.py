@@ -10,12 +10,12 @@ from sgpu_decl.agent import agent_launch as agent
 from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.forced_end import ForcedEnd
 from sgpu_decl.agent.hostrecord import read_record
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Launcher, Launching
-from sgpu_decl.backends.layout import AttemptLayout
-from sgpu_decl.backends.local.machine_checks import LocalSurvey
-from sgpu_decl.backends.local.resolved_secrets import resolve_secrets
 from sgpu_decl.backends.local.storage import discard
-from sgpu_decl.backends.pinned import require_code
+from sgpu_decl.backends.local.survey import LocalSurvey
+from sgpu_decl.backends.required_code import require_code
+from sgpu_decl.backends.resolved_secrets import resolve_secrets
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.interpreters import interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
@@ -124,7 +124,7 @@ class LocalLauncher(Launcher):
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
         from sgpu_decl.backends.call_files import write_call
         from sgpu_decl.backends.entrypoint_files import write_entrypoint
-        from sgpu_decl.backends.local.local_spec import specify
+        from sgpu_decl.backends.local.local_spec import local_launch_spec
         from sgpu_decl.backends.local.tracker_request import prepare_tracker
 
         if folder.exists():
@@ -157,7 +157,7 @@ class LocalLauncher(Launcher):
             home=self._layout.state_dir.parent,
             python=python,
         )
-        spec = specify(
+        spec = local_launch_spec(
             launching,
             config,
             layout=self._layout,

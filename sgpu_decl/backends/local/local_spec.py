@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.agent.hostlocks import host_lock_folder
 from sgpu_decl.agent.processes import start_time
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.call_files import call_entry
-from sgpu_decl.backends.layout import AttemptLayout
-from sgpu_decl.backends.local.host_locks_folder import host_lock_folder
 from sgpu_decl.backends.preimports import warm_call, warm_start
 from sgpu_decl.backends.spec_parts import entry_of, retry_of
 from sgpu_decl.model.attempt import AttemptRef
@@ -19,10 +19,10 @@ from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, Tracker
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["specify"]
+__all__ = ["local_launch_spec"]
 
 
-def specify(
+def local_launch_spec(
     launching: Launching,
     config: "RunConfig",
     *,
@@ -76,7 +76,7 @@ def specify(
         progress_timeout=config.progress_timeout.seconds if config.progress_timeout else None,
         retry=retry_of(config),
         gpus=Gpus(
-            lock_dir=str(host_lock_folder("gpus")),
+            lock_dir=host_lock_folder("gpus"),
             devices=tuple(devices),
             need=0 if config.type.name == "CPU" else config.gpus,
         ),
@@ -86,7 +86,7 @@ def specify(
             for number in launching.record.wait_for
         ),
         master_port=config.launch.master_port,
-        port_lock_dir=str(host_lock_folder("ports")),
+        port_lock_dir=host_lock_folder("ports"),
         tracker=tracker,
         warm=warm,
         redact_logs=config.logs.redact,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import attempt_status
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
-from sgpu_decl.backends.layout import AttemptLayout
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.launch import LaunchRecord

@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
-from sgpu_decl.backends.layout import AttemptLayout
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.staging_area import StagingArea

@@ -12,16 +12,16 @@ from tests.applying.jobs.conftest import JOB, Shop
 from tests.sampling import sampled
 
 WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
-KEEPER = "sgpu_decl.backends.databricks.jobs.keeper,WorkspaceJobs"
+JOBS = "sgpu_decl.backends.databricks.jobs.workspace_jobs,WorkspaceJobs"
 
 
 def steps(*calls: str) -> list[str]:
     return [f"{call},{when},1" for call in calls for when in ("before", "after")]
 
 
-CREATING = steps(f"{WRITER},begin", f"{KEEPER},create", f"{WRITER},made", f"{WRITER},plan_applied")
-CHANGING = steps(f"{KEEPER},reset", f"{WRITER},record_resource")
-DELETING = steps(f"{KEEPER},delete", f"{WRITER},record_resource")
+CREATING = steps(f"{WRITER},begin", f"{JOBS},create", f"{WRITER},made", f"{WRITER},plan_applied")
+CHANGING = steps(f"{JOBS},reset", f"{WRITER},record_resource")
+DELETING = steps(f"{JOBS},delete", f"{WRITER},record_resource")
 
 
 def dies(shop: Shop, step: str) -> None:

@@ -303,7 +303,7 @@ def test_a_job_with_a_run_is_adopted(shop: Shop) -> None:
 def test_killed_while_a_job_is_made_it_is_made_once_and_whole(
     shop: Shop, step: str, when: str
 ) -> None:
-    owner = "sgpu_decl.backends.databricks.jobs.keeper,WorkspaceJobs"
+    owner = "sgpu_decl.backends.databricks.jobs.workspace_jobs,WorkspaceJobs"
     died = subprocess.run(
         dying(f"{owner},{step},{when},1", "apply", "-y", "sgpu.yml"),
         cwd=shop.folder, capture_output=True, check=False,

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.agent.node.platform import PlatformTable
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Backend, Launcher, Launching, LogReader, Survey
-from sgpu_decl.backends.configured import config_of
-from sgpu_decl.backends.layout import AttemptLayout
-from sgpu_decl.backends.local.resolved_secrets import resolve_secrets
-from sgpu_decl.backends.pinned import require_code
+from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.backends.remote.attempts import BroughtBack, PlacedLaunch, RemoteAttempts
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.folder_files import FolderFiles
@@ -29,6 +27,8 @@ from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.storage import RemoteStorage
 from sgpu_decl.backends.remote.uploader import Uploader
+from sgpu_decl.backends.required_code import require_code
+from sgpu_decl.backends.resolved_secrets import resolve_secrets
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError

@@ -14,7 +14,7 @@ from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
-from sgpu_decl.backends.pinned import require_code
+from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.address import Kind

@@ -4,11 +4,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Launching
-from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.databricks.launching.handle import Handle, read_handle, write_handle
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
-from sgpu_decl.backends.layout import AttemptLayout
+from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.remote_layout import MARKER, render_marker
 from sgpu_decl.config.run import RunConfig

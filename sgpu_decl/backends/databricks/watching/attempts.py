@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sgpu_decl.backends.base import LogReader, NoLog
-from sgpu_decl.backends.configured import config_of
 from sgpu_decl.backends.databricks.launching.cancel import cancel_launch
 from sgpu_decl.backends.databricks.launching.launches import Launches
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
@@ -17,6 +16,7 @@ from sgpu_decl.backends.databricks.watching.run_status import (
     status_in,
     status_of,
 )
+from sgpu_decl.backends.launch_config import config_of
 from sgpu_decl.backends.remote.attempts import BroughtBack, PlacedLaunch, RemoteAttempts
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.errors import BackendError

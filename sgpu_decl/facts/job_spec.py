@@ -1,12 +1,12 @@
-"""What the spec of a job says: its keeper, what its platform launches, and whether an intent that a
-crash left open has made it."""
+"""What the spec of a job says: its backend, what its platform launches, and whether an open intent
+has made it."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from sgpu_decl.backends.base import Launching
-from sgpu_decl.backends.job_backend import JobKeeper
+from sgpu_decl.backends.job_backend import JobBackend
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
@@ -19,9 +19,9 @@ from sgpu_decl.planning.jobs.launched_run import mark_of, run_in, staged_in
 if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
 
-__all__ = ["Keepers", "backend_in", "keeper_for", "launching_in", "made_by", "title_in"]
+__all__ = ["JobBackends", "backend_in", "job_backend_for", "launching_in", "made_by", "title_in"]
 
-Keepers = Callable[["BackendOptions"], JobKeeper]
+JobBackends = Callable[["BackendOptions"], JobBackend]
 
 
 def backend_in(spec: str) -> "BackendOptions":
@@ -36,36 +36,36 @@ def title_in(spec: str) -> str:
     return cast("str", parse(spec).get("name", ""))
 
 
-def keeper_for(spec: str, handle: JobHandle | None, keepers: Keepers) -> JobKeeper:
-    """The keeper of a job, known to be where the job is.
+def job_backend_for(spec: str, handle: JobHandle | None, job_backends: JobBackends) -> JobBackend:
+    """The backend of a job, known to be where the job is.
 
     Raises:
         BackendError: the credentials that are named lead to another workspace now.
     """
-    keeper = keepers(backend_in(spec))
-    if handle is not None and keeper.workspace != handle.workspace:
+    backend = job_backends(backend_in(spec))
+    if handle is not None and backend.workspace != handle.workspace:
         raise BackendError(
-            f"the job {handle.id} is kept in `{handle.workspace}`, and `{keeper.workspace}` is "
+            f"the job {handle.id} is kept in `{handle.workspace}`, and `{backend.workspace}` is "
             "meant now",
             hint="use the profile of that workspace, or forget the job with `sgpu state rm`",
             code="other_workspace",
         )
-    return keeper
+    return backend
 
 
-def made_by(intent: Intent, keepers: Keepers) -> Resource | None:
+def made_by(intent: Intent, job_backends: JobBackends) -> Resource | None:
     """The job that an intent made, `None` where it made none.
 
     Raises:
-        BackendError: its keeper does not answer.
+        BackendError: its backend does not answer.
     """
     resource = intent.job
     if resource is None:
         return None
-    keeper = keeper_for(resource.spec, None, keepers)
-    for job in keeper.named(title_in(resource.spec)):
+    backend = job_backend_for(resource.spec, None, job_backends)
+    for job in backend.named(title_in(resource.spec)):
         if job.token == intent.token:
-            handle = JobHandle(id=job.id, workspace=keeper.workspace, token=intent.token)
+            handle = JobHandle(id=job.id, workspace=backend.workspace, token=intent.token)
             return replace(resource, remote=str(handle))
     return None
 

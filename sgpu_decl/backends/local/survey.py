@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import hostlocks, kernel_features
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.backends.local.resolved_secrets import look
 from sgpu_decl.backends.local.tracking_checks import check_tracking
+from sgpu_decl.backends.resolved_secrets import look
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import interpreter_of

@@ -34,7 +34,7 @@ _PAGE = 100
 
 
 class WorkspaceJobs:
-    """A `JobKeeper`. Cheap to make; connects when something is asked first."""
+    """A `JobBackend`. Cheap to make; connects when something is asked first."""
 
     def __init__(self, workspace: Workspace, folders: JobFolders) -> None:
         self._connection = workspace.connection

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent import hostlocks
-from sgpu_decl.backends.local.host_locks_folder import host_lock_folder
+from sgpu_decl.agent.hostlocks import host_lock_folder
 
 
 def test_locks_are_the_same_in_every_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +16,7 @@ def test_locks_are_the_same_in_every_session(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("TMPDIR", place)
         folders.add(host_lock_folder("gpus"))
     assert len(folders) == 1
-    assert folders.pop().parent.stat().st_uid == os.getuid()
+    assert Path(folders.pop()).parent.stat().st_uid == os.getuid()
 
 
 @pytest.mark.parametrize("made", ["a link", "open to others", "a file", "another user's"])
@@ -44,7 +44,7 @@ def test_a_folder_that_is_not_ours_alone_is_passed_over(
         os.chown(home, 65_534, 65_534)
     else:
         home.touch()
-    assert host_lock_folder("gpus") == runtime / "sgpu/gpus"
+    assert host_lock_folder("gpus") == str(runtime / "sgpu/gpus")
     assert not list((tmp_path / "elsewhere").iterdir() if made == "a link" else [])
     monkeypatch.setenv("XDG_RUNTIME_DIR", "")
     with pytest.raises(PermissionError, match=r"set XDG_RUNTIME_DIR"):
