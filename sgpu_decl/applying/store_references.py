@@ -20,6 +20,6 @@ def record_references(project: OpenedProject, lineage: str, needs: Needs) -> Non
     owner = Owner(
         path=None if file is None else os.fspath(file), lineage=lineage, store=project.states.url
     )
-    project.store.record_references(owner, needs.code)
+    project.store.refer(owner, needs.code)
     if needs.environments or project.environments.objects.is_dir():
-        project.environments.record_references(owner, needs.environments)
+        project.environments.refer(owner, needs.environments)
