@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from sgpu_decl.agent.environ import startup_variables
+from sgpu_decl.agent.secret_environ import startup_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import time
 from binascii import crc32
 
 from sgpu_decl.agent.fast_stdlib import dumps, loads
-from sgpu_decl.agent.regular import regular
+from sgpu_decl.agent.regular_opener import regular_opener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def read_json(folder: str, name: str, *, limit: int = 16 << 20) -> dict[str, Any
     """Return the JSON object in a file; None where it is missing, too large, or not one."""
     try:
         path = os.path.join(folder, name)
-        with open(path, "rb", buffering=0, opener=regular) as file:
+        with open(path, "rb", buffering=0, opener=regular_opener) as file:
             data = file.read(limit + 1)
     except OSError:
         return None

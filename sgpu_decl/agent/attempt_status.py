@@ -15,11 +15,11 @@ import time
 from contextlib import suppress
 
 from sgpu_decl.agent import attempt_files, processes
+from sgpu_decl.agent.attempt_record import lost_outcome
 from sgpu_decl.agent.cgroup import remove_cgroup
 from sgpu_decl.agent.fast_stdlib import signal
-from sgpu_decl.agent.hostrecord import BEAT, read_record, take_abandoned
+from sgpu_decl.agent.host_record import BEAT, read_record, take_abandoned
 from sgpu_decl.agent.locks import held
-from sgpu_decl.agent.report import lost_outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from sgpu_decl.agent.regular import regular
+from sgpu_decl.agent.regular_opener import regular_opener
 
 __all__ = ["GrowingLog", "LogPart"]
 
@@ -49,7 +49,7 @@ class GrowingLog:
             OSError: the file is there and cannot be read.
         """
         try:
-            file = open(self.path, "rb", buffering=0, opener=regular)  # noqa: SIM115  closed below
+            file = open(self.path, "rb", buffering=0, opener=regular_opener)  # noqa: SIM115  closed below
         except OSError as error:
             if error.errno not in _NO_LOG:
                 raise

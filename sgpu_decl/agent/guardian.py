@@ -15,15 +15,15 @@ import os
 import time
 
 from sgpu_decl.agent import attempt_files, processes
+from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.cgroup import rank_cgroup, remove_cgroup
 from sgpu_decl.agent.fast_stdlib import loads, signal
-from sgpu_decl.agent.home import Home
-from sgpu_decl.agent.hostrecord import HostRecord
+from sgpu_decl.agent.folder_handle import FolderHandle
+from sgpu_decl.agent.host_record import HostRecord
 from sgpu_decl.agent.locks import create_held, held, open_lock, try_lock
 from sgpu_decl.agent.node_group import FIRST, Node
 from sgpu_decl.agent.orphan_reaper import rank_sessions, start_reaper
 from sgpu_decl.agent.process_tree import ProcessTree, rank_marks
-from sgpu_decl.agent.report import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.supervisor import Supervisor
 
 TYPE_CHECKING = False
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
             raise OSError(17, "this attempt was launched before")
         lock = create_held(os.path.join(folder, attempt_files.GUARDIAN_LOCK), replace=True)
         attempt_files.set_aside(folder)
-        record = HostRecord(folder)
+        host_record = HostRecord(folder)
         start_reaper(folder, rank_marks(spec["token"], FIRST.number))
         processes.become_subreaper()
         told, tracked = os.pipe()
@@ -77,15 +77,17 @@ def main(arguments: Sequence[str]) -> int:
         raise
     if supervisor == 0:
         os.close(lock)
-        supervise({**spec, "run_dir": folder}, secrets, told=told, answer=answer, record=record)
+        supervise(
+            {**spec, "run_dir": folder}, secrets, told=told, answer=answer, host_record=host_record
+        )
         return 0
     secrets.clear()
     os.close(told)
     os.close(answer)
     try:
-        return guard(folder, spec, supervisor, tracked, record.drop)
+        return guard(folder, spec, supervisor, tracked, host_record.drop)
     finally:
-        record.drop()
+        host_record.drop()
 
 
 def _refuse(answer: int, error: OSError | ValueError) -> None:
@@ -127,10 +129,9 @@ def supervise(
     told: int,
     answer: int,
     node: Node = FIRST,
-    record: HostRecord | None = None,
+    host_record: HostRecord | None = None,
 ) -> None:
-    """Be the supervisor of a node: `told` is the tracker's pipe, `answer` gets `ok`, `record` is
-    the attempt's record on the host."""
+    """Be the supervisor of a node: `told` is the tracker's pipe, and `answer` gets `ok`."""
     folder = node.records(spec["run_dir"])
     guardian = os.getppid()
 
@@ -155,9 +156,9 @@ def supervise(
             attempt_files.write_atomic(
                 folder, attempt_files.IDENTITY, attempt_files.encode(identity)
             )
-            if record is not None:
+            if host_record is not None:
                 known = ("address", "attempt", "run_dir", "grace")
-                record.publish({**identity, **{name: spec[name] for name in known}})
+                host_record.publish({**identity, **{name: spec[name] for name in known}})
         except OSError:
             os.unlink(lock)  # nothing was launched, and nothing has to be told as lost
             raise
@@ -175,15 +176,15 @@ def supervise(
         os.setpgid(0, 0)  # Ctrl-C reaches the guardian alone, which passes it on: it counts once
         processes.become_subreaper()
         cgroup = rank_cgroup()
-        supervisor = Supervisor(spec, secrets, told, node, cgroup, record)
+        supervisor = Supervisor(spec, secrets, told, node, cgroup, host_record)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         launch()
     except OSError as error:
         _refuse(answer, error)
         raise
     supervisor.run(begun)
-    if record is not None and os.getppid() != guardian:
-        record.drop()  # nobody else is left to do it
+    if host_record is not None and os.getppid() != guardian:
+        host_record.drop()  # nobody else is left to do it
 
 
 def guard(
@@ -200,7 +201,7 @@ def guard(
     `over` is called once the attempt has ended; its tracker may still have work to do. If `parent`
     is given, the ranks are told to end once it is not our parent any more.
     """
-    home = Home(folder)
+    home = FolderHandle(folder)
     marker = f"SGPU_TRACKER={spec['token']}".encode()
     tree = ProcessTree(rank_marks(spec["token"], node.number), frozenset({marker}))
     while True:

@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sgpu_decl.agent.group import RankGroup
     from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.rank_group import RankGroup
 
 __all__ = ["STACKS", "HangDetector"]
 

@@ -23,9 +23,9 @@ from sgpu_decl.agent.rank_start import rank_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sgpu_decl.agent.group import RankGroup
+    from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
-    from sgpu_decl.agent.report import Report
+    from sgpu_decl.agent.rank_group import RankGroup
 
 __all__ = ["LogBound"]
 
@@ -43,11 +43,11 @@ class LogBound:
     """Keeps each stream of the ranks in `folder` to about `limit` bytes on disk."""
 
     def __init__(
-        self, loop: Loop, group: RankGroup, report: Report, folder: str, limit: int
+        self, loop: Loop, group: RankGroup, record: AttemptRecord, folder: str, limit: int
     ) -> None:
         self._loop = loop
         self._group = group
-        self._report = report
+        self._record = record
         self._folder = folder
         self._bounds = tuple(
             (f"{stream}.{kind}", bound)
@@ -108,5 +108,5 @@ class LogBound:
         """Say whether the file system cannot do this at all; a log that is gone is no reason."""
         if isinstance(error, FileNotFoundError):
             return False
-        self._report.event("logs_not_bounded", reason=error.strerror)
+        self._record.event("logs_not_bounded", reason=error.strerror)
         return True

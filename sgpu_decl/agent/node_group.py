@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, Protocol
 
+    from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
     from sgpu_decl.agent.node_wire import Hub, Link
-    from sgpu_decl.agent.report import Report
 
     class Actions(Protocol):
         """What a team asks of the supervisor of its node."""
@@ -163,13 +163,13 @@ class Leader(Team):
     """Agent 0 of several."""
 
     def __init__(
-        self, node: Node, actions: Actions, *, loop: Loop, hub: Hub, report: Report,
+        self, node: Node, actions: Actions, *, loop: Loop, hub: Hub, record: AttemptRecord,
         spec: Mapping[str, Any],
     ) -> None:  # fmt: skip
         super().__init__(node, actions)
         self._loop = loop
         self._hub = hub
-        self._report = report
+        self._record = record
         self._spec = spec
         self._endings: list[RankEnding] = []
         self._begun = False
@@ -178,12 +178,12 @@ class Leader(Team):
         self._idle: dict[int, float] = {}
         hub.on_message = self._heard
         hub.on_lost = self._lost
-        hub.on_refused = lambda why: report.event("node_refused", reason=why)
+        hub.on_refused = lambda why: record.event("node_refused", reason=why)
 
     def gather(self, then: Callable[[], None]) -> None:
         def complete() -> None:
             self._loop.cancel("gather")
-            self._report.event("nodes_joined", nodes=self.node.count)
+            self._record.event("nodes_joined", nodes=self.node.count)
             self._begun = True
             then()
 
@@ -230,7 +230,7 @@ class Leader(Team):
 
     def finish(self, outcome: Outcome) -> None:
         self._loop.cancel("gather")
-        self._report.event("clocks", offset_ns=self._hub.offsets())
+        self._record.event("clocks", offset_ns=self._hub.offsets())
         self._hub.tell({"finish": outcome.tell()})
         self._hub.close()
 
@@ -246,20 +246,20 @@ class Leader(Team):
         elif "refused" in message:
             self.actions.rank_refused(Outcome(**message["refused"]))
         elif "signal" in message:
-            self._report.event("signal", name=message["signal"], node=node)
+            self._record.event("signal", name=message["signal"], node=node)
             self.actions.stop_ranks("cancelled")
 
     def _rank_ended(self, told: dict[str, Any]) -> None:
         ending = RankEnding.told(told, heard_ns=time.monotonic_ns())
         self._endings.append(ending)
-        self._report.ended(ending, self._restart)
+        self._record.ended(ending, self._restart)
         if ending.failed and not ending.by_us:
             self.actions.rank_failed(collateral=ending.collateral)
 
     def _is_ready(self, node: int) -> None:
         for rank in Node(node, self.node.count).ranks(self._spec):
-            if self._report.ranks[rank]["state"] == "queued":
-                self._report.rank(rank, state="running")
+            if self._record.ranks[rank]["state"] == "queued":
+                self._record.rank(rank, state="running")
         self._unready.discard(node)
         if not self._unready:
             self.actions.all_ready()
@@ -280,12 +280,12 @@ class Leader(Team):
     def _lost(self, node: int, why: str) -> None:
         self._unready.discard(node)
         needed = not self._begun or node in self._unswept
-        self._report.event("node_lost", node=node, reason=why)
+        self._record.event("node_lost", node=node, reason=why)
         if needed:
             ended = {ending.rank for ending in self._endings}
             for rank in Node(node, self.node.count).ranks(self._spec):
                 if rank not in ended:
-                    self._report.rank(rank, state="lost")
+                    self._record.rank(rank, state="lost")
             self.actions.node_lost(node, why)
             if self._begun:
                 self._is_swept(node)
@@ -295,13 +295,13 @@ class Follower(Team):
     """Any other agent of several."""
 
     def __init__(
-        self, node: Node, actions: Actions, *, loop: Loop, link: Link, report: Report,
+        self, node: Node, actions: Actions, *, loop: Loop, link: Link, record: AttemptRecord,
         spec: Mapping[str, Any],
     ) -> None:  # fmt: skip
         super().__init__(node, actions)
         self._loop = loop
         self._link = link
-        self._report = report
+        self._record = record
         self._patience = spec["startup_timeout"] or _PATIENCE
         link.on_joined = self._joined
         link.on_message = self._heard
@@ -352,12 +352,12 @@ class Follower(Team):
 
     def _lost(self, why: str) -> None:
         self.decides = True
-        self._report.event("node_lost", node=0, reason=why)
+        self._record.event("node_lost", node=0, reason=why)
         self.actions.node_lost(0, why)
 
 
 def join_team(
-    node: Node, actions: Actions, *, loop: Loop, report: Report, spec: Mapping[str, Any]
+    node: Node, actions: Actions, *, loop: Loop, record: AttemptRecord, spec: Mapping[str, Any]
 ) -> Team:
     """Return the team of a node; what several nodes need is only loaded for them."""
     if node.count == 1:
@@ -366,6 +366,6 @@ def join_team(
 
     if node.number == 0:
         hub = Hub(loop, node, key=spec["control_key"], spec=node.agreed)
-        return Leader(node, actions, loop=loop, hub=hub, report=report, spec=spec)
+        return Leader(node, actions, loop=loop, hub=hub, record=record, spec=spec)
     link = Link(loop, node, key=spec["control_key"], spec=node.agreed)
-    return Follower(node, actions, loop=loop, link=link, report=report, spec=spec)
+    return Follower(node, actions, loop=loop, link=link, record=record, spec=spec)

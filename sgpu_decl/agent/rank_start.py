@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 
-from sgpu_decl.agent.environ import without_secrets
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.parameters_file import VARIABLE, parameters_path
 from sgpu_decl.agent.processes import die_with_parent
+from sgpu_decl.agent.secret_environ import without_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from sgpu_decl.agent.hostlocks import host_lock_folder
+from sgpu_decl.agent.host_locks import host_lock_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import os
 
 from sgpu_decl.agent.attempt_files import OUTCOME
 from sgpu_decl.agent.fast_stdlib import signal
-from sgpu_decl.agent.hostrecord import wait_until_over
+from sgpu_decl.agent.host_record import wait_until_over
 from sgpu_decl.agent.locks import open_lock, try_lock, wait_until_free
 from sgpu_decl.agent.processes import die_with_parent
 

@@ -15,23 +15,23 @@ import time
 from binascii import crc32
 
 from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt_queue import Queue
+from sgpu_decl.agent.attempt_record import AttemptRecord
+from sgpu_decl.agent.caller_watch import watch_caller
 from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup, remove_cgroup
 from sgpu_decl.agent.fast_stdlib import signal, signal_name
-from sgpu_decl.agent.group import RankGroup
 from sgpu_decl.agent.hang_detection import HangDetector
-from sgpu_decl.agent.hostrecord import BEAT
+from sgpu_decl.agent.host_record import BEAT
 from sgpu_decl.agent.kernel_features import in_words, shortcomings
 from sgpu_decl.agent.log_limit import LogBound
 from sgpu_decl.agent.loop import Loop
 from sgpu_decl.agent.node_group import FIRST, Node, join_team
-from sgpu_decl.agent.orphans import Sweep
+from sgpu_decl.agent.orphan_sweep import Sweep
 from sgpu_decl.agent.outcome import CANCELLED, Outcome, failed, judged, stopped
-from sgpu_decl.agent.owner_watch import tie
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.process_tree import ProcessTree, rank_marks
-from sgpu_decl.agent.queue_order import Queue
+from sgpu_decl.agent.rank_group import RankGroup
 from sgpu_decl.agent.rank_start import LaunchError
-from sgpu_decl.agent.report import Report
 from sgpu_decl.agent.tracker_process import TRACKED, TrackerProcess
 from sgpu_decl.agent.verdict import Verdict, blames_the_user
 from sgpu_decl.agent.working_files import working_files
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from sgpu_decl.agent.hostrecord import HostRecord
+    from sgpu_decl.agent.host_record import HostRecord
 
 __all__ = ["Supervisor"]
 
@@ -65,11 +65,11 @@ class Supervisor:
         tracker_pipe: int,
         node: Node = FIRST,
         cgroup: str = "",
-        record: HostRecord | None = None,
+        host_record: HostRecord | None = None,
     ) -> None:
         self._spec = spec
         self._cgroup = cgroup
-        self._record = record
+        self._host_record = host_record
         self._node = node
         self._folder = node.records(spec["run_dir"])
         self._tracked_env: dict[str, str] = {}
@@ -86,21 +86,21 @@ class Supervisor:
         count = node.count if spec["per"] == "node" else spec["world_size"]
         self._loop = Loop(self._on_signal)
         first_state = "queued" if Queue.waits(spec) else "starting"
-        self._report = Report(self._folder, count, first_state, node.count)
-        self._report.update(restart=node.restart)
-        self._queue = Queue(spec, node.count, self._loop, self._report)
+        self._record = AttemptRecord(self._folder, count, first_state, node.count)
+        self._record.update(restart=node.restart)
+        self._queue = Queue(spec, node.count, self._loop, self._record)
         self._queue.on_turn = self._begin
         self._queue.on_refused = lambda why: self._conclude(failed("capacity", why))
         self._tracker = TrackerProcess(
-            spec, secrets, self._folder, tracker_pipe, self._loop, self._report
+            spec, secrets, self._folder, tracker_pipe, self._loop, self._record
         )
         tree = ProcessTree(rank_marks(spec["token"], node.number))
         self._sweep = Sweep(
-            tree, self._loop, self._report, lambda: {self._group.parent, *self._tracker.pids}
+            tree, self._loop, self._record, lambda: {self._group.parent, *self._tracker.pids}
         )
         self._sweep.on_clean = self._clean
-        self._team = join_team(node, self, loop=self._loop, report=self._report, spec=spec)
-        self._group = RankGroup(spec, secrets, self._loop, self._report, node, tree)
+        self._team = join_team(node, self, loop=self._loop, record=self._record, spec=spec)
+        self._group = RankGroup(spec, secrets, self._loop, self._record, node, tree)
         self._group.on_started = self._all_started
         self._group.on_refused = self._launch_refused
         self._group.on_ready = self._team.ready
@@ -110,7 +110,7 @@ class Supervisor:
         self._logs: LogBound | None = None
         if spec["log_limit"] is not None:
             self._logs = LogBound(
-                self._loop, self._group, self._report, self._folder, spec["log_limit"]
+                self._loop, self._group, self._record, self._folder, spec["log_limit"]
             )
         self._progress: HangDetector | None = None
         if spec["progress_timeout"] is not None:
@@ -138,49 +138,49 @@ class Supervisor:
             step()
         except OSError as error:
             self._refused(error)
-        self._report.flush()
+        self._record.flush()
 
     def _enter(self) -> None:
         self._beat()
         self._tell_shortcomings()
-        self._watch_home()
+        self._watch_folder()
         if self._cancel_requested():
             self._conclude(CANCELLED)
             return
         if self._spec["tether"] is not None and self._node.number == 0:
-            tie(self._spec["tether"], self._loop, self._abandon)
+            watch_caller(self._spec["tether"], self._loop, self._abandon)
         if not self._done:
             self._queue.enter()
 
     def _beat(self) -> None:
         """Write a sign of life from time to time."""
-        if self._record is not None:
-            self._record.beat()
+        if self._host_record is not None:
+            self._host_record.beat()
             self._loop.after("beat", BEAT, self._beat)
 
     def _tell_shortcomings(self) -> None:
         """Say what of the kernel is not to be had, and what that costs this run."""
         lacking = shortcomings()
         for name, refused, cost in lacking:
-            self._report.event("kernel_lacks", feature=name, errno=refused, cost=cost)
+            self._record.event("kernel_lacks", feature=name, errno=refused, cost=cost)
         if lacking:
             attempt_files.say(in_words(lacking))
 
-    def _watch_home(self) -> None:
+    def _watch_folder(self) -> None:
         try:
-            self._report.watch_home(attempt_files.SUPERVISOR_LOCK)
+            self._record.watch_folder(attempt_files.SUPERVISOR_LOCK)
         except OSError as error:
-            self._report.event("folder_not_watched", reason=str(error))
+            self._record.event("folder_not_watched", reason=str(error))
             self._loop.after("home", _LOOK, self._look_again)
 
     def _look_again(self) -> None:
-        self._look_at_home()
+        self._look_at_folder()
         self._loop.after("home", _LOOK, self._look_again)
 
-    def _look_at_home(self) -> None:
+    def _look_at_folder(self) -> None:
         """Stop the ranks if somebody deleted the attempt folder: nobody could see how they end, and
         the next apply would start others beside them."""
-        if self._deleted or not self._team.decides or not self._report.home_deleted:
+        if self._deleted or not self._team.decides or not self._record.folder_deleted:
             return
         self._deleted = True
         attempt_files.say("the folder of this attempt was deleted: its ranks are stopped")
@@ -199,7 +199,7 @@ class Supervisor:
     # ── ranks start ──────────────────────────────────────────────────────────────────────────
 
     def _begin(self, devices: tuple[str, ...]) -> None:
-        self._report.state("starting", devices=list(devices))
+        self._record.state("starting", devices=list(devices))
         self._devices = devices
         if self._node.number == 0:
             try:
@@ -245,7 +245,7 @@ class Supervisor:
         if self._stop is not None:
             self._conclude(stopped(self._stop, self._spec, self._refusal))
             return
-        self._report.update(waiting_for=None)
+        self._record.update(waiting_for=None)
         if self._spec["startup_timeout"] is not None:
             self._loop.after(
                 "startup", self._spec["startup_timeout"], lambda: self.stop_ranks("startup")
@@ -258,7 +258,7 @@ class Supervisor:
         Raises:
             OSError: the attempt's folder is gone; ranks would make it anew, or run in another's.
         """
-        self._report.check_home()
+        self._record.check_folder()
         if restart != self._restart:
             self._begin_again(restart)
         self._group.start(restart, port, self._devices, extra)
@@ -286,7 +286,7 @@ class Supervisor:
     def all_ready(self) -> None:
         self._loop.cancel("startup")
         if self._stop is None:
-            self._report.state("running", restart=self._restart)
+            self._record.state("running", restart=self._restart)
             if self._progress is not None:
                 self._progress.begin(self._restart)
 
@@ -301,16 +301,16 @@ class Supervisor:
         if number in (signal.SIGUSR1, signal.SIGUSR2):
             self._group.signal_all(number)
         elif number == signal.SIGIO:
-            self._look_at_home()
+            self._look_at_folder()
         elif number == signal.SIGWINCH:
             self._beat()
             if self._cancel_requested() and self._stop != "cancelled":
-                self._report.event("cancel_requested")
+                self._record.event("cancel_requested")
                 self.stop_ranks("cancelled")
         else:
             self._signals += 1
             name = signal_name(number)
-            self._report.event("signal", name=name, count=self._signals)
+            self._record.event("signal", name=name, count=self._signals)
             if self._signals == 1 and not self._team.decides:
                 self._team.signalled(name)
             elif self._signals == 1:
@@ -326,7 +326,7 @@ class Supervisor:
     def _abandon(self) -> None:
         """The process that this attempt is tied to has ended."""
         self._abandoned = True
-        self._report.event("caller_gone", pid=self._spec["tether"]["pid"])
+        self._record.event("caller_gone", pid=self._spec["tether"]["pid"])
         self.stop_ranks("caller_gone")
 
     def _time_out(self) -> None:
@@ -354,7 +354,7 @@ class Supervisor:
                 self._conclude(stopped(reason, self._spec, self._refusal))
             return
         self._loop.cancel("progress")
-        self._report.state("stopping", reason=reason)
+        self._record.state("stopping", reason=reason)
         self._group.signal_all(signal.SIGTERM)
         self._loop.after("kill", self._spec["grace"], self.kill_ranks)
 
@@ -381,7 +381,7 @@ class Supervisor:
     def _clean(self) -> None:
         remove_cgroup(self._cgroup)
         if left := self._sweep.remains():
-            self._report.event("left_running", pids=left, reason="they are another user's")
+            self._record.event("left_running", pids=left, reason="they are another user's")
         self._swept_all = True
         self._team.swept()
 
@@ -390,7 +390,7 @@ class Supervisor:
         self._loop.cancel("settle")
         endings = [*self._group.endings(), *self._team.others()]
         verdict = Verdict(endings)
-        self._report.settle(endings, verdict.failed)
+        self._record.settle(endings, verdict.failed)
         outcome = judged(
             verdict, endings, self._spec,
             stop=self._stop, refusal=self._refusal, lost=self._lost_node,
@@ -428,7 +428,7 @@ class Supervisor:
             self._conclude(stopped("timeout", self._spec, None))
             return True
         self._begin_again(self._restart + 1)
-        self._report.restart(self._restart, cause, retry["backoff"])
+        self._record.restart(self._restart, cause, retry["backoff"])
         self._loop.after("backoff", retry["backoff"], self._start_all)
         return True
 
@@ -436,8 +436,8 @@ class Supervisor:
         self._restart = restart
         self._stop = None
         self._swept_all = False
-        self._report.update(restart=restart)
-        self._report.state("starting")
+        self._record.update(restart=restart)
+        self._record.state("starting")
         self._group.reset()
 
     def node_lost(self, node: int, why: str) -> None:
@@ -453,7 +453,7 @@ class Supervisor:
 
     def finish(self, outcome: Outcome) -> None:
         """End as agent 0 says, once this node's ranks have."""
-        self._report.settle(self._group.endings(), frozenset())
+        self._record.settle(self._group.endings(), frozenset())
         self._conclude(outcome)
 
     def _conclude(self, outcome: Outcome) -> None:
@@ -462,7 +462,7 @@ class Supervisor:
         self._team.finish(outcome)
         self._group.retire_parent(wait=True)
         failure = outcome.cause["class"] if outcome.cause else None
-        self._report.conclude(
+        self._record.conclude(
             state=outcome.state,
             exit_code=outcome.exit_code,
             first_cause=outcome.cause,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 
 from sgpu_decl.agent import attempt_files, processes
-from sgpu_decl.agent.environ import split_secrets
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.rank_start import LaunchError, spawn
+from sgpu_decl.agent.secret_environ import split_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
-    from sgpu_decl.agent.report import Report
 
 __all__ = ["TRACKED", "TrackerProcess"]
 
@@ -40,14 +40,14 @@ class TrackerProcess:
         folder: str,
         pipe: int,
         loop: Loop,
-        report: Report,
+        record: AttemptRecord,
     ) -> None:
         self._spec = spec
         self._secrets = secrets
         self._folder = folder
         self._pipe = pipe
         self._loop = loop
-        self._report = report
+        self._record = record
         self._pid = -1
         self._waiting: list[Callable[[], None]] = []
         self.answer: dict[str, Any] | None = None
@@ -67,14 +67,14 @@ class TrackerProcess:
                 stdin=self._pipe, keep=rest, raise_oom_score=False, guarded=False,
             )  # fmt: skip
         except LaunchError as error:
-            self._report.event("tracker_failed", reason=str(error))
+            self._record.event("tracker_failed", reason=str(error))
             self._refuse(f"the tracker could not be started: {error}")
             return
         finally:
             os.close(rest)
         os.close(told)
         self._pid = pid
-        self._report.event("tracker_started", pid=pid)
+        self._record.event("tracker_started", pid=pid)
         self._loop.watch(pid, self._ended)
         self._loop.after("tracker_patience", _PATIENCE, self._give_up)
         self._look()
@@ -113,9 +113,9 @@ class TrackerProcess:
         for timer in ("tracker", "tracker_patience"):
             self._loop.cancel(timer)
         shown = {name: self.answer[name] for name in _SHOWN if name in self.answer}
-        self._report.update(mlflow=shown)
-        if self._report.snapshot["state"] == "starting":
-            self._report.update(waiting_for=None)
+        self._record.update(mlflow=shown)
+        if self._record.snapshot["state"] == "starting":
+            self._record.update(waiting_for=None)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -128,14 +128,14 @@ class TrackerProcess:
     def _announce(self) -> None:
         doing = attempt_files.read_json(self._folder, _DOING) or {}
         what = str(doing.get("waiting_for") or "MLflow")
-        if self._report.snapshot["waiting_for"] != what:
-            self._report.update(waiting_for=what)
-            self._report.event("waiting", reason=what)
+        if self._record.snapshot["waiting_for"] != what:
+            self._record.update(waiting_for=what)
+            self._record.event("waiting", reason=what)
         self._loop.after("tracker_awaited", _SHORT, self._announce)
 
     def _give_up(self) -> None:
         """Kill a tracker that takes too long, and go on without it."""
-        self._report.event("tracker_gave_up", seconds=_PATIENCE)
+        self._record.event("tracker_gave_up", seconds=_PATIENCE)
         self._refuse(f"the tracker made no run within {_PATIENCE:g} s; see `tracker.log`")
         processes.tell(self._pid, processes.start_time(self._pid), signal.SIGKILL)
 
@@ -144,12 +144,12 @@ class TrackerProcess:
         try:
             attempt_files.write_atomic(self._folder, TRACKED, attempt_files.encode({"error": why}))
         except OSError as error:
-            self._report.event("tracker_not_recorded", reason=str(error))
+            self._record.event("tracker_not_recorded", reason=str(error))
         self._look()
 
     def _ended(self, status: int, _now: int) -> None:
         self._pid = -1
         code = os.waitstatus_to_exitcode(status)
-        self._report.event("tracker_ended", exit_code=code)
+        self._record.event("tracker_ended", exit_code=code)
         if self.answer is None and attempt_files.read_json(self._folder, TRACKED) is None:
             self._refuse(f"the tracker ended with exit code {code}; see `tracker.log`")

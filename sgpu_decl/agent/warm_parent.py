@@ -20,7 +20,7 @@ import sys
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socketpair
 
 from sgpu_decl.agent.attempt_files import encode, parse_object, say
-from sgpu_decl.agent.errorfile import read_error, read_stack
+from sgpu_decl.agent.error_file import read_error, read_stack
 from sgpu_decl.agent.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.kernel_features import CHILD_SUBREAPER, available
 from sgpu_decl.agent.memory_file import memory_file
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
-    from sgpu_decl.agent.report import Report
 
 __all__ = ["WarmParent"]
 
@@ -57,11 +57,13 @@ class WarmParent:
     on_refused: Callable[[LaunchError], None]
     _request: Callable[[], tuple[list[dict[str, str]], int, int]]
 
-    def __init__(self, spec: Mapping[str, Any], records: str, loop: Loop, report: Report) -> None:
+    def __init__(
+        self, spec: Mapping[str, Any], records: str, loop: Loop, record: AttemptRecord
+    ) -> None:
         self._spec = spec
         self._folder = os.path.join(records, _FOLDER)
         self._loop = loop
-        self._report = report
+        self._record = record
         self._warm: Mapping[str, Any] = spec["warm"] or {}
         self._state = "absent" if self._warm else "gone"
         self._channel: Any = None
@@ -146,7 +148,7 @@ class WarmParent:
         finally:
             theirs.close()
         self._state = "importing"
-        self._report.event("warm_started", pid=self.pid)
+        self._record.event("warm_started", pid=self.pid)
         self._loop.watch(self.pid, self._ended)
         refused = exec_error(told, argv[0], self._spec["code_dir"])
         if refused is not None:
@@ -181,7 +183,7 @@ class WarmParent:
             self._loop.after("warm", _LEAVING, self._kill)
         elif "ready" in message:
             self._state = "ready"
-            self._report.event("warm_ready")
+            self._record.event("warm_ready")
             self._ask()
         elif "pids" in message:
             self.on_forked(message["pids"])
@@ -238,7 +240,7 @@ class WarmParent:
         self.on_cold()
 
     def _say(self, reason: str, event: str = "cold_start") -> None:
-        self._report.event(event, reason=reason)
+        self._record.event(event, reason=reason)
         say(f"{event.replace('_', ' ')}: {reason}")
 
     def _leave(self) -> None:

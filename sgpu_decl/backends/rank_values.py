@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from sgpu_decl.agent.regular import regular
+from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
 
@@ -54,7 +54,7 @@ def placed(value: Json, folder: Path) -> Json:
 
 
 def _read(path: Path) -> Json:
-    with open(path, "rb", opener=regular) as file:
+    with open(path, "rb", opener=regular_opener) as file:
         found: Json = json.load(file)
     return found
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sgpu_decl.agent import attempt_files, hostlocks, processes
-from sgpu_decl.agent.hostrecord import read_record
+from sgpu_decl.agent import attempt_files, host_locks, processes
+from sgpu_decl.agent.host_record import read_record
 from sgpu_decl.agent.locks import held
 from sgpu_decl.backends.kinds import DEFAULT
 from sgpu_decl.facts.opened_project import OpenedProject
@@ -104,7 +104,7 @@ def _ranks() -> Iterator[tuple[int, Mapping[str, str]]]:
 
 def _abandoned_records() -> list[Path]:
     try:
-        folder = Path(hostlocks.host_lock_home(), "attempts")
+        folder = Path(host_locks.host_lock_home(), "attempts")
         found = [path for path in folder.glob("*/*") if not path.name.endswith(".tmp")]
         return [item for item in found if held(os.fspath(item)) is False]
     except OSError:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from sgpu_decl.agent import hostlocks, ports
+from sgpu_decl.agent import host_locks, ports
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
 __all__ = ["check_network", "has_infiniband"]
@@ -45,7 +45,7 @@ def _ports() -> Iterator[Finding]:
     else:
         yield ok("ports", f"{free} of {len(sample)} tried ports from {text} are free")
     try:
-        home, taken = hostlocks.host_lock_home(), hostlocks.taken_folder()
+        home, taken = host_locks.host_lock_home(), host_locks.taken_folder()
     except OSError as error:
         yield fail("ports", f"locks of ports and GPUs have no folder: {error}", None)
         return

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.agent.attempt_status import read_attempt
-from sgpu_decl.agent.environ import receive_variables
+from sgpu_decl.agent.secret_environ import receive_variables
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.tracking.mlflow_status import outcome

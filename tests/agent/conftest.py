@@ -16,7 +16,7 @@ import pytest
 from sgpu_decl.agent.agent_launch import launch
 from sgpu_decl.agent.attempt_files import parse_events
 from sgpu_decl.agent.attempt_status import clear_remains, read_attempt, read_events
-from sgpu_decl.agent.hostlocks import host_lock_folder
+from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.locks import create_held, held
 from sgpu_decl.agent.processes import carriers, start_time, tell
 from sgpu_decl.backends.call_files import call_entry, write_call

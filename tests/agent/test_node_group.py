@@ -18,7 +18,7 @@ import pytest
 
 import sgpu_decl.agent
 from sgpu_decl.agent.attempt_status import read_attempt, read_events
-from sgpu_decl.agent.hostlocks import host_lock_folder
+from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.node_wire import _proof
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import start_time, tell

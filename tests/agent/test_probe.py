@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.hostlocks import host_lock_folder
+from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.databricks.launching.command import render_probe

@@ -21,12 +21,12 @@ def run(source: str, *arguments: object) -> str:
 
 def test_the_outcome_is_written(tmp_path: Path) -> None:
     source = (
-        "from sgpu_decl.agent.report import Report\n"
-        "report = Report(sys.argv[1], 1, 'starting')\n"
+        "from sgpu_decl.agent.attempt_record import AttemptRecord\n"
+        "record = AttemptRecord(sys.argv[1], 1, 'starting')\n"
         "open_nothing_more()\n"
-        "report.state('running')\n"
-        "report.flush()\n"
-        "report.conclude(state='failed')\n"
+        "record.state('running')\n"
+        "record.flush()\n"
+        "record.conclude(state='failed')\n"
     )
     run(source, tmp_path)
     assert json.loads((tmp_path / "outcome.json").read_text())["state"] == "failed"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.errorfile import read_abort, read_error
+from sgpu_decl.agent.error_file import read_abort, read_error
 from sgpu_decl.agent.verdict import RankEnding, Verdict, blames_the_user
 from sgpu_decl.model.attempt import Blame, FailureClass, blame_of
 

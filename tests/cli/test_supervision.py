@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent import hostlocks
+from sgpu_decl.agent import host_locks
 from sgpu_decl.agent.processes import carriers, start_time, tell
 from tests.cli.conftest import Shell
 from tests.support import PATIENCE, until
@@ -235,8 +235,8 @@ def test_a_folder_of_locks_that_somebody_took_is_passed_over_and_said(
     (tmp_path / f"sgpu-{os.getuid()}").mkdir()
     (tmp_path / f"sgpu-{os.getuid()}").chmod(0o777)
     (tmp_path / "runtime").mkdir(mode=0o700)
-    monkeypatch.setattr(hostlocks, "_SHARED", str(tmp_path))
-    monkeypatch.setattr(hostlocks, "_RUNTIME", str(tmp_path / "none"))
+    monkeypatch.setattr(host_locks, "_SHARED", str(tmp_path))
+    monkeypatch.setattr(host_locks, "_RUNTIME", str(tmp_path / "none"))
     sgpu.environ["XDG_RUNTIME_DIR"] = str(tmp_path / "runtime") if runtime else ""
     sgpu.write("run.yaml", RUN)
     sgpu.write("train.py", "")

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.hostlocks import host_lock_folder
+from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
 from tests.cli.conftest import Shell, sgpu
 from tests.support import PATIENCE

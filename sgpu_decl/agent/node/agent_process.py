@@ -6,11 +6,11 @@ import os
 import sys
 
 from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt_record import lost_outcome
 from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.kernel_features import PARENT_DEATH_SIGNAL, available
 from sgpu_decl.agent.locks import wait_until_free
 from sgpu_decl.agent.processes import until_one_ends
-from sgpu_decl.agent.report import lost_outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

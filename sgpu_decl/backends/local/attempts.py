@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.redactor import Redactor
-from sgpu_decl.agent.regular import regular
+from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Attempts, LogReader
 from sgpu_decl.backends.local.cause_files import with_files
@@ -77,7 +77,7 @@ class LocalAttempts(Attempts):
         restart = attempt_status.read_attempt(self._layout.attempt(record.ref))["restart"]
         path = self._layout.attempt(record.ref) / "ranks" / str(rank) / str(restart) / "error.pkl"
         try:
-            with open(path, "rb", opener=regular) as file:
+            with open(path, "rb", opener=regular_opener) as file:
                 return file.read()
         except OSError:
             return None

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from sgpu_decl.agent.regular import regular
+from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.model.attempt_view import CodeCopy, FirstCause
 
 __all__ = ["with_files"]
@@ -45,7 +45,7 @@ def _differ(file: str, copy: Path) -> bool:
     except OSError:
         return False  # the run removed its copy
     try:
-        with open(file, "rb", opener=regular) as now:
+        with open(file, "rb", opener=regular_opener) as now:
             return now.read() != kept
     except OSError:
         return True

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import agent_launch as agent
 from sgpu_decl.agent import attempt_status
-from sgpu_decl.agent.forced_end import ForcedEnd
-from sgpu_decl.agent.hostrecord import read_record
+from sgpu_decl.agent.forced_stop import LocalForcedStop
+from sgpu_decl.agent.host_record import read_record
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Launcher, Launching
 from sgpu_decl.backends.local.storage import discard
@@ -97,8 +97,8 @@ class LocalLauncher(Launcher):
         if attempt_status.attempt_exists(folder):
             attempt_status.request_cancel(folder)
 
-    def forced_stop(self, record: LaunchRecord, patience: float) -> ForcedEnd:
-        return ForcedEnd(self._layout.attempt(record.ref), patience)
+    def forced_stop(self, record: LaunchRecord, patience: float) -> LocalForcedStop:
+        return LocalForcedStop(self._layout.attempt(record.ref), patience)
 
     @contextlib.contextmanager
     def _nothing_left(self, launching: Launching) -> Iterator[Path]:

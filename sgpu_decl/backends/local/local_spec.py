@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent.hostlocks import host_lock_folder
+from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Launching

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sgpu_decl.agent.growing_log import GrowingLog
-from sgpu_decl.agent.regular import regular
+from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.backends.base import LogReader
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines
@@ -51,7 +51,7 @@ class _Index:
 
     def _read(self) -> None:
         try:
-            with open(self._path, "rb", buffering=0, opener=regular) as file:
+            with open(self._path, "rb", buffering=0, opener=regular_opener) as file:
                 file.seek(self._offset)
                 data = file.read(CHUNK)
         except FileNotFoundError:

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.agent import hostlocks, kernel_features
+from sgpu_decl.agent import host_locks, kernel_features
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.local.tracking_checks import check_tracking
 from sgpu_decl.backends.resolved_secrets import look
@@ -95,11 +95,11 @@ class LocalSurvey(Survey):
 
 def _check_locks() -> list[Diagnostic]:
     """Warn if the locks of this host are not in the usual folder."""
-    taken = hostlocks.taken_folder()
+    taken = host_locks.taken_folder()
     if taken is None:
         return []
     try:
-        home = hostlocks.host_lock_home()
+        home = host_locks.host_lock_home()
     except OSError as error:
         return [Diagnostic(code="no_lock_folder", summary=str(error))]
     return [

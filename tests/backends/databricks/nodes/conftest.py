@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.hostlocks import host_lock_folder
+from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import carriers, descendants, tell
 from sgpu_decl.backends.archives import agent_zip

@@ -9,9 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
     from sgpu_decl.agent.process_tree import ProcessTree
-    from sgpu_decl.agent.report import Report
 
 __all__ = ["Sweep"]
 
@@ -27,11 +27,11 @@ class Sweep:
     on_clean: Callable[[], None]
 
     def __init__(
-        self, tree: ProcessTree, loop: Loop, report: Report, apart: Callable[[], set[int]]
+        self, tree: ProcessTree, loop: Loop, record: AttemptRecord, apart: Callable[[], set[int]]
     ) -> None:
         self._tree = tree
         self._loop = loop
-        self._report = report
+        self._record = record
         self._apart = apart
         self._told: set[int] = set()
         self._force = False
@@ -73,7 +73,7 @@ class Sweep:
             self.on_clean()
             return
         if not self._told:
-            self._report.event("sweep", left=len(left))
+            self._record.event("sweep", left=len(left))
         for pid in left:
             if self._force or pid not in self._told:
                 number = signal.SIGKILL if self._force else signal.SIGTERM

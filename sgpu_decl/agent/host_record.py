@@ -19,9 +19,9 @@ import os
 import time
 
 from sgpu_decl.agent.attempt_files import SUPERVISOR_LOCK, encode, parse_object
-from sgpu_decl.agent.hostlocks import host_lock_folder, host_lock_home
+from sgpu_decl.agent.host_locks import host_lock_folder, host_lock_home
 from sgpu_decl.agent.locks import held, wait_until_free
-from sgpu_decl.agent.regular import regular
+from sgpu_decl.agent.regular_opener import regular_opener
 
 try:  # it loads in a tenth of the time of hashlib's OpenSSL
     from _sha256 import sha256  # type: ignore[import-not-found]
@@ -167,7 +167,7 @@ def _read(path: str) -> dict[str, Any] | None:
 
 def _parsed(path: str) -> dict[str, Any] | None:
     try:
-        with open(path, "rb", buffering=0, opener=regular) as file:
+        with open(path, "rb", buffering=0, opener=regular_opener) as file:
             head, _, beat = file.read(1 << 16).partition(b"\n")
     except OSError:
         return None

@@ -10,10 +10,10 @@ import errno
 import fcntl
 import os
 
-__all__ = ["Home"]
+__all__ = ["FolderHandle"]
 
 
-class Home:
+class FolderHandle:
     """`path` must be there when this is made."""
 
     def __init__(self, path: str) -> None:

@@ -7,7 +7,7 @@ import time
 
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.fast_stdlib import signal_name
-from sgpu_decl.agent.home import Home
+from sgpu_decl.agent.folder_handle import FolderHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.verdict import RankEnding
 
-__all__ = ["Report", "cancelled_outcome", "lost_outcome", "rank_entry"]
+__all__ = ["AttemptRecord", "cancelled_outcome", "lost_outcome", "rank_entry"]
 
 
 _RESTARTS_KEPT = 20
@@ -28,7 +28,7 @@ def rank_entry(rank: int, node: int) -> dict[str, Any]:
     return {"rank": rank, "node_rank": node, "state": "queued", "exit_code": None, "signal": None}
 
 
-class Report:
+class AttemptRecord:
     """Keeps and writes the snapshot: `events.log`, then `status.json`, at last the outcome.
 
     A snapshot that cannot be written (a full disk, a folder that was deleted) never stops a run.
@@ -36,7 +36,7 @@ class Report:
 
     def __init__(self, folder: str, ranks: int, state: str, nodes: int = 1) -> None:
         self._folder = folder
-        self._home = Home(folder)
+        self._handle = FolderHandle(folder)
         self._log = attempt_files.EventLog(folder)
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._wall = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -67,21 +67,21 @@ class Report:
         """
         return attempt_files.stamp(self._wall + time.clock_gettime(time.CLOCK_BOOTTIME) + ahead)
 
-    def check_home(self) -> None:
+    def check_folder(self) -> None:
         """Return if the folder is still there.
 
         Raises:
             OSError: it was deleted; another may lie in its place.
         """
-        self._home.check()
+        self._handle.check()
 
-    def watch_home(self, mark: str) -> None:
-        """See `Home.watch`. Raises OSError."""
-        self._home.watch(mark)
+    def watch_folder(self, mark: str) -> None:
+        """See `FolderHandle.watch`. Raises OSError."""
+        self._handle.watch(mark)
 
     @property
-    def home_deleted(self) -> bool:
-        return self._home.deleted
+    def folder_deleted(self) -> bool:
+        return self._handle.deleted
 
     def event(self, name: str, /, *, durable: bool = False, **data: object) -> None:
         self._log.append(name, durable=durable, **data)
@@ -152,7 +152,7 @@ class Report:
             return
         self._dirty = False
         try:
-            self._home.check()
+            self._handle.check()
             attempt_files.write_atomic(
                 self._folder, attempt_files.STATUS, attempt_files.encode(self.snapshot)
             )
@@ -177,9 +177,9 @@ class Report:
             "ended_mono_ns": time.monotonic_ns(),
             "events_dropped": self._log.dropped,
         }
-        if self._home.deleted:
+        if self._handle.deleted:
             return False  # nobody could find it
-        self._home.check()
+        self._handle.check()
         ours = attempt_files.write_once(
             self._folder, attempt_files.OUTCOME, attempt_files.encode(outcome)
         )

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
-    from sgpu_decl.agent.report import Report
 
 __all__ = ["Queue"]
 
@@ -21,10 +21,12 @@ class Queue:
     on_turn: Callable[[tuple[str, ...]], None]
     on_refused: Callable[[str], None]
 
-    def __init__(self, spec: Mapping[str, Any], nodes: int, loop: Loop, report: Report) -> None:
+    def __init__(
+        self, spec: Mapping[str, Any], nodes: int, loop: Loop, record: AttemptRecord
+    ) -> None:
         self._spec = spec
         self._need: int = spec["gpus"]["need"] // nodes
-        self._report = report
+        self._record = record
         self._waiters = Waiters(loop)
         self._slots: list[Slots] = []
 
@@ -36,7 +38,7 @@ class Queue:
     def enter(self) -> None:
         """Stand in line."""
         if self._spec["wait_for"]:
-            self._report.update(waiting_for="earlier attempts")
+            self._record.update(waiting_for="earlier attempts")
             wait_for_ends(self._waiters, self._spec["wait_for"], self._for_turn)
         else:
             self._for_turn()
@@ -71,9 +73,9 @@ class Queue:
 
     def _wait(self, slots: Slots, what: str, then: Callable[[], None]) -> None:
         self._slots.append(slots)
-        self._report.update(waiting_for=what)
+        self._record.update(waiting_for=what)
         slots.acquire(self._waiters, then)
 
     def _leave_with(self, devices: tuple[str, ...]) -> None:
-        self._report.update(waiting_for=None)
+        self._record.update(waiting_for=None)
         self.on_turn(devices)

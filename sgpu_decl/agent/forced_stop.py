@@ -12,23 +12,23 @@ import os
 import time
 
 from sgpu_decl.agent import attempt_files, processes
+from sgpu_decl.agent.attempt_record import cancelled_outcome
 from sgpu_decl.agent.attempt_status import clear_remains
 from sgpu_decl.agent.fast_stdlib import signal
-from sgpu_decl.agent.hostrecord import read_record
-from sgpu_decl.agent.report import cancelled_outcome
+from sgpu_decl.agent.host_record import read_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-__all__ = ["ForcedEnd"]
+__all__ = ["LocalForcedStop"]
 
 _DEATH = 1.0  # seconds that a killed process may take to be gone
 _SWEEP = 10.0  # seconds that a guardian may need beyond the grace of ranks
 
 
-class ForcedEnd:
+class LocalForcedStop:
     """Ends one attempt that was just asked to stop. `patience` is how many seconds its supervisor
     may be silent."""
 

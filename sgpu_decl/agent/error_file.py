@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from sgpu_decl.agent.attempt_files import read_json
-from sgpu_decl.agent.regular import regular
+from sgpu_decl.agent.regular_opener import regular_opener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def read_abort(folder: str) -> dict[str, Any] | None:
     """
     try:
         path = os.path.join(folder, "stderr.log")
-        with open(path, "rb", buffering=0, opener=regular) as log:
+        with open(path, "rb", buffering=0, opener=regular_opener) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _TRACEBACK))
             tail = log.read(_TRACEBACK)
     except OSError:
@@ -102,7 +102,7 @@ def read_stack(folder: str) -> str | None:
     """Return what faulthandler wrote about a rank that crashed or was asked where it hangs."""
     try:
         path = os.path.join(folder, "fault.log")
-        with open(path, "rb", buffering=0, opener=regular) as log:
+        with open(path, "rb", buffering=0, opener=regular_opener) as log:
             text = log.read(_TRACEBACK).decode("utf-8", "replace")
     except OSError:
         return None

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent import hostlocks
-from sgpu_decl.agent.hostlocks import host_lock_folder
+from sgpu_decl.agent import host_locks
+from sgpu_decl.agent.host_locks import host_lock_folder
 
 
 def test_locks_are_the_same_in_every_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,8 +28,8 @@ def test_a_folder_that_is_not_ours_alone_is_passed_over(
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     shared.mkdir()
-    monkeypatch.setattr(hostlocks, "_SHARED", str(shared))
-    monkeypatch.setattr(hostlocks, "_RUNTIME", str(tmp_path / "none"))
+    monkeypatch.setattr(host_locks, "_SHARED", str(shared))
+    monkeypatch.setattr(host_locks, "_RUNTIME", str(tmp_path / "none"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     if made == "a link":
         (tmp_path / "elsewhere").mkdir(mode=0o700)

@@ -6,7 +6,7 @@ import os
 import time
 
 from sgpu_decl.agent.attempt_files import encode
-from sgpu_decl.agent.errorfile import own_frames_left_out, read_abort, read_error, read_stack
+from sgpu_decl.agent.error_file import own_frames_left_out, read_abort, read_error, read_stack
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.oom import OomKills, shortage
 from sgpu_decl.agent.parameters_file import write_parameters
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
     from sgpu_decl.agent.node_group import Node
     from sgpu_decl.agent.process_tree import ProcessTree
-    from sgpu_decl.agent.report import Report
 
 __all__ = ["RankGroup"]
 
@@ -53,7 +53,7 @@ class RankGroup:
         spec: dict[str, Any],
         secrets: dict[str, str],
         loop: Loop,
-        report: Report,
+        record: AttemptRecord,
         node: Node,
         tree: ProcessTree,
     ) -> None:
@@ -64,10 +64,10 @@ class RankGroup:
         self._secrets = secrets
         self._redact = Redactor(secrets.values())
         self._loop = loop
-        self._report = report
+        self._record = record
         self._ready_pipe = -1
         self.python = spec["entry"]["kind"] not in ("command", "shell")
-        self._warm = WarmParent(spec, node.records(spec["run_dir"]), loop, report)
+        self._warm = WarmParent(spec, node.records(spec["run_dir"]), loop, record)
         self._warm.on_forked = self._forked
         self._warm.on_cold = self._start_cold
         self._warm.on_refused = lambda error: self.on_refused(error)
@@ -208,8 +208,8 @@ class RankGroup:
     def _follow(self, rank: int, pid: int) -> None:
         self.living[rank] = pid
         self._tree.start(pid)
-        self._report.rank(rank, state="running", exit_code=None, signal=None, pid=pid)
-        self._report.event("rank_started", rank=rank, pid=pid, restart=self._restart)
+        self._record.rank(rank, state="running", exit_code=None, signal=None, pid=pid)
+        self._record.event("rank_started", rank=rank, pid=pid, restart=self._restart)
         self._loop.watch(pid, lambda status, now: self._ended(rank, status, now))
 
     def _open_ready(self) -> int:
@@ -276,7 +276,7 @@ class RankGroup:
             memory=self._memory(pid) if code == -signal.SIGKILL else None,
         )
         self._endings.append(ending)
-        self._report.ended(ending, self._restart, dropped=_dropped(folder))
+        self._record.ended(ending, self._restart, dropped=_dropped(folder))
         self.on_ended(ending)
         if ending.failed and not ending.by_us:
             self.on_failure(collateral=ending.collateral)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.loop import Loop
 
-__all__ = ["tie"]
+__all__ = ["watch_caller"]
 
 _LOOK = 0.2  # seconds between two looks, if the kernel does not tell when a process ends
 
 
-def tie(tether: Mapping[str, int], loop: Loop, gone: Callable[[], None]) -> None:
+def watch_caller(tether: Mapping[str, int], loop: Loop, gone: Callable[[], None]) -> None:
     """Call `gone` once that very process has ended; at once if it has already.
 
     The start time is read while the pidfd is open, so another process of its number never counts.

@@ -9,10 +9,10 @@ import errno
 import os
 import stat
 
-__all__ = ["regular"]
+__all__ = ["regular_opener"]
 
 
-def regular(path: str, flags: int) -> int:
+def regular_opener(path: str, flags: int) -> int:
     """Open a regular file, never waiting: an `opener` for `open`.
 
     Raises:
