@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.desired import Interpreter
     from sgpu_decl.model.pool import PoolChoice
+    from sgpu_decl.model.ray_cluster import NodeShape
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.staging.snapshot import Snapshot
 
@@ -106,6 +107,10 @@ class Survey(Protocol):
             BackendError: the backend cannot be asked.
         """
         return None, ()
+
+    def nodes(self, config: "RunConfig") -> "NodeShape | None":  # noqa: ARG002  a default
+        """The nodes that a run gets; None where the backend cannot tell."""
+        return None
 
     @abstractmethod
     def rules(

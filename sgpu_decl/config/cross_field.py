@@ -4,6 +4,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.model.ray_cluster import is_reserved_for_ray
 
 __all__ = ["ORIGINS", "Contradiction", "Crossing", "contradictions"]
 
@@ -22,7 +23,8 @@ class Contradiction:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
     """The fields that are compared. `None` where a field is not known to be valid. `environment`
-    holds those of `ORIGINS` that are given."""
+    holds those of `ORIGINS` that are given, `launch` the names of the fields that are written in
+    that block."""
 
     gpus: int | None
     type: GpuType | None
@@ -34,8 +36,10 @@ class Crossing:
     warm_modules: bool
     redacted: bool
     variables: Iterable[str]
-    secrets: Container[str]
+    secrets: Collection[str]
     environment: Collection[str]
+    ray: bool = False
+    launch: Container[str] = ()
 
 
 _PARAMETERS = "HYPERPARAMETERS_PATH"
@@ -83,7 +87,9 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
                 key=True,
             )
         )
-    if run.per_node and run.entrypoint and not run.command:
+    if run.ray:
+        found += _beside_ray(run)
+    if run.per_node and run.entrypoint and not run.command and not run.ray:
         found.append(
             Contradiction(
                 path=("launch", "per"),
@@ -135,6 +141,36 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
         if name in run.secrets
     ]
     return tuple(found)
+
+
+def _beside_ray(run: Crossing) -> list[Contradiction]:
+    """A Ray cluster has one driver, and sgpu gives it the address and the token."""
+    found = [
+        Contradiction(
+            path=("launch", field),
+            code="launch_of_ray",
+            summary=f"`{wrong}` does not go with `ray`: the run has one driver, and no ranks",
+            hint=f"remove it{way_out}",
+            key=True,
+        )
+        for field, wrong, way_out in (
+            ("per", "launch.per: rank", "; `ray` starts one Ray node on each node"),
+            ("warm", "launch.warm", ""),
+        )
+        if field in run.launch and not (field == "per" and run.per_node)
+    ]
+    return found + [
+        Contradiction(
+            path=("env", block, name),
+            code="reserved_variable",
+            summary=f"sgpu sets `{name}` itself, for the Ray cluster of the run",
+            hint="remove it, or remove `ray` to use a cluster of your own",
+            key=True,
+        )
+        for block, names in (("variables", run.variables), ("secrets", run.secrets))
+        for name in names
+        if is_reserved_for_ray(name)
+    ]
 
 
 def _two_origins(given: Sequence[str]) -> list[Contradiction]:

@@ -1,36 +1,131 @@
-"""`ray`: a run that is a Ray program."""
+"""`ray`: a Ray cluster on the nodes of a run, with the run's program as its driver."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt
 
 from sgpu_decl.config.block import Block, Flag, Positive, WholeNumber
+from sgpu_decl.config.env import VariableName
+from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Duration, Size
+from sgpu_decl.model.ray_cluster import is_reserved_for_ray
 
 __all__ = ["Ray"]
+
+_LONGEST_TEMP_DIR = 40
+"""Bytes. Ray adds up to 64 for its sockets (`/session_DATE_PID/sockets/plasma_store`), and the
+kernel takes 107 (unix(7))."""
+
+_SMALLEST_STORE = 75 << 20  # bytes; `ray start` refuses less
+_BUILT_IN = frozenset({"CPU", "GPU", "memory", "object_store_memory"})
+
+
+def _resource_name(name: str) -> str:
+    if name in _BUILT_IN:
+        field = {"CPU": "`num_cpus`", "GPU": "`num_gpus`"}.get(name, "`object_store_memory`")
+        raise problem("reserved_resource", "{path} is a resource of Ray's own", f"use {field}")
+    if not name or name.startswith("node:"):
+        raise problem("reserved_resource", "{path} cannot be a resource of yours", "rename it")
+    return name
+
+
+def _whole_above_one(amount: float) -> float:
+    if amount > 1 and amount != int(amount):
+        summary = "{path} must be a whole number, or less than 1"
+        raise problem("out_of_range", summary, "Ray counts parts of a resource below 1 alone")
+    return amount
+
+
+def _variable(name: str) -> str:
+    if is_reserved_for_ray(name):
+        raise problem(
+            "reserved_variable", f"sgpu sets `{name}` itself, for the cluster", "remove it"
+        )
+    return name
+
+
+def _large_enough(size: Size) -> Size:
+    if size.bytes < _SMALLEST_STORE:
+        raise problem("bad_size", "{path} must be at least 75MiB, not {given}", "write `1GiB`")
+    return size
+
+
+def _short_path(path: str) -> str:
+    if not path.startswith("/"):
+        raise problem(
+            "bad_temp_dir", "{path} must be an absolute path, not {given}", "begin it with /"
+        )
+    if len(path.encode()) > _LONGEST_TEMP_DIR:
+        summary = (
+            f"{{path}} is longer than {_LONGEST_TEMP_DIR} bytes: Ray's sockets could not lie there"
+        )
+        raise problem("bad_temp_dir", summary, "use a short path, such as /scratch/ray")
+    return path
+
+
+def _positive(value: Duration) -> Duration:
+    if value.seconds <= 0:
+        raise problem("bad_duration", "{path} must be longer than nothing", "write `60s`")
+    return value
+
+
+Amount = Annotated[StrictFloat, Field(gt=0), AfterValidator(_whole_above_one)]
+ResourceName = Annotated[str, AfterValidator(_resource_name)]
+Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+Period = Annotated[Duration, AfterValidator(_positive)]
 
 
 class Ray(Block):
     """`true`, or the options of the cluster that is started for the run."""
 
-    short: ClassVar[str | None] = "enabled"
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "enabled": "`ray: true` and `ray: false` replace it",
+        "cpus_per_node": "`num_cpus` replaces it",
+        "gpus_per_worker": "`num_gpus` replaces it, and counts the GPUs of each node",
+        "startup_timeout": "`head_startup_timeout` and `worker_join_timeout` replace it",
+    }
 
-    enabled: Flag = Field(
-        default=True, description="Whether Ray is started; `ray: true` says the same."
+    num_cpus: Positive | None = Field(
+        None, description="CPUs of each node. Default: those that the run may use there."
     )
-    cpus_per_node: Positive | None = Field(
-        None, description="The CPUs that Ray counts on each node; default: all."
+    num_gpus: WholeNumber | None = Field(
+        None, description="GPUs of each node. Default: those that the run has there."
     )
-    gpus_per_worker: WholeNumber = Field(1, description="The GPUs that each worker is given.")
-    object_store_memory: Size | None = Field(
-        None, description="The memory of the object store on each node."
+    resources: dict[ResourceName, Amount] = Field(
+        {}, description="Custom resources of each node: a name and how much there is of it."
     )
-    dashboard: Flag = Field(default=False, description="Whether Ray's dashboard is started.")
-    startup_timeout: Duration | None = Field(
-        None, description="How long the nodes may take to join."
+    object_store_memory: Annotated[Size, AfterValidator(_large_enough)] | None = Field(
+        None,
+        description="Memory of the object store of each node. Default: 30 % of the memory that the "
+        "run has there, at most what /dev/shm holds.",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _switched(cls, value: Any) -> Any:
-        return {"enabled": value} if isinstance(value, bool) else value
+    temp_dir: Annotated[str, AfterValidator(_short_path)] | None = Field(
+        None,
+        description="The folder of Ray's sockets, logs and spilled objects on each node: an "
+        f"absolute path of at most {_LONGEST_TEMP_DIR} bytes. Default: a private folder in /tmp.",
+    )
+    port: Port | None = Field(
+        None, description="The port of the head node. Default: a free port that sgpu chooses."
+    )
+    dashboard: Flag = Field(
+        default=False,
+        description="Whether Ray's dashboard runs, on loopback of the head node.",
+    )
+    metrics_export_port: Port | None = Field(
+        None,
+        description="The port where a node shows its metrics. Another port is chosen where this "
+        "one is in use.",
+    )
+    metrics_interval: Period = Field(
+        Duration(10.0), description="How often the metrics of the nodes are read."
+    )
+    head_startup_timeout: Period = Field(
+        Duration(60.0), description="How long the head node may take until it is ready."
+    )
+    worker_join_timeout: Period = Field(
+        Duration(120.0), description="How long the other nodes may take to join the head node."
+    )
+    env: dict[Annotated[VariableName, AfterValidator(_variable)], str] = Field(
+        {}, description="Environment variables of Ray's own processes."
+    )

@@ -72,8 +72,10 @@ def _positive(value: Duration) -> Duration:
     return value
 
 
-def _enabled(value: Ray | None) -> Ray | None:
-    return value if value is not None and value.enabled else None
+def _switch(value: object) -> object:
+    if isinstance(value, bool):
+        return {} if value else None
+    return value
 
 
 def _somebody(value: OnFinish | None) -> OnFinish | None:
@@ -123,8 +125,10 @@ class RunConfig(Block):
         Env.model_construct(), description="The Python environment, variables and secrets."
     )
     code: Code = Field(Code.model_construct(), description="Which files the run takes along.")
-    ray: Annotated[Ray | None, AfterValidator(_enabled)] = Field(
-        None, description="Makes the run a Ray program: `true`, or the options of its cluster."
+    ray: Annotated[Ray | None, BeforeValidator(_switch)] = Field(
+        None,
+        description="Starts a Ray cluster on the nodes of the run, with its program as the driver: "
+        "`true`, or the options of the cluster.",
     )
     timeout: Limit | None = Field(None, description="How long the ranks may run, such as `6h`.")
     grace: Duration = Field(
@@ -191,6 +195,8 @@ class RunConfig(Block):
                 variables=self.env.variables,
                 secrets=self.env.secrets,
                 environment=self.env.origins,
+                ray=self.ray is not None,
+                launch=self.launch.model_fields_set,
             )
         )
         if found:

@@ -187,6 +187,8 @@ def _comparable(data: Mapping[str, Any]) -> Crossing:
         variables=variables if isinstance(variables, dict) else (),
         secrets=secrets if isinstance(secrets, dict) else (),
         environment=[item for item in ORIGINS if isinstance(env, dict) and env.get(item)],
+        ray=isinstance(data.get("ray"), dict) or data.get("ray") is True,
+        launch=launch if isinstance(launch, dict) else (),
     )
 
 

@@ -6,6 +6,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from sgpu_decl.control_groups import (
+    control_groups,
+    memory_limit,
+    number_in,
+    processor_quota,
+    read_file,
+)
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.doctor.network import has_infiniband
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
@@ -16,7 +23,6 @@ _FEW_FILES, _USUAL_FILES = 256, 1024
 _FEW_PROCESSES = 1024
 _SMALL_FILE = 10 << 20
 _LITTLE, _SCARCE = 200 << 20, 2 << 30
-_UNLIMITED_V1 = 1 << 62  # v1 writes the largest multiple of a page for no limit
 
 
 def check_limits() -> Iterator[Finding]:
@@ -74,13 +80,13 @@ def check_memory() -> Iterator[Finding]:
     all of it is Linux's."""
     if sys.platform != "linux":
         return
-    groups = list(_groups())
+    groups = list(control_groups())
     yield _memory(groups)
     yield _processors(groups)
     tasks = [
-        (int(limit), int(_read(group / "pids.current") or 0))
+        (int(limit), int(read_file(group / "pids.current") or 0))
         for group in groups
-        if (limit := _read(group / "pids.max")).isdigit()
+        if (limit := read_file(group / "pids.max")).isdigit()
     ]
     scarce = [(limit, used) for limit, used in tasks if limit - used < _FEW_PROCESSES]
     for most, used in scarce[:1]:
@@ -92,11 +98,11 @@ def check_memory() -> Iterator[Finding]:
 
 
 def _memory(groups: list[Path]) -> Finding:
-    free = _field(Path("/proc/meminfo"), "MemAvailable:") * 1024
-    total = _field(Path("/proc/meminfo"), "MemTotal:") * 1024
+    free = number_in(Path("/proc/meminfo"), "MemAvailable:") * 1024
+    total = number_in(Path("/proc/meminfo"), "MemTotal:") * 1024
     where = "of this machine"
     for group in groups:
-        limit = _limit_of_memory(group)
+        limit = memory_limit(group)
         if limit is None or limit >= total:
             continue
         left = limit - _used_memory(group)
@@ -111,22 +117,17 @@ def _memory(groups: list[Path]) -> Finding:
     return ok("memory", text)
 
 
-def _limit_of_memory(group: Path) -> int | None:
-    text = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
-    return int(text) if text.isdigit() and int(text) < _UNLIMITED_V1 else None
-
-
 def _used_memory(group: Path) -> int:
     """Without the file cache, which the kernel gives up when it needs to."""
-    text = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes")
+    text = read_file(group / "memory.current") or read_file(group / "memory.usage_in_bytes")
     statistics = group / "memory.stat"
-    cache = _field(statistics, "inactive_file") or _field(statistics, "total_inactive_file")
+    cache = number_in(statistics, "inactive_file") or number_in(statistics, "total_inactive_file")
     return int(text or 0) - cache
 
 
 def _processors(groups: list[Path]) -> Finding:
     usable, there = len(os.sched_getaffinity(0)), os.cpu_count() or 1
-    quota = min(filter(None, map(_quota, groups)), default=None)
+    quota = min(filter(None, map(processor_quota, groups)), default=None)
     text = f"{usable} of {there} processors" if usable < there else f"{there} processors"
     if quota is None:
         return ok("processors", text)
@@ -134,37 +135,3 @@ def _processors(groups: list[Path]) -> Finding:
     if quota >= 1:
         return ok("processors", text)
     return warn("processors", text, "raise the quota of the container: ranks start very slowly")
-
-
-def _quota(group: Path) -> float | None:
-    quota, _, period = _read(group / "cpu.max").partition(" ")
-    if not quota:
-        quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
-    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
-
-
-def _groups() -> Iterator[Path]:
-    """The folders of this process's control groups and of those above them, v2 and v1."""
-    for line in _read(Path("/proc/self/cgroup")).splitlines():
-        number, controllers, place = line.split(":", 2)
-        for name in ("",) if number == "0" else controllers.split(","):
-            root = Path("/sys/fs/cgroup", name)
-            folder = root / place.lstrip("/")
-            for group in (folder, *folder.parents):
-                if group.is_relative_to(root) and group.is_dir():
-                    yield group
-
-
-def _field(path: Path, name: str) -> int:
-    for line in _read(path).splitlines():
-        key, *values = line.split()
-        if key == name:
-            return int(values[0])
-    return 0
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

@@ -23,5 +23,5 @@ def needs_of(run: "LoadedRun") -> Hashable:
     return (
         "needs", run.address.name, config.type.name, config.type.node, config.gpus, config.timeout,
         config.max_parallel, config.pool, config.priority, config.budget, config.image,
-        config.backend.kind, config.env.python, config.env.base,
+        config.backend.kind, config.env.python, config.env.base, config.ray is not None,
     )  # fmt: skip

@@ -15,14 +15,16 @@ from sgpu_decl.facts.check_keys import entry_of, needs_of
 from sgpu_decl.facts.code_facts import CodeReader
 from sgpu_decl.facts.environment_checks import EnvironmentChecks
 from sgpu_decl.facts.environment_facts import DeclaredEnvironments, Recipe
-from sgpu_decl.facts.finding_places import from_here
+from sgpu_decl.facts.finding_places import from_here, locator
 from sgpu_decl.facts.job_facts import DeclaredJobs
 from sgpu_decl.facts.location import absolute
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired, Interpreter
+from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.pool import PoolChoice
+from sgpu_decl.model.ray_cluster import RayCluster
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.unsupported_fields import not_yet
@@ -142,6 +144,8 @@ class _Gathering:
         )
         root = self.coding.root(config.code)
         self.findings.extend(from_here(root, item, self._shown) for item in said)
+        installed = environment or interpreter
+        cluster = self._ray(run, installed.packages if installed else None)
         if config.env.origins or not config.entrypoint:
             interpreter = None
         return Desired(
@@ -157,6 +161,7 @@ class _Gathering:
             environment=environment,
             interpreter=interpreter,
             pool=self._pool(config),
+            ray=cluster,
             jobs=jobs,
             places=run.places,
             findings=self._dispute(run.address),
@@ -194,6 +199,21 @@ class _Gathering:
             self._pools[key], findings = backend.pool(config)
             self.findings.extend(findings)
         return self._pools[key]
+
+    def _ray(self, run: "LoadedRun", installed: PackageList | None) -> RayCluster | None:
+        """The Ray cluster that a run asks for; what is wrong with it is said once."""
+        config, backend = run.config, self._backend(run.config)
+        if config.ray is None:
+            return None
+        from sgpu_decl.facts.ray_facts import ray_cluster, ray_findings, ray_packages
+
+        shape = backend.nodes(config) if backend is not None else None
+        packages = ray_packages(config, installed)
+        cluster = ray_cluster(config.ray, shape, packages)
+        if self._first(("ray", run.address.name, config.ray.model_dump_json(), cluster)):
+            place = locator(run.places)
+            self.findings += ray_findings(config.ray, place, shape=shape, packages=packages)
+        return cluster
 
     def _backend(self, config: "RunConfig") -> Survey | None:
         """What the backend of a run can be asked; `None` where planning will refuse it."""
@@ -235,8 +255,20 @@ class _Gathering:
         )
         if taken is not None and self._called is None:
             root = self.coding.root(config.code)
-            said = backend.check_code(config, run.places, taken)
-            self.findings.extend(from_here(root, item, self._shown) for item in said)
+            findings = list(backend.check_code(config, run.places, taken))
+            refused = {item.code for item in findings}  # the backend knows more of these
+            findings += [item for item in _of_ray(config, taken) if item.code not in refused]
+            self.findings.extend(from_here(root, item, self._shown) for item in findings)
+
+
+def _of_ray(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
+    """What the code of a run does that does not go with its Ray cluster."""
+    if config.ray is None or config.entrypoint is None:
+        return ()
+    from sgpu_decl.staging.ray_calls import ray_calls
+    from sgpu_decl.staging.sources import sources
+
+    return ray_calls(sources(code.root, config.entrypoint))
 
 
 def _having(interpreter: Interpreter | None) -> Callable[[str], bool]:

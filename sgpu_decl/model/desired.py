@@ -9,6 +9,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.pool import PoolChoice
+from sgpu_decl.model.ray_cluster import RayCluster
 
 __all__ = ["NO_PLACES", "CodeFacts", "Desired", "Interpreter"]
 
@@ -46,8 +47,8 @@ class Desired:
     only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field
     path to where the user wrote it. `owner` is the file that declares it, relative to the project.
     `environment` is the declared one; `interpreter` is set where Python runs the user's code and
-    none is declared. `pool` is set where the backend has pools: what was chosen for the run. `jobs`
-    launch it, in the place of `apply`.
+    none is declared. `pool` is set where the backend has pools: what was chosen for the run. `ray`
+    is the Ray cluster that it would get. `jobs` launch it, in the place of `apply`.
     """
 
     address: Address
@@ -62,6 +63,7 @@ class Desired:
     environment: DesiredEnvironment | None = None
     interpreter: Interpreter | None = None
     pool: PoolChoice | None = None
+    ray: RayCluster | None = None
     jobs: tuple[Address, ...] = ()
     places: Mapping[str, Place] = field(
         default_factory=lambda: NO_PLACES, compare=False, hash=False

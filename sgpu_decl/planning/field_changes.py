@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TypeAlias, cast
 
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.planning.policy import SECRETS
+from sgpu_decl.planning.policy import SECRETS, SWITCHES
 
 __all__ = ["FieldDifference", "compare", "covered", "join", "leaves", "parse"]
 
@@ -100,9 +100,11 @@ def _walk(before: _Object, after: _Object, parent: str) -> Iterator[FieldDiffere
         if _says_nothing(path, old) and _says_nothing(path, new):
             continue
         # A block that appears or goes is shown field by field, as one that merely changes.
-        if isinstance(new, _Missing) and isinstance(old, Mapping) and old:
+        if isinstance(new, _Missing) and isinstance(old, Mapping) and old and path not in SWITCHES:
             yield from _walk(old, {}, path)
-        elif isinstance(old, _Missing) and isinstance(new, Mapping) and new:
+        elif (
+            isinstance(old, _Missing) and isinstance(new, Mapping) and new and path not in SWITCHES
+        ):
             yield from _walk({}, new, path)
         elif isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from _walk(old, new, path)

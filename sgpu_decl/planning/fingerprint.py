@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.planning.field_changes import join, parse
-from sgpu_decl.planning.policy import FieldClass, class_of, has_entries_below
+from sgpu_decl.planning.policy import SWITCHES, FieldClass, class_of, has_entries_below
 
 __all__ = ["fingerprint", "token"]
 
@@ -43,7 +43,7 @@ def _data_fields(spec: Mapping[str, Json], parent: str) -> dict[str, Json]:
         path = join(parent, key)
         if has_entries_below(path) and isinstance(value, Mapping):
             inner = _data_fields(value, path)
-            if inner:
+            if inner or path in SWITCHES:
                 kept[key] = inner
         elif class_of(path) is FieldClass.DATA:
             kept[key] = value

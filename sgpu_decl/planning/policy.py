@@ -21,6 +21,7 @@ __all__ = [
     "FIELDS",
     "POLICY",
     "SECRETS",
+    "SWITCHES",
     "FieldClass",
     "FieldRule",
     "class_of",
@@ -75,7 +76,14 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "code.link": FieldRule(
             _DATA, "linked files are outside the digest, so the list itself counts"
         ),
-        "ray": FieldRule(_DATA, "the program runs inside another runtime"),
+        "ray": FieldRule(_DATA, "the program is the driver of a cluster, and sees its resources"),
+        "ray.temp_dir": FieldRule(_LAUNCH, "where sockets, logs and spilled objects lie"),
+        "ray.port": FieldRule(_LAUNCH, "how the nodes find each other"),
+        "ray.dashboard": FieldRule(_LAUNCH, "it shows the cluster to people"),
+        "ray.metrics_export_port": FieldRule(_LAUNCH, "where metrics are read, not what they are"),
+        "ray.metrics_interval": FieldRule(_LAUNCH, "how often metrics are read"),
+        "ray.head_startup_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
+        "ray.worker_join_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "grace": FieldRule(_LAUNCH, "used only while stopping"),
         "startup_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
@@ -99,6 +107,9 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
 
 SECRETS = "env.secrets."
 """Values below this path are references to secrets and are shown as such."""
+
+SWITCHES = frozenset({"ray"})
+"""Blocks that change the run by being there, even if they are empty."""
 
 FIELDS = frozenset(path.partition(".")[0] for path in POLICY)
 """The fields of a run."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = ["Import", "Source", "sources"]
+__all__ = ["Import", "Source", "certain_statements", "sources"]
 
 # Half a second, where they are large: a plan should not take longer for a warning.
 _MOST = 100
@@ -75,16 +75,23 @@ def _imports_of(path: Path, _mtime: int, _size: int) -> tuple[Import, ...]:
 
 
 def _imports(tree: ast.Module) -> Iterator[Import]:
-    waiting: list[ast.stmt | ast.Module] = [tree]
-    while waiting:
-        node = waiting.pop()
+    for node in certain_statements(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(alias.name, (), 0, node.lineno, node.col_offset + 1)
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names)
             yield Import(node.module or "", names, node.level, node.lineno, node.col_offset + 1)
-        elif isinstance(node, ast.Try | ast.TryStar):
+
+
+def certain_statements(tree: ast.Module) -> Iterator[ast.stmt | ast.Module]:
+    """The statements that are executed whenever the module, or a function in it, is; in no
+    order."""
+    waiting: list[ast.stmt | ast.Module] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.Try | ast.TryStar):
             waiting += node.finalbody
         elif isinstance(node, ast.If):
             waiting += node.body if _is_main(node.test) else []

@@ -37,6 +37,9 @@ def test_the_least_run(good: Good) -> None:
         ("env:", ""),
         ("env: {variables: {}}", ""),
         ("ray: true", "ray: {}"),
+        ("ray: false", ""),
+        ("ray: {resources: {ssd: 1}}", "ray: {resources: {ssd: 1.0}}"),
+        ("ray: {object_store_memory: 8GB}", "ray: {object_store_memory: 8000000000}"),
         ("retry: {max: 0, on: [infra]}", "retry: {}"),
         ("mlflow: {enabled: true}", "launch: {per: rank}"),
         ("env: {secrets: {A: s/k}}", "env: {secrets: {A: databricks:s/k}}"),
@@ -105,6 +108,28 @@ def test_targets_and_options_override_in_order(good: Good) -> None:
 def test_a_target_may_switch_to_a_command(good: Good) -> None:
     run = config(good(RUN + "targets: {x: {entrypoint: null, command: [a]}}\n", "run.yaml", "x"))
     assert (run.entrypoint, run.command) == (None, ("a",))
+
+
+def test_a_switched_on_block_takes_options_from_elsewhere(good: Good) -> None:
+    text = RUN + "ray: true\ntargets: {big: {ray: {num_cpus: 8}}, none: {ray: false}}\n"
+    assert config(good(text)).ray is not None
+    assert config(good(text, "run.yaml", "big")).ray.num_cpus == 8
+    assert config(good(text, "run.yaml", "none")).ray is None
+    assert config(good(text, sets=[("ray.num_gpus", "2")])).ray.num_gpus == 2
+
+
+def test_a_command_may_be_the_driver_of_a_cluster(good: Good) -> None:
+    run = config(
+        good(RUN.replace("entrypoint: train.py:main", "command: [python, x.py]") + "ray: true\n")
+    )
+    assert run.ray is not None
+    entry = config(good(RUN + "ray: true\nlaunch: {per: node}\n"))
+    assert entry.launch.per == "node"
+
+
+def test_variables_of_ray_are_free_without_a_cluster(good: Good) -> None:
+    run = config(good(RUN + "env: {variables: {RAY_ADDRESS: auto}}\nlaunch: {per: rank}\n"))
+    assert run.env.variables == {"RAY_ADDRESS": "auto"}
 
 
 def test_set_is_typed_by_the_schema(good: Good) -> None:

@@ -41,11 +41,18 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "code.include": (["a"], ["b"]),
     "code.exclude": (["a"], ["b"]),
     "code.link": (["a"], ["b"]),
-    "ray.cpus_per_node": (1, 2),
-    "ray.gpus_per_worker": (2, 4),
+    "ray.num_cpus": (1, 2),
+    "ray.num_gpus": (2, 4),
+    "ray.resources": ({"ssd": 1}, {"ssd": 2}),
     "ray.object_store_memory": ("1GiB", "2GiB"),
+    "ray.temp_dir": ("/a", "/b"),
+    "ray.port": (6379, 6380),
     "ray.dashboard": (True, None),
-    "ray.startup_timeout": ("1m", "2m"),
+    "ray.metrics_export_port": (6389, 6390),
+    "ray.metrics_interval": ("1s", "2s"),
+    "ray.head_startup_timeout": ("2m", "3m"),
+    "ray.worker_join_timeout": ("1m", "3m"),
+    "ray.env": ({"A": "1"}, {"A": "2"}),
     "timeout": ("1h", "2h"),
     "grace": ("1s", "2s"),
     "startup_timeout": ("1m", "2m"),
@@ -132,8 +139,7 @@ def spec_with(path: str, value: Any) -> dict[str, Any]:
 
 def test_the_table_has_every_field() -> None:
     lent = {"env.use"}  # only a project has what it names, see `test_equipping`
-    switch = {"ray.enabled"}  # it decides whether there is a block
-    assert sorted(VALUES) == sorted({*fields_of(RunConfig)} - lent - switch)
+    assert sorted(VALUES) == sorted({*fields_of(RunConfig)} - lent)
 
 
 def defaults_of(model: type[BaseModel], parent: str = "") -> Iterator[tuple[str, Any]]:
@@ -152,7 +158,7 @@ def defaults_of(model: type[BaseModel], parent: str = "") -> Iterator[tuple[str,
 
 EMPTY: list[tuple[str, Any]] = [
     ("args", {}), ("args", []), ("env.dependencies", []), ("on_finish", {}), ("ray", False),
-    ("ray", {"enabled": False}), ("on_finish", {"success": []}), ("code.root", "."),
+    ("on_finish", {"success": []}), ("code.root", "."),
     ("backend", "local"), ("env.variables", {}), ("env.secrets", {}), ("code", {"link": []}),
 ]  # fmt: skip
 

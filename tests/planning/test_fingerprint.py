@@ -40,11 +40,18 @@ def test_how_it_is_launched_does_not_count(changed: dict[str, object]) -> None:
         {"launch": {"per": "rank", "warm": "off"}},
         {"code": {"link": []}},
         {"env": {"variables": {"A": "1"}}},
+        {"ray": {}},
+        {"ray": {"port": 6379}},
         {"a_field_of_tomorrow": 1},
     ],
 )
 def test_what_is_computed_counts(changed: dict[str, object]) -> None:
     assert of(**changed) != of()
+
+
+def test_how_a_ray_cluster_is_launched_does_not_count() -> None:
+    assert of(ray={"port": 6379, "dashboard": True}) == of(ray={})
+    assert of(ray={"num_cpus": 2}) != of(ray={})
 
 
 def test_code_and_environment_count() -> None:

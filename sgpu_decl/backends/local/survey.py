@@ -1,19 +1,24 @@
 """Whether this machine can run what a run asks for, said at plan time."""
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import host_locks, kernel_features
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.local.tracking_checks import check_tracking
 from sgpu_decl.backends.resolved_secrets import look
+from sgpu_decl.control_groups import usable_memory, usable_processors
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import interpreter_of
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.gpu import GPUType
+from sgpu_decl.model.ray_cluster import NodeShape
 
 if TYPE_CHECKING:
     from sgpu_decl.config.env import Env
@@ -26,6 +31,7 @@ __all__ = ["LocalSurvey"]
 # One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
 # has neither the cores nor the descriptors for them.
 _MOST_RANKS = 4096
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  the place that Ray uses
 
 
 class LocalSurvey(Survey):
@@ -45,6 +51,18 @@ class LocalSurvey(Survey):
     def interpreter(self, env: "Env", folder: Path) -> Interpreter | None:
         found = interpreter_of(env.python, folder, self._pythons)
         return found if isinstance(found, Interpreter) else None
+
+    def nodes(self, config: "RunConfig") -> NodeShape:
+        gpus = 0 if config.type.kind is GPUType.CPU else config.gpus
+        if sys.platform != "linux":
+            return NodeShape(nodes=1, gpus=gpus)
+        return NodeShape(
+            nodes=1,
+            gpus=gpus,
+            cpus=usable_processors(),
+            memory=usable_memory(),
+            shm=disk_usage(_SHARED_MEMORY).total if os.path.isdir(_SHARED_MEMORY) else None,
+        )
 
     def rules(
         self,

@@ -13,6 +13,7 @@ from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER, Connectio
 from sgpu_decl.backends.databricks.planning.catalog import is_catalog_known
 from sgpu_decl.backends.databricks.planning.code_rules import code_findings
 from sgpu_decl.backends.databricks.planning.config_rules import config_findings
+from sgpu_decl.backends.databricks.planning.machines import machines_of
 from sgpu_decl.backends.databricks.planning.pools import choose_pool
 from sgpu_decl.backends.databricks.planning.remote_checks import open_remote_checks
 from sgpu_decl.backends.databricks.planning.staging_access import check_staging
@@ -26,6 +27,7 @@ from sgpu_decl.environments.interpreters import interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.pool import PoolChoice, PoolKind
+from sgpu_decl.model.ray_cluster import NodeShape
 from sgpu_decl.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -78,6 +80,12 @@ class DatabricksSurvey(Survey):
         except SgpuError:
             return choice, findings  # `check` says why
         return choose_pool(config.pool, os.environ, accessible=accessible)
+
+    def nodes(self, config: RunConfig) -> NodeShape | None:
+        machines = machines_of(config)
+        if machines is None:
+            return None
+        return NodeShape(nodes=machines.nodes, gpus=machines.gpus // machines.nodes)
 
     def rules(
         self, config: RunConfig, places: Mapping[str, Place], folder: Path

@@ -1,0 +1,145 @@
+"""The Ray cluster of a run: its size, the version of Ray, and what stands in its way.
+
+The version comes from the list of packages that ranks find. Nothing imports Ray.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from sgpu_decl.backends.kinds import bases_of, is_remote
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.diagnostics.sizes import size
+from sgpu_decl.environments.known.base_environments import base_named
+from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.ray_cluster import NodeShape, RayCluster
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.ray import Ray
+    from sgpu_decl.config.run import RunConfig
+
+__all__ = ["RayPackages", "ray_cluster", "ray_findings", "ray_packages"]
+
+_OLDEST = Version("2.49")
+_FIRST_WITH_TOKEN = Version("2.52")
+_STORE_SHARE = 0.3  # of the memory: Ray's own default
+_METRICS_AGENT = ("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayPackages:
+    """`versions` maps the packages that ranks find to their versions. Where it is not `complete`,
+    there may be more."""
+
+    versions: Mapping[str, str]
+    complete: bool
+
+    @property
+    def ray(self) -> str | None:
+        """The version of Ray, if it is known to be there."""
+        return self.versions.get("ray")
+
+
+def ray_packages(config: "RunConfig", installed: PackageList | None) -> RayPackages:
+    """Return the packages that Ray's processes would find.
+
+    Args:
+        installed: those of the run's environment or interpreter, as far as that is known.
+    """
+    packages = installed.packages if installed is not None else ()
+    complete = installed is not None
+    kind = config.backend.kind
+    if is_remote(kind):  # what is declared is installed on top of a base
+        base = base_named(config.env.base or "", bases_of(kind))
+        packages = (*(base.environment.packages if base else ()), *packages)
+        complete = base is not None and base.environment.complete
+    if "PYTHONPATH" in config.env.variables:
+        complete = False  # it may lead to any package
+    return RayPackages(versions=dict(packages), complete=complete)
+
+
+def ray_cluster(ray: "Ray", shape: NodeShape | None, packages: RayPackages) -> RayCluster:
+    """Return the cluster that a run would get; `shape` is that of its nodes, if it is known."""
+    store = ray.object_store_memory.bytes if ray.object_store_memory is not None else None
+    if shape is None:
+        return RayCluster(object_store_memory=store, version=packages.ray)
+    if store is None and shape.memory is not None and shape.shm is not None:
+        store = min(int(shape.memory * _STORE_SHARE), shape.shm)
+    gpus = shape.gpus if ray.num_gpus is None else ray.num_gpus
+    cpus = shape.cpus if ray.num_cpus is None else ray.num_cpus
+    return RayCluster(
+        nodes=shape.nodes,
+        gpus=shape.nodes * gpus,
+        cpus=None if cpus is None else shape.nodes * cpus,
+        object_store_memory=store,
+        version=packages.ray,
+    )
+
+
+def ray_findings(
+    ray: "Ray",
+    place: Callable[[str], Place | None],
+    *,
+    shape: NodeShape | None,
+    packages: RayPackages,
+) -> Iterator[Diagnostic]:
+    """Say what stands in the way of the cluster; `place` gives that of a dotted field path."""
+    if packages.ray is not None:
+        yield from _of_version(packages.ray, place("ray"), nodes=shape.nodes if shape else 1)
+        lacking = [name for name in _METRICS_AGENT if name not in packages.versions]
+        if lacking and packages.complete:
+            yield Diagnostic(
+                code="ray_metrics_off",
+                severity=Severity.INFO,
+                summary=f"Ray measures nothing without `{lacking[0]}`: its nodes have no metrics",
+                place=place("ray"),
+                hint="install `ray[default]`",
+            )
+    elif packages.complete:
+        yield Diagnostic(
+            code="ray_missing",
+            summary="the environment of the run has no `ray`",
+            place=place("ray"),
+            hint="install `ray[default]`, or declare it in `env.dependencies`",
+        )
+    store = ray.object_store_memory
+    if (
+        store is not None
+        and shape is not None
+        and shape.shm is not None
+        and store.bytes > shape.shm
+    ):
+        yield Diagnostic(
+            code="ray_shm_small",
+            severity=Severity.WARNING,
+            summary=f"the object store of {size(store.bytes)} does not fit into /dev/shm, which "
+            f"has {size(shape.shm)}: Ray would keep it on a disk, which is slow",
+            place=place("ray.object_store_memory"),
+            hint="make it smaller, or /dev/shm larger: in a container `--shm-size`",
+        )
+
+
+def _of_version(text: str, place: Place | None, *, nodes: int) -> Iterator[Diagnostic]:
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        return
+    if version < _OLDEST:
+        yield Diagnostic(
+            code="ray_too_old",
+            summary=f"Ray {text} is too old: sgpu starts clusters of Ray {_OLDEST} and newer",
+            place=place,
+            hint=f"install `ray[default]>={_OLDEST}`",
+        )
+    elif version < _FIRST_WITH_TOKEN and nodes > 1:
+        yield Diagnostic(
+            code="ray_without_token",
+            severity=Severity.WARNING,
+            summary=f"Ray {text} has no authentication: whoever reaches a port of the cluster can "
+            "run code on its nodes",
+            place=place,
+            hint=f"install `ray[default]>={_FIRST_WITH_TOKEN}`",
+        )

@@ -1,0 +1,34 @@
+"""The Ray cluster of a run, as plans show it."""
+
+from dataclasses import dataclass
+
+__all__ = ["NodeShape", "RayCluster", "is_reserved_for_ray"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeShape:
+    """The nodes of a run, and what it may use of each: GPUs, processors, bytes of memory, bytes of
+    /dev/shm. None where only the node could tell."""
+
+    nodes: int
+    gpus: int
+    cpus: int | None = None
+    memory: int | None = None
+    shm: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayCluster:
+    """`gpus` and `cpus` are those of all nodes, `object_store_memory` is the bytes of the store of
+    each node, `version` that of Ray; None where it is not known."""
+
+    nodes: int | None = None
+    gpus: int | None = None
+    cpus: int | None = None
+    object_store_memory: int | None = None
+    version: str | None = None
+
+
+def is_reserved_for_ray(variable: str) -> bool:
+    """Whether sgpu sets this environment variable itself in a run with a Ray cluster."""
+    return variable == "RAY_ADDRESS" or variable.startswith("RAY_AUTH_")

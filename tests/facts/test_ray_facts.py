@@ -1,0 +1,105 @@
+"""The Ray cluster of a run: its size, its version, and what stands in its way."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.api import PlanOptions, Session
+from sgpu_decl.config.ray import Ray
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.facts.ray_facts import RayPackages, ray_cluster, ray_findings
+from sgpu_decl.model.ray_cluster import NodeShape, RayCluster
+
+WHOLE = dict.fromkeys(("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client"), "1.0")
+TWO_NODES = NodeShape(nodes=2, gpus=4)
+MACHINE = NodeShape(nodes=1, gpus=1, cpus=8, memory=100 << 30, shm=16 << 30)
+
+
+def packages(version: str | None, *, complete: bool = True, **others: str) -> RayPackages:
+    there = {"ray": version} if version is not None else {}
+    return RayPackages(versions={**WHOLE, **there, **others}, complete=complete)
+
+
+def findings(
+    found: RayPackages, shape: NodeShape | None = MACHINE, **options: object
+) -> list[tuple[str, str]]:
+    """The code and severity of each finding."""
+    ray = Ray.model_validate(options)
+    place = Place("run.yaml", 5, 1)
+    given = list(ray_findings(ray, lambda _: place, shape=shape, packages=found))
+    assert all(one.place == place and one.hint for one in given)
+    return [(one.code, str(one.severity)) for one in given]
+
+
+def test_ray_that_is_not_there() -> None:
+    assert findings(packages(None)) == [("ray_missing", "error")]
+    assert findings(packages(None, complete=False)) == []
+    assert findings(packages("2.60.0")) == []
+
+
+@pytest.mark.parametrize("version", ["2.48.0", "2.9.3", "2.49.0rc1", "1.13"])
+def test_ray_that_is_too_old(version: str) -> None:
+    assert findings(packages(version), TWO_NODES) == [("ray_too_old", "error")]
+
+
+@pytest.mark.parametrize("version", ["2.49.0", "2.49.1+local", "3.0.0.dev0", "not a version"])
+def test_ray_that_is_new_enough_or_unknown(version: str) -> None:
+    assert findings(packages(version)) == []
+
+
+def test_several_nodes_without_authentication() -> None:
+    assert findings(packages("2.51.2"), TWO_NODES) == [("ray_without_token", "warning")]
+    assert findings(packages("2.52.0"), TWO_NODES) == []
+    assert findings(packages("2.51.2"), MACHINE) == []
+
+
+def test_ray_without_its_metrics_agent() -> None:
+    plain = RayPackages(versions={"ray": "2.60.0"}, complete=True)
+    assert findings(plain) == [("ray_metrics_off", "info")]
+    assert findings(RayPackages(versions={"ray": "2.60.0"}, complete=False)) == []
+
+
+def test_an_object_store_that_shared_memory_cannot_hold() -> None:
+    found = packages("2.60.0")
+    assert findings(found, object_store_memory="17GiB") == [("ray_shm_small", "warning")]
+    assert findings(found, object_store_memory="16GiB") == []
+    assert findings(found, TWO_NODES, object_store_memory="17GiB") == []
+
+
+def test_the_size_is_that_of_the_nodes_where_nothing_else_is_said() -> None:
+    cluster = ray_cluster(Ray(), MACHINE, packages("2.60.0"))
+    assert cluster == RayCluster(
+        nodes=1, gpus=1, cpus=8, object_store_memory=16 << 30, version="2.60.0"
+    )
+    small = NodeShape(nodes=1, gpus=0, cpus=2, memory=1000, shm=16 << 30)
+    assert ray_cluster(Ray(), small, packages(None)).object_store_memory == 300
+
+
+def test_options_are_those_of_each_node() -> None:
+    ray = Ray.model_validate({"num_cpus": 16, "num_gpus": 2, "object_store_memory": "8GB"})
+    cluster = ray_cluster(ray, TWO_NODES, packages("2.60.0"))
+    assert cluster == RayCluster(
+        nodes=2, gpus=4, cpus=32, object_store_memory=8_000_000_000, version="2.60.0"
+    )
+    assert ray_cluster(ray, None, packages(None)) == RayCluster(object_store_memory=8_000_000_000)
+
+
+def test_a_plan_shows_the_cluster_and_its_mistakes_once(
+    folder: Path, open_file: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "train.py").write_text("import ray\ndef main(n):\n    ray.init('local')\n")
+    (folder / "run.yaml").write_text(
+        "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: train.py:main\n"
+        "ray: {num_cpus: 3, object_store_memory: 1GB}\nargs: {}\nmatrix: {n: [1, 2]}\n"
+    )
+    checks = [check for check in open_file().plan(PlanOptions()).plan.checks if "ray" in check.id]
+
+    by_code = {check.id: check for check in checks}
+    assert len(checks) == len(by_code)
+    assert {"ray_cluster", "ray_init_elsewhere"} <= by_code.keys()
+    assert by_code["ray_cluster"].summary.startswith(
+        "Ray cluster: 1 node, 3 CPUs, object store 1.0 GB"
+    )
+    assert str(by_code["ray_init_elsewhere"].place).endswith("train.py:3:5")
