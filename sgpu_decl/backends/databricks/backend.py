@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Backend
+from sgpu_decl.backends.databricks.launching.launch_handles import LaunchHandles
 from sgpu_decl.backends.databricks.launching.launcher import DatabricksLauncher
-from sgpu_decl.backends.databricks.launching.launches import Launches
 from sgpu_decl.backends.databricks.planning.survey import DatabricksSurvey
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
@@ -30,7 +30,7 @@ def open_databricks(context: "BackendContext") -> Backend:
     layout = AttemptLayout(context.state_dir)
     workspaces = Workspaces()
     pending_gc = PendingGc(context.state_dir / "databricks-unfreed.json")
-    launches = Launches(layout, workspaces)
+    handles = LaunchHandles(layout, workspaces)
 
     @cache
     def uploader() -> "Uploader":
@@ -59,11 +59,11 @@ def open_databricks(context: "BackendContext") -> Backend:
 
         return WorkspaceChecks(workspaces.of(block))
 
-    attempts = DatabricksAttempts(launches)
+    attempts = DatabricksAttempts(handles)
     return Backend(
         survey=DatabricksSurvey(workspaces, context.pythons),
         launcher=DatabricksLauncher(
-            context.store(), workspaces, launches, attempts, uploader, folders
+            context.store(), workspaces, handles, attempts, uploader, folders
         ),
         attempts=attempts,
         storage=RemoteStorage(

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.databricks.api.account import Account
-from sgpu_decl.backends.databricks.api.answer_cache import AnswerCache
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.workspace_files import (
     VOLUMES,
@@ -16,7 +15,7 @@ from sgpu_decl.backends.databricks.api.workspace_files import (
 )
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, experiments_home
 from sgpu_decl.backends.databricks.options import DatabricksOptions
-from sgpu_decl.backends.databricks.planning.catalog import FOLDER, known_kind, remember_folder
+from sgpu_decl.backends.databricks.planning.catalog import make_folder
 from sgpu_decl.backends.databricks.watching.run_cache import RunCache
 from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
@@ -76,25 +75,15 @@ class Workspace:
 
     @cached_property
     def user(self) -> str:
-        """The name of its user, as it said a short while ago, or says now."""
-        cache = AnswerCache(self.connection)
-        known = cache.answer("user")
-        if isinstance(known, str):
-            return known
-        cache.remember("user", self.connection.user)
-        return self.connection.user
+        """The name of its user, cached as other answers are."""
+        return str(self.connection.answers.get("user", lambda: self.connection.user))
 
     def make_experiment_folder(self, config: "RunConfig") -> None:
         """Have the folder in which the platform makes a run's experiment. Users have their own.
         Raises BackendError."""
         folder = experiment_of(config, self.experiments).folder
         if folder != f"/Workspace/Users/{self.user}":
-            self.area.once(f"experiments {folder}", lambda: self._make_experiment_folder(folder))
-
-    def _make_experiment_folder(self, folder: str) -> None:
-        if known_kind(self.connection, folder) != FOLDER:
-            WorkspaceFiles(self.connection).make_folder(folder)
-            remember_folder(self.connection, folder)
+            self.area.once(f"experiments {folder}", lambda: make_folder(self.connection, folder))
 
     @cached_property
     def run_cache(self) -> RunCache:

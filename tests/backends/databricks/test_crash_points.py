@@ -23,14 +23,14 @@ DATABRICKS = "sgpu_decl.backends.databricks"
 SLEEPS = "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
 STEPS = [
     f"{WRITER},begin,after,1",
-    f"{DATABRICKS}.launching.launches,Launches,begin,after,1",
+    f"{DATABRICKS}.launching.launch_handles,LaunchHandles,begin,after,1",
     f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,1",
     f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,3",
     f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,5",
     "sgpu_decl.backends.remote.uploads,,fill_launch_folder,after,1",
-    f"{DATABRICKS}.launching.launches,Launches,submitted,before,1",
-    f"{DATABRICKS}.launching.launches,,write_handle,before,3",
-    f"{DATABRICKS}.launching.launches,Launches,submitted,after,1",
+    f"{DATABRICKS}.launching.launch_handles,LaunchHandles,submitted,before,1",
+    f"{DATABRICKS}.launching.launch_handles,LaunchHandles,write,before,3",
+    f"{DATABRICKS}.launching.launch_handles,LaunchHandles,submitted,after,1",
     f"{WRITER},launched,before,1",
     f"{WRITER},launched,after,1",
 ]

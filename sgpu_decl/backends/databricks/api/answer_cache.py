@@ -1,14 +1,15 @@
-"""What a workspace said a short while ago, kept between calls of the command line: it is not asked
-the same question again and again, and a plan that has all answers need not connect."""
+"""Answers of a workspace, kept for ten minutes between calls of the command line. A plan whose
+answers are all there does not connect."""
 
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_atomic
-from sgpu_decl.backends.databricks.api.connection import Connection
+from sgpu_decl.backends.databricks.api.account import Login
 from sgpu_decl.model.jsonable import Json, canonical
 
 __all__ = ["FRESH", "AnswerCache"]
@@ -20,15 +21,26 @@ FRESH = 600.0
 class AnswerCache:
     """Answers of one workspace to one user. What cannot be read or written is asked again.
 
-    Raises:
-        BackendError: nothing says which workspace is meant; of every call.
+    Args:
+        login: gives the workspace and the user. It raises BackendError if nothing says which
+            workspace is meant; so does each call here.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, login: Callable[[], Login]) -> None:
+        self._login = login
 
-    def answer(self, question: Json) -> Json:
-        """The answer to a question, `None` where it is not known or too old."""
+    def get(self, question: Json, ask: Callable[[], Json]) -> Json:
+        """The answer to a question, which is asked unless the answer is cached. `None` is no answer
+        and is not cached."""
+        answer = self.cached(question)
+        if answer is None:
+            answer = ask()
+            if answer is not None:
+                self.remember(question, answer)
+        return answer
+
+    def cached(self, question: Json) -> Json:
+        """The cached answer; `None` where there is none, or an old one."""
         path = self._path(question)
         try:
             fresh = 0 <= time.time() - path.stat().st_mtime < FRESH
@@ -38,13 +50,11 @@ class AnswerCache:
         return answer
 
     def remember(self, question: Json, answer: Json) -> None:
-        """Keep an answer."""
+        """Cache an answer."""
         path = self._path(question)
-        try:
+        with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(path, json.dumps(answer).encode(), durable=False)
-        except OSError:
-            return
 
     def forget(self, question: Json) -> None:
         """Ask again next time: the answer may not hold any more."""
@@ -54,7 +64,7 @@ class AnswerCache:
     def _path(self, question: Json) -> Path:
         import platformdirs
 
-        login = self._connection.login
-        asked = canonical([login.host, login.who, question])
-        name = hashlib.sha256(asked.encode()).hexdigest()[:32]
+        login = self._login()
+        key = canonical([login.host, login.who, question])
+        name = hashlib.sha256(key.encode()).hexdigest()[:32]
         return Path(platformdirs.user_cache_path("sgpu")) / "databricks" / f"{name}.json"

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl import __version__
 from sgpu_decl.backends.databricks.api.account import Account, Login, login_of
+from sgpu_decl.backends.databricks.api.answer_cache import AnswerCache
+from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, explained
+from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, SgpuError
 
 if TYPE_CHECKING:
@@ -67,6 +70,7 @@ class Connection:
         self._lock = threading.Lock()
         self._login: Login | None = None
         self._begun = False
+        self.answers = AnswerCache(lambda: self.login)
 
     def start(self) -> None:
         """Begin to connect, unless that was begun before.
@@ -137,22 +141,68 @@ class Connection:
         self, doing: str, hints: Mapping[str, str] = MappingProxyType({})
     ) -> AbstractContextManager[None]:
         """See `sdk_errors.explained`."""
-        from sgpu_decl.backends.databricks.api.sdk_errors import explained
-
         return explained(doing, self.host, hints)
 
     def ask(self, doing: str, path: str, /, **query: "Json") -> "dict[str, Any]":
         """A GET request; `doing` is for messages."""
         return self._do(doing, "GET", path, query=query)
 
-    def tell(self, doing: str, path: str, body: "dict[str, Json]") -> "dict[str, Any]":
-        """A POST request."""
-        return self._do(doing, "POST", path, body=body)
+    def find(self, doing: str, path: str, /, **query: "Json") -> "dict[str, Any] | None":
+        """A GET request; `None` where what it is about is not there."""
+        try:
+            return self.ask(doing, path, **query)
+        except RemoteMissing:
+            return None
 
-    def _do(self, doing: str, method: str, path: str, **said: Any) -> "dict[str, Any]":
+    def pages(self, doing: str, path: str, /, **query: "Json") -> "Iterator[dict[str, Any]]":
+        """GET requests for all pages of a long answer."""
+        while True:
+            page = self.ask(doing, path, **query)
+            yield page
+            query["page_token"] = page.get("next_page_token")
+            if not query["page_token"]:
+                return
+
+    def tell(
+        self,
+        doing: str,
+        path: str,
+        body: "dict[str, Json]",
+        *,
+        method: str = "POST",
+        hints: Mapping[str, str] = MappingProxyType({}),
+    ) -> "dict[str, Any]":
+        """A request that changes something. `hints` are those of `sdk_errors.explained`."""
+        return self._do(doing, method, path, hints, body=body)
+
+    def tell_unless_gone(
+        self, doing: str, path: str, body: "dict[str, Json]", *, look: str
+    ) -> None:
+        """The same about something that may have been deleted, which is no error.
+
+        Args:
+            look: where to ask whether it is there, if the request is refused: some APIs do not say
+                that what they are asked about is gone.
+        """
+        try:
+            self.tell(doing, path, body)
+        except RemoteMissing:
+            return
+        except Rejected:
+            if self.find(doing, look, **body) is not None:
+                raise
+
+    def _do(
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        hints: Mapping[str, str] = MappingProxyType({}),
+        **content: Any,
+    ) -> "dict[str, Any]":
         client = self.client
-        with self.explained(doing):
-            answer = client.api_client.do(method, path, **said)
+        with self.explained(doing, hints):
+            answer = client.api_client.do(method, path, **content)
         return answer if isinstance(answer, dict) else {}
 
     def await_answer(
@@ -240,8 +290,6 @@ class _Connected:
 def _connected(login: Login, limits: TimeLimits) -> _Connected:
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.config import Config
-
-    from sgpu_decl.backends.databricks.api.sdk_errors import explained
 
     # What it fails to find out about a host is said by us, once.
     logging.getLogger("databricks.sdk").setLevel(logging.ERROR)

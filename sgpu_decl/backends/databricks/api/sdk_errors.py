@@ -12,7 +12,15 @@ from sgpu_decl.errors import BackendError
 if TYPE_CHECKING:
     from databricks.sdk.errors.base import DatabricksError
 
-__all__ = ["CODES", "FINAL", "UNSURE", "Rejected", "explained", "says_too_large"]
+__all__ = [
+    "CODES",
+    "FINAL",
+    "UNSURE",
+    "Rejected",
+    "explained",
+    "says_too_large",
+    "without_refusals",
+]
 
 
 class Rejected(BackendError):
@@ -100,6 +108,7 @@ UNSURE = frozenset({"connection_lost", "host_unreachable", "remote_broken", "una
 FINAL = frozenset({"permission_denied", Rejected.code, RemoteMissing.code})
 """The codes of what is refused whenever it is asked for again."""
 
+_NOTHING_TO_ASK = frozenset({"host_unreachable", "unauthenticated"})
 _FULL_CODES = frozenset({"INSUFFICIENT_STORAGE", "QUOTA_EXCEEDED", "STORAGE_QUOTA_EXCEEDED"})
 CODES = frozenset(
     item.code for item in (*_BY_CLASS.values(), _FULL, _UNREACHABLE, _CUT, _TOO_LARGE)
@@ -130,6 +139,17 @@ def explained(
         yield
     except (DatabricksError, requests.RequestException, TimeoutError) as error:
         raise _translated(error, doing, host, hints) from error
+
+
+@contextmanager
+def without_refusals() -> Iterator[None]:
+    """For a question whose answer is only useful. A user who may not look at something may still be
+    allowed to use it, so refusals are dropped. Errors after which nothing can be asked are not."""
+    try:
+        yield
+    except BackendError as error:
+        if error.code in _NOTHING_TO_ASK:
+            raise
 
 
 def says_too_large(error: "DatabricksError") -> bool:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Launcher, Launching
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
-from sgpu_decl.backends.databricks.launching.cancel import cancel_launch
-from sgpu_decl.backends.databricks.launching.launches import Launches
+from sgpu_decl.backends.databricks.launching.launch_handles import LaunchHandles
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
@@ -38,14 +37,14 @@ class DatabricksLauncher(Launcher):
         self,
         store: Store,
         workspaces: Workspaces,
-        launches: Launches,
+        handles: LaunchHandles,
         attempts: DatabricksAttempts,
         uploader: "Callable[[], Uploader]",
         folders: "Callable[[Workspace], JobFolders]",
     ) -> None:
         self._store = store
         self._workspaces = workspaces
-        self._launches = launches
+        self._handles = handles
         self._attempts = attempts
         self._uploader = uploader
         self._folders = folders
@@ -77,7 +76,7 @@ class DatabricksLauncher(Launcher):
         return tuple(item for found in shared.values() for item in found)
 
     def stage(self, launching: Launching) -> None:
-        from sgpu_decl.backends.databricks.launching.mlflow_record import run_record
+        from sgpu_decl.backends.databricks.launching.mlflow_metadata import mlflow_metadata
         from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, payload
         from sgpu_decl.backends.remote.remote_gc import unstage_launch
 
@@ -85,8 +84,8 @@ class DatabricksLauncher(Launcher):
             return
         config = launching.config
         workspace = self._workspaces.of(config.backend)
-        known = self._launches.here(launching.ref)
-        handle = self._launches.begin(launching)
+        known = self._handles.here(launching.ref)
+        handle = self._handles.begin(launching)
         try:
             policy = policy_of(workspace.connection, config.budget) if config.budget else None
             workspace.make_experiment_folder(config)
@@ -108,9 +107,9 @@ class DatabricksLauncher(Launcher):
                 dependencies=tuple(config.env.dependencies or ()),
             ),
         )
-        record = run_record(launching, config)
-        whole = replace(handle, staged=True, body=body, uses=asdict(uses), record=record)
-        self._launches.keep(launching.ref, whole)
+        metadata = mlflow_metadata(launching)
+        whole = replace(handle, staged=True, body=body, uses=asdict(uses), mlflow=metadata)
+        self._handles.write(launching.ref, whole)
 
     def launch(self, launching: Launching) -> None:
         try:
@@ -121,14 +120,14 @@ class DatabricksLauncher(Launcher):
     def _submit(self, launching: Launching) -> None:
         from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
 
-        handle = self._launches.here(launching.ref)
-        if handle is None or handle.token != launching.record.token:
+        handle = self._handles.staged(launching.record)
+        if handle is None:
             raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
         if handle.run_id is not None:
             return
         self._end(launching.earlier)
         try:
-            answer = self._launches.workspace(handle).connection.tell(
+            answer = self._handles.workspace(handle).connection.tell(
                 f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", handle.body
             )
         except BackendError as error:
@@ -138,16 +137,16 @@ class DatabricksLauncher(Launcher):
                     hint="apply again: it is found, or else started, and never twice",
                 ) from error
             # What is wrong with it may be corrected by what the token does not cover.
-            self._launches.keep(launching.ref, replace(handle, staged=False))
+            self._handles.write(launching.ref, replace(handle, staged=False))
             raise
-        self._launches.submitted(launching.ref, handle, int(str(answer["run_id"])))
+        self._handles.submitted(launching.ref, handle, int(str(answer["run_id"])))
 
     def staged(self, record: LaunchRecord) -> bool:
-        handle = self._launches.of(record)
+        handle = self._handles.of(record)
         return handle is not None and handle.token == record.token and handle.staged
 
     def cancel(self, record: LaunchRecord) -> None:
-        cancel_launch(self._launches, record)
+        self._handles.cancel(record)
 
     def _whole(self, launching: Launching) -> bool:
         """Whether a launch of a job is staged, or this machine has staged one of a run. Whether
@@ -155,8 +154,7 @@ class DatabricksLauncher(Launcher):
         if launching.ref.address.kind is Kind.JOB:
             block = launching.config.backend
             return self._folders(self._workspaces.of(block)).staged(launching)
-        handle = self._launches.here(launching.ref)
-        return handle is not None and handle.token == launching.record.token and handle.staged
+        return self._handles.staged(launching.record) is not None
 
     def _end(self, records: Sequence[LaunchRecord]) -> None:
         """Stop earlier attempts of a run and wait until they are over: the platform would start the

@@ -1,14 +1,17 @@
-"""What a workspace offers: kinds of machines, reserved pools, budget policies."""
+"""What a workspace has: kinds of nodes, reserved pools, budget policies, secrets, groups, folders.
+Answers are cached, see `answer_cache`."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
-from sgpu_decl.backends.databricks.api.answer_cache import AnswerCache
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected
+from sgpu_decl.backends.databricks.api.workspace_files import WorkspaceFiles
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import Json
 
 __all__ = [
     "FOLDER",
@@ -17,17 +20,18 @@ __all__ = [
     "catalog_of",
     "forget_kind",
     "has_group",
-    "is_catalog_known",
+    "is_catalog_cached",
     "keys_of",
     "kind_of",
-    "known_kind",
+    "make_folder",
     "policy_of",
-    "remember_folder",
 ]
 
 FOLDER = "DIRECTORY"
-"""What a folder is called where it is asked what lies at a path."""
+"""The kind of a folder, see `kind_of`."""
 
+_OFFERS = "offers"
+_DOING = "asking what the workspace offers"
 _ABSENT = frozenset({"permission_denied", "remote_broken"})  # this workspace has no such service
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -54,13 +58,13 @@ class Catalog:
         return tuple(item.id for item in sorted(fitting, key=lambda item: (-item.gpus, item.id)))
 
 
-def is_catalog_known(connection: Connection) -> bool:
-    """Whether `catalog_of` needs no connection: it was asked a short while ago.
+def is_catalog_cached(connection: Connection) -> bool:
+    """Whether `catalog_of` needs no connection.
 
     Raises:
         BackendError: nothing says which workspace is meant.
     """
-    return AnswerCache(connection).answer("offers") is not None
+    return connection.answers.cached(_OFFERS) is not None
 
 
 def catalog_of(connection: Connection) -> Catalog:
@@ -69,13 +73,17 @@ def catalog_of(connection: Connection) -> Catalog:
     Raises:
         BackendError: it does not answer.
     """
-    cache = AnswerCache(connection)
-    known = cache.answer("offers")
-    if isinstance(known, dict):
-        return _read(known)
-    found = Catalog(accelerators=_accelerators(connection), pools=_pools(connection))
-    cache.remember("offers", asdict(found))
-    return found
+
+    def ask() -> Json:
+        catalog = Catalog(accelerators=_accelerators(connection), pools=_pools(connection))
+        return asdict(catalog)
+
+    answer = cast("dict[str, Any]", connection.answers.get(_OFFERS, ask))
+    accelerators, pools = answer["accelerators"], answer["pools"]
+    return Catalog(
+        accelerators=None if accelerators is None else tuple(accelerators),
+        pools=None if pools is None else tuple(ReservedPool(**pool) for pool in pools),
+    )
 
 
 def policy_of(connection: Connection, budget: str) -> str:
@@ -84,27 +92,28 @@ def policy_of(connection: Connection, budget: str) -> str:
     Raises:
         BackendError: no policy has that name.
     """
-    if _UUID.fullmatch(budget):
-        return budget
-    cache = AnswerCache(connection)
-    known = cache.answer(["policy", budget])
-    if isinstance(known, str):
-        return known
-    query: dict[str, Any] = {"filter_by.policy_name": budget, "page_size": 1000}
-    answer = connection.ask(
-        f"looking for the budget policy `{budget}`", "/api/2.0/serverless-policies", **query
-    )
-    found = {item["policy_name"]: item["policy_id"] for item in answer.get("policies") or ()}
-    if budget not in found:
-        near = ", ".join(f"`{name}`" for name in sorted(found)[:5])
+
+    def ask() -> Json:
+        query: dict[str, Json] = {"filter_by.policy_name": budget, "page_size": 1000}
+        answer = connection.ask(
+            f"looking for the budget policy `{budget}`",
+            "/api/2.0/serverless-policies",
+            **query,
+        )
+        ids = {item["policy_name"]: item["policy_id"] for item in answer.get("policies") or ()}
+        if budget in ids:
+            return str(ids[budget])
+        near = ", ".join(f"`{name}`" for name in sorted(ids)[:5])
         raise BackendError(
             f"`{connection.host}` has no budget policy `{budget}`",
             hint=f"there are {near}" if near else "give the name or the id of one of its policies",
             code="unknown_policy",
             field="budget",
         )
-    cache.remember(["policy", budget], str(found[budget]))
-    return str(found[budget])
+
+    if _UUID.fullmatch(budget):
+        return budget
+    return str(connection.answers.get(["policy", budget], ask))
 
 
 def keys_of(connection: Connection, scope: str) -> frozenset[str] | None:
@@ -113,104 +122,88 @@ def keys_of(connection: Connection, scope: str) -> frozenset[str] | None:
     Raises:
         BackendError: it cannot be seen, or the workspace does not answer.
     """
-    cache = AnswerCache(connection)
-    known = cache.answer(["secrets", scope])
-    if isinstance(known, list):
-        return frozenset(str(item) for item in known)
-    try:
-        answer = connection.ask(
-            f"looking for the secret scope `{scope}`", "/api/2.0/secrets/list", scope=scope
-        )
-    except RemoteMissing:
-        return None
-    keys = sorted(str(item["key"]) for item in answer.get("secrets") or ())
-    cache.remember(["secrets", scope], [*keys])
-    return frozenset(keys)
+
+    def ask() -> Json:
+        doing = f"looking for the secret scope `{scope}`"
+        answer = connection.find(doing, "/api/2.0/secrets/list", scope=scope)
+        if answer is None:
+            return None
+        return sorted(str(item["key"]) for item in answer.get("secrets") or ())
+
+    keys = connection.answers.get(["secrets", scope], ask)
+    return None if keys is None else frozenset(cast("list[str]", keys))
 
 
 def has_group(connection: Connection, name: str) -> bool | None:
-    """Whether the workspace shows a group; `None` where it shows none to this user. One that is
-    there is remembered.
+    """Whether the workspace shows a group; `None` where it shows none to this user. The group that
+    is there is cached.
 
     Raises:
         BackendError: the workspace does not answer.
     """
-    cache = AnswerCache(connection)
-    if cache.answer(["group", name]) is True:
+    question: Json = ["group", name]
+    if connection.answers.cached(question) is True:
         return True
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    answer = _asked(
+    pages = _optional_pages(
         connection,
         "/api/2.0/preview/scim/v2/Groups",
         filter=f'displayName eq "{quoted}"',
         attributes="displayName",
     )
-    if answer is None:
+    if pages is None:
         return None
-    found = any(item.get("displayName") == name for item in answer.get("Resources") or ())
-    if found:
-        cache.remember(["group", name], found)
-    return found
+    groups = [item for page in pages for item in page.get("Resources") or ()]
+    shown = any(item.get("displayName") == name for item in groups)
+    if shown:
+        connection.answers.remember(question, answer=True)
+    return shown
 
 
 def kind_of(connection: Connection, path: str) -> str | None:
     """What lies at a path of the workspace's tree: `DIRECTORY`, `FILE`, `NOTEBOOK`; `None` where
-    nothing does. What is there is remembered, and what is not is looked for again.
+    nothing does, which is not cached.
 
     Raises:
         BackendError: it cannot be seen, or the workspace does not answer.
     """
-    known = known_kind(connection, path)
-    if known is not None:
-        return known
-    try:
-        found = connection.ask(f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path)
-    except RemoteMissing:
-        return None
-    kind = str(found.get("object_type"))
-    AnswerCache(connection).remember(["object", path], kind)
-    return kind
 
+    def ask() -> Json:
+        status = connection.find(f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path)
+        return None if status is None else str(status.get("object_type"))
 
-def known_kind(connection: Connection, path: str) -> str | None:
-    """What lay at a path a short while ago; `None` where nobody has looked."""
-    known = AnswerCache(connection).answer(["object", path])
-    return known if isinstance(known, str) else None
-
-
-def remember_folder(connection: Connection, path: str) -> None:
-    """A folder was made there."""
-    AnswerCache(connection).remember(["object", path], FOLDER)
+    return cast("str | None", connection.answers.get(["object", path], ask))
 
 
 def forget_kind(connection: Connection, path: str) -> None:
     """What lies at a path may have changed."""
-    AnswerCache(connection).forget(["object", path])
+    connection.answers.forget(["object", path])
+
+
+def make_folder(connection: Connection, path: str) -> None:
+    """Make a folder, unless the cache says that it is there. Raises BackendError."""
+    if connection.answers.cached(["object", path]) != FOLDER:
+        WorkspaceFiles(connection).make_folder(path)
+        connection.answers.remember(["object", path], FOLDER)
 
 
 def _accelerators(connection: Connection) -> tuple[str, ...] | None:
-    answer = _asked(connection, "/api/2.0/ai-compute-manager/compute-options")
-    if answer is None:
+    pages = _optional_pages(connection, "/api/2.0/ai-compute-manager/compute-options")
+    if pages is None:
         return None
-    options = answer.get("compute_options") or ()
+    options = [option for page in pages for option in page.get("compute_options") or ()]
     return tuple(sorted(str(option["hardware_accelerator"]) for option in options))
 
 
 def _pools(connection: Connection) -> tuple[ReservedPool, ...] | None:
-    found: list[ReservedPool] = []
-    token: str | None = None
-    while True:
-        query: dict[str, Any] = {"page_size": 100, **({"page_token": token} if token else {})}
-        answer = _asked(connection, "/api/2.0/ai-training/provisioned-capacities", **query)
-        if answer is None:
-            return None
-        found += [_pool(item) for item in answer.get("provisioned_capacities") or ()]
-        token = answer.get("next_page_token")
-        if not token:
-            return tuple(found)
+    path = "/api/2.0/ai-training/provisioned-capacities"
+    pages = _optional_pages(connection, path, page_size=100)
+    if pages is None:
+        return None
+    return tuple(_pool(item) for page in pages for item in page.get("provisioned_capacities") or ())
 
 
-def _pool(raw: dict[str, Any]) -> ReservedPool:
+def _pool(raw: Mapping[str, Any]) -> ReservedPool:
     spec = raw.get("spec") or {}
     return ReservedPool(
         id=str(raw["name"]).rpartition("/")[2],
@@ -219,21 +212,15 @@ def _pool(raw: dict[str, Any]) -> ReservedPool:
     )
 
 
-def _asked(connection: Connection, path: str, **query: Any) -> dict[str, Any] | None:
-    """The answer of a service that not every workspace has."""
+def _optional_pages(
+    connection: Connection, path: str, **query: Json
+) -> list[dict[str, Any]] | None:
+    """All pages of the answer of a service that not every workspace has."""
     try:
-        return connection.ask("asking what the workspace offers", path, **query)
+        return list(connection.pages(_DOING, path, **query))
     except (RemoteMissing, Rejected):
         return None
     except BackendError as error:
         if error.code not in _ABSENT:
             raise
         return None
-
-
-def _read(raw: dict[str, Any]) -> Catalog:
-    accelerators, pools = raw["accelerators"], raw["pools"]
-    return Catalog(
-        accelerators=None if accelerators is None else tuple(accelerators),
-        pools=None if pools is None else tuple(ReservedPool(**pool) for pool in pools),
-    )

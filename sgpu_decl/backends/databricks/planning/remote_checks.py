@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sgpu_decl.backends.databricks.api.answer_cache import AnswerCache
-from sgpu_decl.backends.databricks.api.sdk_errors import Rejected
+from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, without_refusals
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of
 from sgpu_decl.backends.databricks.launching.experiment_access import LEVELS
 from sgpu_decl.backends.databricks.launching.submit import (
@@ -20,13 +19,13 @@ from sgpu_decl.backends.databricks.launching.submit import (
 from sgpu_decl.backends.databricks.planning.catalog import (
     FOLDER,
     Catalog,
-    catalog_of,
     has_group,
     keys_of,
     kind_of,
     policy_of,
 )
 from sgpu_decl.backends.databricks.planning.machines import machines_of
+from sgpu_decl.backends.databricks.planning.staging_access import check_staging
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.config.env import Env
@@ -36,7 +35,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.pool import PoolChoice, PoolKind
 
-__all__ = ["VALIDATION", "RemoteChecks", "open_remote_checks", "validation_body"]
+__all__ = ["VALIDATION", "RemoteChecks", "validation_body"]
 
 _FIELDS = {
     "accelerator_type": "type",
@@ -84,95 +83,103 @@ def validation_body(config: RunConfig, staged: StagedLaunch, pool: str | None) -
     }
 
 
-def open_remote_checks(workspace: Workspace) -> "RemoteChecks":
-    """Ask what the workspace offers.
-
-    Raises:
-        SgpuError: it cannot be asked.
-    """
-    return RemoteChecks(workspace, catalog_of(workspace.connection))
-
-
 @dataclass(frozen=True, slots=True)
 class RemoteChecks:
-    """What a workspace answered."""
+    """What a workspace says of one run.
+
+    Args:
+        catalog: what it offers.
+        places: where the fields of the config are.
+    """
 
     workspace: Workspace
     catalog: Catalog
+    config: RunConfig
+    places: Mapping[str, Place]
 
-    def pools_of(self, config: RunConfig) -> tuple[str, ...]:
-        """The reserved pools that could have a run's nodes."""
+    def findings(self, choice: PoolChoice | None) -> Iterator[Diagnostic]:
+        """What stands in the way of the run, without `validated`.
+
+        Args:
+            choice: where its GPUs come from.
+
+        Raises:
+            BackendError: the workspace cannot be asked.
+        """
+        workspace = self.workspace
+        yield from self._accelerator()
+        yield from self._pool(choice)
+        yield from self._budget()
+        yield from self._secrets()
+        yield from self._groups()
+        yield from self._experiment_folder()
+        yield from self._experiment_access()
+        yield from check_staging(workspace.connection, workspace.staging, self.places)
+
+    def _accelerator(self) -> Iterator[Diagnostic]:
+        config, offered = self.config, self.catalog.accelerators
         machines = machines_of(config)
-        return self.catalog.pools_for(machines.accelerator) if machines is not None else ()
-
-    def accelerator(self, config: RunConfig, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
-        """Whether it has the machines."""
-        machines, offered = machines_of(config), self.catalog.accelerators
         if machines is None or offered is None or machines.accelerator in offered:
-            return ()
+            return
         listed = ", ".join(f"`{item}`" for item in offered) or "none at all"
-        return (
-            Diagnostic(
-                code="accelerator_not_offered",
-                summary=f"`{self.workspace.connection.host}` does not offer "
-                f"`{machines.accelerator}`, which {config.gpus} of `{config.type.name}` needs",
-                place=places.get("type"),
-                hint=f"it offers {listed}",
-            ),
+        yield Diagnostic(
+            code="accelerator_not_offered",
+            summary=f"`{self.workspace.connection.host}` does not offer "
+            f"`{machines.accelerator}`, which {config.gpus} of `{config.type.name}` needs",
+            place=self.places.get("type"),
+            hint=f"it offers {listed}",
         )
 
-    def named(self, config: RunConfig, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
-        """Whether it has the budget policy and the secrets that a run names, as far as it says."""
-        connection = self.workspace.connection
-        if config.budget is not None:
-            try:
-                policy_of(connection, config.budget)
-            except BackendError as error:
-                if error.code == "unknown_policy":
-                    yield Diagnostic(
-                        code=error.code, summary=error.message, place=places.get("budget"),
-                        hint=error.hint,
-                    )  # fmt: skip
-        for name, reference in config.env.secrets.items():
-            scheme, _, named = reference.partition(":")
-            if scheme != "databricks":
-                continue  # said by the rules
-            scope, _, key = named.partition("/")
-            try:
-                keys = keys_of(connection, scope)
-            except BackendError:
-                continue  # whoever may not list them may be allowed to use them
-            if keys is not None and key in keys:
-                continue
-            lacking = f"secret scope `{scope}`" if keys is None else f"secret `{scope}/{key}`"
-            made = f"`databricks secrets create-scope {scope}`, then " if keys is None else ""
-            yield Diagnostic(
-                code="secret_missing",
-                summary=f"`{connection.host}` has no {lacking}, which `{name}` refers to",
-                place=places.get(f"env.secrets.{name}"),
-                hint=f"make it with {made}`databricks secrets put-secret {scope} {key}`",
-            )
-
-    def pool(self, choice: PoolChoice | None, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
-        """Whether it has the pool that a run names."""
+    def _pool(self, choice: PoolChoice | None) -> Iterator[Diagnostic]:
         pools = self.catalog.pools
         if choice is None or choice.kind is not PoolKind.NAMED or pools is None:
             return
-        known = [item.id for item in pools]
-        if choice.pool not in known:
-            listed = ", ".join(f"`{item}`" for item in known)
+        ids = [pool.id for pool in pools]
+        if choice.pool not in ids:
+            listed = ", ".join(f"`{item}`" for item in ids)
             yield Diagnostic(
                 code="unknown_pool",
                 summary=f"`{self.workspace.connection.host}` has no pool `{choice.pool}`",
-                place=places.get("pool"),
+                place=self.places.get("pool"),
                 hint=f"it has {listed}" if listed else "it has none: use `pool: on_demand`",
             )
 
-    def groups(self, config: RunConfig, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
-        """Whether it has the groups that permissions name, as far as it says: a warning, since
-        whoever looks need not see all of them."""
+    def _budget(self) -> Iterator[Diagnostic]:
+        if self.config.budget is None:
+            return
+        try:
+            policy_of(self.workspace.connection, self.config.budget)
+        except BackendError as error:
+            if error.code == "unknown_policy":
+                yield Diagnostic(
+                    code=error.code, summary=error.message, place=self.places.get("budget"),
+                    hint=error.hint,
+                )  # fmt: skip
+
+    def _secrets(self) -> Iterator[Diagnostic]:
         connection = self.workspace.connection
-        for number, permission in enumerate(config.permissions):
+        for name, reference in self.config.env.secrets.items():
+            scheme, _, secret = reference.partition(":")
+            if scheme != "databricks":
+                continue  # a finding of `config_rules`
+            scope, _, key = secret.partition("/")
+            with without_refusals():
+                keys = keys_of(connection, scope)
+                if keys is not None and key in keys:
+                    continue
+                missing = f"secret scope `{scope}`" if keys is None else f"secret `{secret}`"
+                before = f"`databricks secrets create-scope {scope}`, then " if keys is None else ""
+                yield Diagnostic(
+                    code="secret_missing",
+                    summary=f"`{connection.host}` has no {missing}, which `{name}` refers to",
+                    place=self.places.get(f"env.secrets.{name}"),
+                    hint=f"make it with {before}`databricks secrets put-secret {scope} {key}`",
+                )
+
+    def _groups(self) -> Iterator[Diagnostic]:
+        """A warning: a user may not see all groups."""
+        connection = self.workspace.connection
+        for number, permission in enumerate(self.config.permissions):
             group = permission.group
             if group is None or has_group(connection, group) is not False:
                 continue
@@ -180,110 +187,100 @@ class RemoteChecks:
                 code="unknown_group",
                 severity=Severity.WARNING,
                 summary=f"`{connection.host}` shows no group `{group}`, and `apply` would fail",
-                place=places.get(f"permissions.{number}.group")
-                or places.get(f"permissions.{number}")
-                or places.get("permissions"),
+                place=self._first_place(
+                    f"permissions.{number}.group", f"permissions.{number}", "permissions"
+                ),
                 hint="correct its name, or ask who manages the workspace to add it",
             )
 
-    def experiment(self, config: RunConfig, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
-        """Whether the folder of its experiment is there; `apply` makes one that is not."""
-        experiment = experiment_of(config, self.workspace.experiments)
+    def _experiment_folder(self) -> Iterator[Diagnostic]:
+        experiment = experiment_of(self.config, self.workspace.experiments)
+        connection, folder = self.workspace.connection, experiment.folder
         if not experiment.named:
             return
-        connection, folder = self.workspace.connection, experiment.folder
-        try:
+        with without_refusals():
             kind = kind_of(connection, folder)
-        except BackendError as error:
-            if error.code in ("unauthenticated", "host_unreachable"):
-                raise
-            return  # whoever may not look may be allowed to use it
-        place = places.get("mlflow.experiment")
-        if kind is None:
-            yield Diagnostic(
-                code="experiment_folder_missing",
-                severity=Severity.INFO,
-                summary=f"`{connection.host}` has no folder `{folder}` for the experiment yet: "
-                "`apply` makes it",
-                place=place,
-                hint="correct `mlflow.experiment` if another folder is meant",
-            )
-        elif kind != FOLDER:
-            yield Diagnostic(
-                code="experiment_folder_taken",
-                summary=f"`{folder}` is no folder in `{connection.host}` but a {kind.lower()}, and "
-                "an experiment lies in a folder",
-                place=place,
-                hint="name another path with `mlflow.experiment`",
-            )
+            place = self.places.get("mlflow.experiment")
+            if kind is None:
+                yield Diagnostic(
+                    code="experiment_folder_missing",
+                    severity=Severity.INFO,
+                    summary=f"`{connection.host}` has no folder `{folder}` for the experiment yet: "
+                    "`apply` makes it",
+                    place=place,
+                    hint="correct `mlflow.experiment` if another folder is meant",
+                )
+            elif kind != FOLDER:
+                yield Diagnostic(
+                    code="experiment_folder_taken",
+                    summary=f"`{folder}` is no folder in `{connection.host}` but a {kind.lower()}, "
+                    "and an experiment lies in a folder",
+                    place=place,
+                    hint="name another path with `mlflow.experiment`",
+                )
 
-    def sharing(self, config: RunConfig, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
-        """What `permissions` mean for the experiment."""
-        if not config.permissions:
+    def _experiment_access(self) -> Iterator[Diagnostic]:
+        permissions = self.config.permissions
+        if not permissions:
             return
-        path = experiment_of(config, self.workspace.experiments).path
+        path = experiment_of(self.config, self.workspace.experiments).path
         allowed = [
             f"`{next(iter(principal(permission).values()))}` {LEVELS[permission.level]}"
-            for permission in config.permissions
+            for permission in permissions
         ]
         yield Diagnostic(
             code="experiment_shared",
             severity=Severity.INFO,
             summary=f"`permissions` hold for the MLflow experiment `{path}` too, with the logs and "
             f"metrics of all its runs: {', '.join(allowed)}",
-            place=places.get("permissions") or places.get("permissions.0"),
+            place=self._first_place("permissions", "permissions.0"),
             hint="name another experiment with `mlflow.experiment` for runs that others may not "
             "see",
         )
 
-    def validated(
-        self, config: RunConfig, places: Mapping[str, Place], *, pool: str | None
-    ) -> Sequence[Diagnostic]:
-        """What its own validation says, where it has one: it is asked, and never required. It is
-        asked what `apply` submits, as far as that is known. Of the command's path the last folders
-        are not: they name the attempt, and the answer counts for all attempts.
+    def validated(self, pool: str | None) -> Iterator[Diagnostic]:
+        """What `config:validate` says, if the workspace has it. It is asked about the request that
+        `apply` submits. Only the last folders of the command's path are missing: they name the
+        attempt, and the answer holds for all attempts.
 
         Args:
             pool: the id of the pool that GPUs come from, if from one.
         """
-        runs = f"{self.workspace.layout.root}/runs"
-        folder = self.workspace.layout.commands(f"{runs}/{config.name}")
-        staged = StagedLaunch(folder=folder, experiments=self.workspace.experiments)
-        body = validation_body(config, staged, pool)
-        connection = self.workspace.connection
-        cache = AnswerCache(connection)
-        if cache.answer(body) == []:
-            return ()
-        try:
-            answer = connection.tell("asking whether the run is valid", VALIDATION, body)
-        except RemoteMissing:
-            cache.remember(body, [])  # it has none
-            return ()
-        except Rejected as error:  # it may not know what we say
-            return tuple(self._told([{"message": error.message}], places))
-        except BackendError as error:
-            if error.code in ("unauthenticated", "host_unreachable"):
-                raise
-            return ()
-        errors = answer.get("errors") or []
-        cache.remember(body, errors)
-        return tuple(self._told(errors, places))
-
-    def _told(
-        self, errors: Sequence[Mapping[str, Any]], places: Mapping[str, Place]
-    ) -> Iterator[Diagnostic]:
-        """An answer that names a field of the YAML is an error. What is wrong with any other may be
-        the question, so a run is not refused for it."""
+        workspace = self.workspace
+        folder = workspace.layout.commands(f"{workspace.layout.runs}/{self.config.name}")
+        staged = StagedLaunch(folder=folder, experiments=workspace.experiments)
+        body = validation_body(self.config, staged, pool)
+        answers = workspace.connection.answers
+        if answers.cached(body) == []:
+            return
+        errors: Sequence[Mapping[str, Any]] = ()
+        with without_refusals():
+            try:
+                doing = "asking whether the run is valid"
+                errors = workspace.connection.tell(doing, VALIDATION, body).get("errors") or ()
+            except RemoteMissing:  # the workspace does not have it
+                errors = ()
+            except Rejected as refusal:  # it may not know a field of ours
+                yield from self._refused({"message": refusal.message})
+                return
+            if not errors:
+                answers.remember(body, [])
         for error in errors:
-            last = str(error.get("path") or "").rpartition(".")[2].partition("[")[0]
-            field = _FIELDS.get(last, "")
-            place = places.get(field) or places.get(field.partition(".")[0])
-            yield Diagnostic(
-                code="workspace_refuses",
-                severity=Severity.ERROR if field else Severity.WARNING,
-                summary=f"the workspace {'would' if field else 'may'} refuse it: "
-                f"{error.get('message')}"
-                + (f" (`{error.get('path')}`)" if error.get("path") else ""),
-                place=place,
-                hint=f"change `{field}`" if field else None,
-            )
+            yield from self._refused(error)
+
+    def _refused(self, error: Mapping[str, Any]) -> Iterator[Diagnostic]:
+        """An answer that names a field of the YAML is an error. Any other may be about the question
+        itself, so it does not refuse the run."""
+        path, message = error.get("path"), error.get("message")
+        field = _FIELDS.get(str(path or "").rpartition(".")[2].partition("[")[0], "")
+        yield Diagnostic(
+            code="workspace_refuses",
+            severity=Severity.ERROR if field else Severity.WARNING,
+            summary=f"the workspace {'would' if field else 'may'} refuse it: {message}"
+            + (f" (`{path}`)" if path else ""),
+            place=self._first_place(field, field.partition(".")[0]),
+            hint=f"change `{field}`" if field else None,
+        )
+
+    def _first_place(self, *paths: str) -> Place | None:
+        return next((self.places[path] for path in paths if path in self.places), None)

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER, Connection
-from sgpu_decl.backends.databricks.planning.catalog import is_catalog_known
+from sgpu_decl.backends.databricks.planning.catalog import (
+    Catalog,
+    catalog_of,
+    is_catalog_cached,
+)
 from sgpu_decl.backends.databricks.planning.code_rules import code_findings
 from sgpu_decl.backends.databricks.planning.config_rules import config_findings
 from sgpu_decl.backends.databricks.planning.machines import machines_of
 from sgpu_decl.backends.databricks.planning.pools import choose_pool
-from sgpu_decl.backends.databricks.planning.remote_checks import open_remote_checks
-from sgpu_decl.backends.databricks.planning.staging_access import check_staging
+from sgpu_decl.backends.databricks.planning.remote_checks import RemoteChecks
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.env import Env
@@ -57,7 +60,7 @@ class DatabricksSurvey(Survey):
         self._expected.add(config.backend)
         connection = self._workspaces.of(config.backend).connection
         with suppress(BackendError):  # `check` says that nothing says which workspace is meant
-            if not is_catalog_known(connection):
+            if not is_catalog_cached(connection):
                 connection.start()
 
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
@@ -76,10 +79,10 @@ class DatabricksSurvey(Survey):
         if choice is None or choice.kind is not PoolKind.RESERVED:
             return choice, findings
         try:
-            accessible = open_remote_checks(self._workspaces.of(config.backend)).pools_of(config)
+            catalog = catalog_of(self._workspaces.of(config.backend).connection)
         except SgpuError:
             return choice, findings  # `check` says why
-        return choose_pool(config.pool, os.environ, accessible=accessible)
+        return choose_pool(config.pool, os.environ, accessible=_pools(catalog, config))
 
     def nodes(self, config: RunConfig) -> NodeShape | None:
         machines = machines_of(config)
@@ -106,20 +109,14 @@ class DatabricksSurvey(Survey):
         if python is not None and not isinstance(python, Interpreter) and not has_errors(found):
             found.append(python.diagnostic(places.get("env.python")))
         try:
-            asked = open_remote_checks(workspace)
-            found += asked.accelerator(config, places)
+            catalog = catalog_of(workspace.connection)
             found += self._clock(workspace.connection, places)
-            accessible = asked.pools_of(config)
+            accessible = _pools(catalog, config)
             choice, _ = choose_pool(config.pool, os.environ, accessible=accessible)
-            found += asked.pool(choice, places)
-            found += asked.named(config, places)
-            found += asked.groups(config, places)
-            found += asked.experiment(config, places)
-            found += asked.sharing(config, places)
-            found += check_staging(workspace.connection, workspace.staging, places)
+            checks = RemoteChecks(workspace, catalog, config, places)
+            found += checks.findings(choice)
             if not has_errors(found):
-                pool = choice.pool if choice is not None else None
-                found += asked.validated(config, places, pool=pool)
+                found += checks.validated(choice.pool if choice is not None else None)
         except SgpuError as error:
             if error.code != "unknown_base":  # said where environments are looked at
                 found += self._unreachable(error, places)
@@ -168,3 +165,9 @@ class DatabricksSurvey(Survey):
             hint=error.hint,
         )
         return (replace(found, place=places.get("backend.kind") or places.get("backend")),)
+
+
+def _pools(catalog: Catalog, config: RunConfig) -> tuple[str, ...]:
+    """The reserved pools that could have a run's nodes."""
+    machines = machines_of(config)
+    return catalog.pools_for(machines.accelerator) if machines is not None else ()

@@ -6,8 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sgpu_decl.backends.base import LogReader, NoLog
-from sgpu_decl.backends.databricks.launching.cancel import cancel_launch
-from sgpu_decl.backends.databricks.launching.launches import Launches
+from sgpu_decl.backends.databricks.launching.launch_handles import LaunchHandles
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_status import (
     RemoteStatus,
@@ -34,8 +33,8 @@ class DatabricksAttempts(RemoteAttempts):
 
     poll_seconds = OFTEN
 
-    def __init__(self, launches: Launches) -> None:
-        self._launches = launches
+    def __init__(self, handles: LaunchHandles) -> None:
+        self._handles = handles
         self._looks = ThreadPoolExecutor(_LOOKS, thread_name_prefix="look")
         self._settled: set[AttemptRef] = set()
         self._undescribed: dict[str, str] = {}  # MLflow runs, and why they could not be told
@@ -53,37 +52,37 @@ class DatabricksAttempts(RemoteAttempts):
 
     def settle(self, records: Sequence[LaunchRecord]) -> None:
         for record in records:
-            ref, handle = record.ref, self._launches.of(record)
+            ref, handle = record.ref, self._handles.of(record)
             if handle is None or handle.run_id is None or handle.ended or ref in self._settled:
                 continue
-            workspace = self._launches.workspace(handle)
+            workspace = self._handles.workspace(handle)
             for run_id in mlflow_runs(handle, workspace):
                 self._tell_mlflow(record, run_id)
-            if not settled(handle, workspace, self._launches.folder(ref)):
+            if not settled(handle, workspace, self._handles.folder(ref)):
                 continue
             from sgpu_decl.backends.databricks.launching.submit import ended_early
 
             self._settled.add(ref)
             if ended_early(config_of(ref, record.inputs)):
                 with suppress(BackendError):  # whoever follows may not be allowed to
-                    cancel_launch(self._launches, record)
+                    self._handles.cancel(record)
 
     def placed(self, record: LaunchRecord) -> PlacedLaunch | None:
-        handle = self._launches.of(record)
+        handle = self._handles.of(record)
         if handle is None:
             return None
-        return PlacedLaunch(self._launches.workspace(handle).area, handle.folder)
+        return PlacedLaunch(self._handles.workspace(handle).area, handle.folder)
 
     def brought_back(self, record: LaunchRecord) -> BroughtBack | None:
         placed, status = self.placed(record), self._status(record)
         if placed is None or status is None or status.brought is None:
             return None
-        folder = self._launches.folder(record.ref)
+        folder = self._handles.folder(record.ref)
         found = RemoteResults(placed.area.files, placed.folder, folder)
         return BroughtBack(found, status.brought, status.view)
 
     def forget(self, record: LaunchRecord) -> None:
-        self._launches.forget(record.ref)
+        self._handles.forget(record.ref)
 
     def logs(
         self,
@@ -101,13 +100,13 @@ class DatabricksAttempts(RemoteAttempts):
                 hint="leave `--restart` out",
                 code="no_restarts",
             )
-        handle = self._launches.of(record)
+        handle = self._handles.of(record)
         if handle is None or handle.run_id is None:
             return NoLog()
-        run_id, run_cache = handle.run_id, self._launches.workspace(handle).run_cache
+        run_id, run_cache = handle.run_id, self._handles.workspace(handle).run_cache
         return WorkspaceLog(
             record.ref,
-            self._launches.workspace(handle).connection,
+            self._handles.workspace(handle).connection,
             lambda: run_cache.run(run_id),
             ranks=ranks,
             follow=follow,
@@ -120,7 +119,7 @@ class DatabricksAttempts(RemoteAttempts):
         return {item.ref: status for item, status in zip(records, found, strict=True) if status}
 
     def _status(self, record: LaunchRecord) -> RemoteStatus | None:
-        handle = self._launches.of(record)
+        handle = self._handles.of(record)
         if handle is None:
             return None
         if handle.ended:
@@ -130,10 +129,10 @@ class DatabricksAttempts(RemoteAttempts):
             return RemoteStatus(
                 view=AttemptView(ref=record.ref, backend=record.backend, state=staging)
             )
-        workspace, folder = self._launches.workspace(handle), self._launches.folder(record.ref)
+        workspace, folder = self._handles.workspace(handle), self._handles.folder(record.ref)
         status = status_of(record, handle, workspace, folder)
         if status.final:
-            self._launches.keep(record.ref, replace(handle, ended=status.to_json()))
+            self._handles.write(record.ref, replace(handle, ended=status.to_json()))
         return status
 
     def _tracked(self, record: LaunchRecord, view: AttemptView) -> AttemptView:
@@ -149,21 +148,21 @@ class DatabricksAttempts(RemoteAttempts):
     def _tell_mlflow(self, record: LaunchRecord, run_id: str) -> str:
         """Write what an MLflow run is to say, once; return why that could not be, if so."""
         from sgpu_decl.backends.databricks.api.sdk_errors import FINAL
-        from sgpu_decl.backends.databricks.launching.mlflow_record import write_record
+        from sgpu_decl.backends.databricks.launching.mlflow_metadata import write_metadata
 
-        handle = self._launches.of(record)
-        if handle is None or not handle.record:
+        handle = self._handles.of(record)
+        if handle is None or not handle.mlflow:
             return ""
-        known = handle.described.get(run_id, self._undescribed.get(run_id))
+        known = handle.mlflow_problems.get(run_id, self._undescribed.get(run_id))
         if known is not None:
             return known
         problem = ""
         try:
-            write_record(self._launches.workspace(handle).connection, run_id, handle.record)
+            write_metadata(self._handles.workspace(handle).connection, run_id, handle.mlflow)
         except BackendError as error:
             problem = self._undescribed[run_id] = error.message
             if error.code not in FINAL:
                 return problem  # the next call of the command line may get further
-        described = {**handle.described, run_id: problem}
-        self._launches.keep(record.ref, replace(handle, described=described))
+        problems = {**handle.mlflow_problems, run_id: problem}
+        self._handles.write(record.ref, replace(handle, mlflow_problems=problems))
         return problem

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sgpu_decl.backends.databricks.launching.experiment import experiment_name
-from sgpu_decl.backends.databricks.launching.handle import Handle
+from sgpu_decl.backends.databricks.launching.launch_handles import LaunchHandle
 from sgpu_decl.backends.databricks.planning.catalog import forget_kind
 from sgpu_decl.backends.databricks.watching.termination import Termination, state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
@@ -49,7 +49,7 @@ def status_in(record: LaunchRecord, kept: Mapping[str, Any]) -> RemoteStatus:
 
 
 def status_of(
-    record: LaunchRecord, handle: Handle, workspace: Workspace, folder: Path
+    record: LaunchRecord, handle: LaunchHandle, workspace: Workspace, folder: Path
 ) -> RemoteStatus:
     """Return how a launched attempt stands.
 
@@ -82,7 +82,7 @@ def _ended(
     record: LaunchRecord,
     view: AttemptView,
     run: Mapping[str, Any],
-    handle: Handle,
+    handle: LaunchHandle,
     workspace: Workspace,
     folder: Path,
 ) -> RemoteStatus:
@@ -158,7 +158,7 @@ def _counts(
     return all(returned.done(attempt, node).get("exit_code") == 0 for node in sorted(nodes))
 
 
-def settled(handle: Handle, workspace: Workspace, folder: Path) -> bool:
+def settled(handle: LaunchHandle, workspace: Workspace, folder: Path) -> bool:
     """Whether a run that goes on has nothing left to do: the platform is about to start again what
     failed by its own fault."""
     run = workspace.run_cache.run(handle.run_id or 0)
@@ -175,7 +175,7 @@ def settled(handle: Handle, workspace: Workspace, folder: Path) -> bool:
     )
 
 
-def mlflow_runs(handle: Handle, workspace: Workspace) -> list[str]:
+def mlflow_runs(handle: LaunchHandle, workspace: Workspace) -> list[str]:
     """The MLflow runs of the attempts of the platform that have nodes or had some, as far as it
     names them yet."""
     run = workspace.run_cache.run(handle.run_id or 0) or {}
@@ -226,7 +226,7 @@ def _failed(view: AttemptView, failure: FailureClass, message: str) -> AttemptVi
     return replace(view, failure=failure, first_cause=cause)
 
 
-def _links(run: Mapping[str, Any], handle: Handle) -> dict[str, Json]:
+def _links(run: Mapping[str, Any], handle: LaunchHandle) -> dict[str, Json]:
     links: dict[str, Json] = {"folder": handle.folder}
     if run.get("run_page_url"):
         links["run"] = str(run["run_page_url"])
@@ -234,7 +234,7 @@ def _links(run: Mapping[str, Any], handle: Handle) -> dict[str, Json]:
 
 
 def _tracking(
-    tracked: Mapping[str, Any], task: Mapping[str, Any], handle: Handle
+    tracked: Mapping[str, Any], task: Mapping[str, Any], handle: LaunchHandle
 ) -> dict[str, Json]:
     """Where MLflow has an attempt of the platform's, which is one `task`."""
     experiment, run = tracked.get("mlflow_experiment_id"), tracked.get("mlflow_run_id")
