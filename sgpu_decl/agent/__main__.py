@@ -23,6 +23,8 @@ if sys.argv[1:2] == ["hydrate"]:
     from sgpu_decl.agent.environment.hydrate_program import main
 elif sys.argv[1:2] == ["hydrate-worker"]:
     from sgpu_decl.agent.environment.workers import main
+elif sys.argv[1:2] == ["serve"]:
+    from sgpu_decl.agent.launch_server import main
 elif sys.argv[1:2] == ["node"]:
     from sgpu_decl.agent.node.program import main
 elif sys.argv[1:2] == ["probe"]:
@@ -33,7 +35,7 @@ else:
     from sgpu_decl.agent.guardian import main
 
 _code = main(sys.argv[1:])
-if main.__module__ == "sgpu_decl.agent.guardian":
+if main.__module__ in ("sgpu_decl.agent.guardian", "sgpu_decl.agent.launch_server"):
     # Guardian and supervisor share their memory: to take it apart they would copy all of it.
     sys.stderr.flush()
     os._exit(_code)

@@ -1,12 +1,15 @@
-"""Launching an attempt: a detached process tree that outlives whoever asked for it."""
+"""Launching an attempt: a detached process tree that outlives the process that asked for it."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 
 from sgpu_decl.agent.secret_environ import startup_variables
 
@@ -15,41 +18,99 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["launch"]
+__all__ = ["LaunchServer", "launch"]
 
 _AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 
 
-def launch(folder: Path, *, secrets: Mapping[str, str]) -> None:
+def launch(folder: Path, *, secrets: Mapping[str, str], server: LaunchServer | None = None) -> None:
     """Start the agent for a prepared attempt folder and return once its supervisor is up.
 
-    The folder holds `spec.json`, `_air.py` and `code/`. Secret values travel by pipe, and so
+    The folder holds `spec.json`, `_air.py` and `code/`. Secret values travel by a socket, and so
     does our environment, which ranks inherit: it may hold secrets that nobody declared.
+
+    Args:
+        server: forks the agent. Without one, an interpreter is started for this launch alone.
 
     Raises:
         OSError: the attempt cannot be launched, or was launched before; says why.
     """
     path = os.path.abspath(folder)
-    given = {"secrets": dict(secrets), "environ": dict(os.environ)}
+    variables = json.dumps({"secrets": dict(secrets), "environ": dict(os.environ)}).encode()
     log = os.open(
         os.path.join(path, "agent.log"),
         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
         0o600,
     )
     try:
-        starter = subprocess.Popen(
-            [sys.executable, "-I", "-S", _AGENT, path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            cwd="/",
-            env=startup_variables(os.environ),
-            start_new_session=True,
-            umask=0o077,
-        )
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            (server.start if server else _start)(path, (theirs.fileno(), theirs.fileno(), log))
+            theirs.close()
+            answer = _answer(ours, variables)
     finally:
         os.close(log)
-    answer, _ = starter.communicate(json.dumps(given).encode())
     if answer != b"ok":
         reason = answer.decode("utf-8", "replace") or f"the agent died; see `{path}/agent.log`"
         raise OSError(errno.ECHILD, reason)
+
+
+def _answer(agent: socket.socket, variables: bytes) -> bytes:
+    answer = b""
+    with suppress(ConnectionError):  # it ended before it had read all: its words say why
+        agent.sendall(variables)
+        agent.shutdown(socket.SHUT_WR)
+    with suppress(ConnectionError):
+        while part := agent.recv(4096):
+            answer += part
+    return answer
+
+
+def _start(argument: str, descriptors: tuple[int, int, int]) -> None:
+    stdin, stdout, stderr = descriptors
+    starter = subprocess.Popen(
+        [sys.executable, "-I", "-S", _AGENT, argument],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd="/",
+        env=startup_variables(os.environ),
+        start_new_session=True,
+        umask=0o077,
+    )
+    starter.wait()  # it forks at once
+
+
+class LaunchServer:
+    """For many launches: a process that loads the agent once, and forks for each of them.
+
+    It starts with the first launch, and ends with this process or after a second without a launch.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._channel: socket.socket | None = None
+
+    def __del__(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+    def start(self, folder: str, descriptors: tuple[int, int, int]) -> None:
+        """Start the agent for a folder, with these as its stdin, stdout and stderr."""
+        with self._lock:
+            while True:
+                channel = self._channel = self._channel or _serve()
+                try:
+                    socket.send_fds(channel, [os.fsencode(folder)], descriptors)
+                except (BrokenPipeError, ConnectionResetError):
+                    channel.close()
+                    self._channel = None  # it has ended, and did not see this launch
+                else:
+                    return
+
+
+def _serve() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        _start("serve", (theirs.fileno(), subprocess.DEVNULL, subprocess.DEVNULL))
+    return ours

