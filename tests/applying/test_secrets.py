@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.locks import wait_until_free
 from tests.support import until
 
@@ -150,6 +151,7 @@ def test_processes_of_ours_are_not_started_with_what_the_caller_exported(
     )
     assert sgpu(written, "apply", "-y", "--detach").returncode == 0
     folder = written / ".sgpu/default/runs/quiet/1"
+    until(lambda: read_attempt(folder)["state"] == "running")
     until((folder / "output/seen").exists)
     if tracked:
         until((folder / "mlflow.json").exists)
