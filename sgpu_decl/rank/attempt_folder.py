@@ -19,7 +19,7 @@ class Replaced(SystemExit):
 
 
 class AttemptFolder:
-    """The folder, with the checksum of its spec, which tells another attempt in the same place."""
+    """The folder. The checksum of its spec shows whether another attempt has taken its place."""
 
     def __init__(self, path: str, spec_sha256: str) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class AttemptFolder:
         """Return the spec; its code folder is absolute.
 
         Raises:
-            Unusable: it is another one.
+            UnusableSpec: it is another one.
             OSError: it is gone.
         """
         with open(self.path + "/spec.json", "rb") as file:

@@ -46,8 +46,8 @@ class ErrorRecord:
     def fail(self, error: BaseException) -> bool:
         """Show and record an exception; say whether it is recorded in this attempt's own folder.
 
-        It is shown before it is recorded, since this process may be stopped after that. A hook of
-        the user's may end the process, so a hook is called last.
+        It is shown first, since this process may be stopped at any time. A hook of the user's is
+        called last, since it may end the process.
         """
         moment = time.monotonic_ns()
         from sgpu_decl.rank.traceback_text import traceback_text
@@ -112,7 +112,7 @@ class ErrorRecord:
 
 
 def _call_hook(error: BaseException, text: str) -> None:
-    """Let the user's hook show it; if the hook fails, say so as Python does."""
+    """Let the user's hook show it. If the hook fails, show both errors as Python does."""
     try:
         sys.excepthook(type(error), error, error.__traceback__)
     except Exception as broken:  # noqa: BLE001 - the user's code

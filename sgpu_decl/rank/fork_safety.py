@@ -64,11 +64,11 @@ _STACK = 1 << 16  # bytes of a thread's stack that are read, from its outermost 
 _WORD = 8
 
 
-def unsafe(opened: "Mapping[int, str]", requested: "Collection[int]") -> str | None:
-    """Return why a fork would not be safe now, in words; None where it is.
+def unsafe(before: "Mapping[int, str]", requested: "Collection[int]") -> str | None:
+    """Return in words why a fork would not be safe now; None if it is safe.
 
     Args:
-        opened: the descriptors from before the imports, with what they point at.
+        before: the descriptors from before the imports, with what they point at.
         requested: those of the request.
     """
     if threading.active_count() > 1 or len(sys._current_frames()) > 1:
@@ -76,7 +76,7 @@ def unsafe(opened: "Mapping[int, str]", requested: "Collection[int]") -> str | N
         names = sorted(thread.name for thread in threading.enumerate() if thread is not main)
         return f"an import started a Python thread, `{names[0] if names else 'unnamed'}`"
     for number, target in open_descriptors().items():
-        if opened.get(number) == target or number in requested:
+        if before.get(number) == target or number in requested:
             continue
         if target.startswith(_DEVICES):
             return f"an import opened `{target}`: what a GPU holds does not survive a fork"
@@ -94,13 +94,13 @@ def unsafe(opened: "Mapping[int, str]", requested: "Collection[int]") -> str | N
 
 def open_descriptors() -> dict[int, str]:
     """Return the descriptors of this process, with what they point at."""
-    found = {}
+    descriptors = {}
     for name in os.listdir("/proc/self/fd"):
         try:
-            found[int(name)] = os.readlink("/proc/self/fd/" + name)
+            descriptors[int(name)] = os.readlink("/proc/self/fd/" + name)
         except FileNotFoundError:
             continue  # that of the listing itself
-    return found
+    return descriptors
 
 
 def cuda_is_bad() -> bool:
@@ -110,7 +110,7 @@ def cuda_is_bad() -> bool:
 
 
 def _strange(thread: str) -> str | None:
-    """Return why this native thread stands against a fork; None where it is known and harmless."""
+    """Return why this native thread makes a fork unsafe; None if it is known and harmless."""
     folder = "/proc/self/task/" + thread
     try:
         with open(folder + "/comm") as file:
@@ -150,10 +150,8 @@ def _libraries_of(folder: str) -> set[str]:
     code = [
         (low, high, os.path.basename(path)) for low, high, runs, path in mapped if runs and path
     ]
-    found: set[str] = set()
-    for word in stack:
-        found.update(path for low, high, path in code if low <= word < high)
-    return {path for path in found if not path.startswith(_RUNTIME)}
+    paths = {path for word in stack for low, high, path in code if low <= word < high}
+    return {path for path in paths if not path.startswith(_RUNTIME)}
 
 
 def _stack_pointer(folder: str) -> int | None:

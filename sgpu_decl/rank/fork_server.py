@@ -9,10 +9,10 @@ The forker's end makes the ranks children of the supervisor, which adopts orphan
 statuses and verdicts are those of ranks that were started cold. A rank waits until the supervisor
 says `go`; if it or the launch is gone by then, the rank leaves without a trace.
 
-Each rank gets anew: session, logs, `os.environ` and the C environment, the seeds of `random`, NumPy
-and torch, multiprocessing's key, the fault log. What the imports printed is repeated in each log.
+Each rank gets its own session, logs, `os.environ` and C environment, seeds of `random`, NumPy and
+torch, key of multiprocessing, and fault log. Each log repeats the output of the imports.
 `/proc/self/environ` and the string hash seed stay those of the parent. Secrets reach a rank in a
-memory file that only ranks read; the parent's environment has none of them, by name or by value.
+memory file that only ranks read. The parent's environment has neither their names nor their values.
 """
 
 import ctypes
@@ -38,8 +38,8 @@ _DESCRIPTORS = 4
 _OURS = "sgpu_decl.rank"
 
 
-class _Missed:
-    """The last finder: it notes modules that were imported and are not installed."""
+class _MissingModules:
+    """The last finder: it notes the names of modules that no other finder has."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -54,20 +54,20 @@ class ForkServer:
 
     Args:
         early: the modules that a rank has loaded before it can see the user's code.
-        own: the folder of the warm parent, with its logs.
+        logs: the folder of the warm parent's own logs.
     """
 
     def __init__(
-        self, channel: int, spec: "Mapping[str, Any]", early: "Collection[str]", own: str
+        self, channel: int, spec: "Mapping[str, Any]", early: "Collection[str]", logs: str
     ) -> None:
         self._channel = socket.socket(fileno=channel)
         self._supervisor = os.getppid()
         self._spec = spec
         self._early = early
-        self._own = own
-        self._opened = open_descriptors()
-        self._missed = _Missed()
-        sys.meta_path.append(self._missed)
+        self._logs = logs
+        self._descriptors = open_descriptors()
+        self._missing = _MissingModules()
+        sys.meta_path.append(self._missing)
         modules = _modules_of_the_run(spec)
         for name, _ in spec["warm"]["imports"]:
             self._refuse({name.partition(".")[0]} & modules)
@@ -75,13 +75,13 @@ class ForkServer:
     def serve(self) -> tuple[str, str]:
         """Fork a group of ranks for every request.
 
-        Returns in the ranks alone: what the imports printed, since each rank's log shall hold it.
+        Returns in the ranks alone: the output of the imports, which each rank's log repeats.
         """
-        sys.meta_path.remove(self._missed)
-        loaded = {name for name in sys.modules if not name.startswith(_OURS)} - set(self._early)
-        met = {name.partition(".")[0] for name in loaded}
-        self._refuse((met | self._missed.names) & _modules_of_the_run(self._spec))
-        printed = self._printed()
+        sys.meta_path.remove(self._missing)
+        imports = {name for name in sys.modules if not name.startswith(_OURS)} - set(self._early)
+        packages = {name.partition(".")[0] for name in imports}
+        self._refuse((packages | self._missing.names) & _modules_of_the_run(self._spec))
+        import_output = self._import_output()
         self._tell(ready=True)
         while True:
             message, descriptors, _, _ = socket.recv_fds(
@@ -89,14 +89,14 @@ class ForkServer:
             )
             if not message:
                 os._exit(0)  # the supervisor is done with us
-            reason = unsafe(self._opened, descriptors)
+            reason = unsafe(self._descriptors, descriptors)
             if reason is not None:
                 self._tell(unsafe=reason)
             else:
                 rank = self._fork_group(json.loads(message)["ranks"])
                 if rank is not None:
                     self._become(rank, *descriptors)
-                    return printed
+                    return import_output
             for descriptor in descriptors:
                 os.close(descriptor)
 
@@ -108,18 +108,18 @@ class ForkServer:
     def _tell(self, **message: object) -> None:
         self._channel.send(json.dumps(message).encode())
 
-    def _printed(self) -> tuple[str, str]:
-        found = []
+    def _import_output(self) -> tuple[str, str]:
+        texts = []
         for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
             stream.flush()
-            with open(f"{self._own}/{name}.log", "rb") as file:
-                found.append(file.read().decode("utf-8", "replace"))
-        return found[0], found[1]
+            with open(f"{self._logs}/{name}.log", "rb") as file:
+                texts.append(file.read().decode("utf-8", "replace"))
+        return texts[0], texts[1]
 
     def _fork_group(self, ranks: int) -> int | None:
         """Return the rank in each rank; None in the warm parent, once it has sent their pids."""
         reader, writer = os.pipe()
-        gc.freeze()  # what is here already is no garbage: ranks never touch it, so it stays shared
+        gc.freeze()  # so that collections in ranks leave these pages shared
         try:
             forker = _fork()
         except OSError as error:
@@ -153,7 +153,7 @@ class ForkServer:
         os.write(writer, json.dumps(answer).encode())
         os._exit(0)
 
-    def _become(self, rank: int, environments: int, go: int, ready: int, told: int) -> None:
+    def _become(self, rank: int, environments: int, go: int, ready: int, failures: int) -> None:
         """Make this process the rank that the supervisor would have started by itself."""
         if os.read(go, 1) != b"g":
             os._exit(0)
@@ -171,17 +171,17 @@ class ForkServer:
                 os.dup2(log, descriptor)
                 os.close(log)
         except OSError as error:
-            os.write(told, b"%d %d\n" % (rank, error.errno or 5))
+            os.write(failures, b"%d %d\n" % (rank, error.errno or 5))
             os._exit(127)
         os.environ.clear()
         os.environ.update(environment, SGPU_READY_FD=str(ready))
-        for descriptor in (environments, go, told):
+        for descriptor in (environments, go, failures):
             os.close(descriptor)
         _renew_randomness()
 
 
 def _fork() -> int:
-    """Fork; newer Pythons warn of native threads, which were looked at one by one before."""
+    """Fork without the warning of native threads, which `unsafe` has checked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
@@ -210,15 +210,11 @@ def _modules_of_the_run(spec: "Mapping[str, Any]") -> set[str]:
     path = spec["entry"]["path"]
     if path:
         folders.add(os.path.dirname(os.path.join(spec["code_dir"], path)))
-    found = set()
+    modules = set()
     for folder in folders:
         for name in os.listdir(folder):
             base, dot, _ = name.partition(".")
-            module = (
-                name.endswith((".py", ".so", ".pyc"))
-                if dot
-                else os.path.exists(os.path.join(folder, name, "__init__.py"))
-            )
-            if module:
-                found.add(base)
-    return found
+            package = os.path.join(folder, name, "__init__.py")
+            if name.endswith((".py", ".so", ".pyc")) if dot else os.path.exists(package):
+                modules.add(base)
+    return modules

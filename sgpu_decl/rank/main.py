@@ -33,10 +33,10 @@ _STACKS = 8  # above SIGRTMIN: the supervisor asks for all stacks by that signal
 def run_rank(path: str, spec_sha256: str) -> None:
     """Be a rank of the attempt in the folder `path`, or the warm parent that forks its ranks."""
     folder = AttemptFolder(path, spec_sha256)
-    channel, own = (os.environ.pop(name, None) for name in ("SGPU_WARM_FD", "SGPU_WARM_DIR"))
-    printed = ("", "")
-    if channel is not None and own is not None:
-        printed = _become_rank(folder, int(channel), own)
+    channel, logs = (os.environ.pop(name, None) for name in ("SGPU_WARM_FD", "SGPU_WARM_DIR"))
+    import_output = ("", "")
+    if channel is not None and logs is not None:
+        import_output = _be_warm_parent(folder, int(channel), logs)
     errors = os.environ["TORCHELASTIC_ERROR_FILE"]
     secrets: dict[str, str] = {}
     spec = None
@@ -53,8 +53,8 @@ def run_rank(path: str, spec_sha256: str) -> None:
         logs = os.path.dirname(errors)
         _arm_faulthandler(logs)
         wrap_streams(logs, os.environ.pop("SGPU_REDACT", None))
-        sys.stdout.write(printed[0])
-        sys.stderr.write(printed[1])
+        sys.stdout.write(import_output[0])
+        sys.stderr.write(import_output[1])
         sys.path[0] = spec["code_dir"]
         _add_hooks(path, spec)
         _say_ready()
@@ -94,31 +94,31 @@ def _run(
         write_output(folder, target, call_function(spec), secrets)
 
 
-def _become_rank(folder: AttemptFolder, channel: int, own: str) -> tuple[str, str]:
-    """Be the warm parent, whose folder is `own`: import what the spec names, then fork when asked.
+def _be_warm_parent(folder: AttemptFolder, channel: int, logs: str) -> tuple[str, str]:
+    """Be the warm parent, with the folder `logs`: import what the spec names, then fork on request.
 
     Returns in the ranks alone: what the imports printed, for stdout and stderr.
     """
     spec = folder.read_spec()
-    _arm_faulthandler(own)
+    _arm_faulthandler(logs)
     wrap_streams(None)
     early = frozenset(sys.modules)  # what a rank has loaded before it can see the user's code
     from sgpu_decl.rank.fork_server import ForkServer
 
-    server = ForkServer(channel, spec, early, own)
+    server = ForkServer(channel, spec, early, logs)
     try:
         for name, names in spec["warm"]["imports"]:
             __import__(name, {}, {}, names)
     except BaseException as error:  # noqa: BLE001 - whatever an import raises
         from sgpu_decl.rank.error_record import ErrorRecord
 
-        ErrorRecord(folder, own + "/error.json").fail(error)
+        ErrorRecord(folder, logs + "/error.json").fail(error)
         sys.exit(1)
     return server.serve()
 
 
 def _arm_faulthandler(folder: str) -> None:
-    """Let crashes write their stacks to a file, and a real-time signal ask for them."""
+    """Write all stacks to `fault.log` after a crash, or on a real-time signal."""
     import faulthandler
     from _signal import SIGRTMIN  # type: ignore[import-not-found]  # loads no enum
 
@@ -130,15 +130,15 @@ def _arm_faulthandler(folder: str) -> None:
 
 def _add_hooks(folder: str, spec: "Mapping[str, Any]") -> None:
     if spec["tracker"] is not None:
-        started = dict(os.environ)
-        on_import("mlflow", before=lambda: _join_run(folder, spec, started))
+        environ = dict(os.environ)
+        on_import("mlflow", before=lambda: _join_run(folder, spec, environ))
     on_import("torch.distributed.rendezvous", after=_keep_store_on_loopback)
 
 
-def _join_run(folder: str, spec: "Mapping[str, Any]", started: "Mapping[str, str]") -> None:
+def _join_run(folder: str, spec: "Mapping[str, Any]", environ: "Mapping[str, str]") -> None:
     from sgpu_decl.rank.mlflow_run import join_run
 
-    join_run(folder, spec["env"], started)
+    join_run(folder, spec["env"], environ)
 
 
 def _keep_store_on_loopback(module: "ModuleType") -> None:
@@ -148,7 +148,7 @@ def _keep_store_on_loopback(module: "ModuleType") -> None:
 
 
 def _say_ready() -> None:
-    ready = int(os.environ.pop("SGPU_READY_FD", "-1"))
-    if ready >= 0:
-        os.write(ready, os.environ["RANK"].encode() + b"\n")
-        os.close(ready)
+    descriptor = int(os.environ.pop("SGPU_READY_FD", "-1"))
+    if descriptor >= 0:
+        os.write(descriptor, os.environ["RANK"].encode() + b"\n")
+        os.close(descriptor)

@@ -2,9 +2,9 @@
 
 A tracker makes the run while ranks start. The first import of MLflow waits for it and sets
 `MLFLOW_TRACKING_URI`, `MLFLOW_RUN_ID` and `MLFLOW_EXPERIMENT_ID`, so that the first run that the
-code starts is this one. If the code chooses another store or experiment, it wants
-another run. MLflow alone would refuse that, because `MLFLOW_RUN_ID` names a run of ours. So our
-variables are removed then, and set again if the code chooses our store and experiment again.
+code starts is this one. If the code chooses another store or experiment, it wants another run.
+MLflow would refuse that, because `MLFLOW_RUN_ID` names a run of ours. So our variables are removed,
+and set again once the code chooses our store and experiment again.
 """
 
 import functools
@@ -30,23 +30,23 @@ _NAME = "MLFLOW_EXPERIMENT_NAME"
 _CHOICES = (_STORE, _EXPERIMENT, _NAME)
 
 
-def join_run(folder: str, chosen: "Mapping[str, str]", started: "Mapping[str, str]") -> None:
+def join_run(folder: str, variables: "Mapping[str, str]", environ: "Mapping[str, str]") -> None:
     """Make the attempt's run the active one of this process, which is about to import MLflow.
 
     Args:
         folder: the attempt's.
-        chosen: the variables that the run file sets.
-        started: the environment that the rank started with.
+        variables: those that the run file sets.
+        environ: the environment that the rank started with.
     """
-    tracked = _await_answer(folder)
-    if "env" not in tracked:
+    answer = _await_answer(folder)
+    if "env" not in answer:
         if os.environ["RANK"] == "0":
-            text = f"sgpu: MLflow tracking is off for this run: {tracked.get('error')}"
+            text = f"sgpu: MLflow tracking is off for this run: {answer.get('error')}"
             print(text, file=sys.stderr)
         return
-    changed = {name for name in _CHOICES if os.environ.get(name) != started.get(name)}
-    membership = _Membership(folder, tracked)
-    membership.enter(changed, keeps_run=_RUN in chosen)
+    changed = {name for name in _CHOICES if os.environ.get(name) != environ.get(name)}
+    membership = _Membership(folder, answer)
+    membership.enter(changed, keeps_run=_RUN in variables)
     on_import("mlflow.environment_variables", after=membership.watch_choices)
     on_import("mlflow.tracking.fluent", after=membership.watch_starts)
     on_import("mlflow.tracking.fluent", after=membership.settle_experiments)
@@ -68,11 +68,11 @@ def _await_answer(folder: str) -> "dict[str, Any]":
 class _Membership:
     """Sets and removes our variables, as the code chooses stores and experiments."""
 
-    def __init__(self, folder: str, tracked: "Mapping[str, Any]") -> None:
+    def __init__(self, folder: str, answer: "Mapping[str, Any]") -> None:
         self._folder = folder
-        self._own: dict[str, str] = dict(tracked["env"])
-        self._name: str = tracked["experiment"]
-        self._taken_back: dict[str, str] = {}
+        self._own: dict[str, str] = dict(answer["env"])
+        self._name: str = answer["experiment"]
+        self._removed: dict[str, str] = {}
         self._names: dict[tuple[str, str], str] = {}
 
     def enter(self, changed: "set[str]", *, keeps_run: bool) -> None:
@@ -100,11 +100,11 @@ class _Membership:
 
         @functools.wraps(start)
         def start_run(*args: "Any", **options: "Any") -> "Any":
-            given = {**dict(zip(("run_id", "experiment_id"), args, strict=False)), **options}
-            if given.get("run_id") is None:
+            named = {**dict(zip(("run_id", "experiment_id"), args, strict=False)), **options}
+            if named.get("run_id") is None:
                 self._follow_store()
                 self._follow_names()
-                self._follow_arguments(given.get("experiment_id"), given.get("parent_run_id"))
+                self._follow_arguments(named.get("experiment_id"), named.get("parent_run_id"))
             return start(*args, **options)
 
         _replace(module, "start_run", start_run)
@@ -128,45 +128,45 @@ class _Membership:
 
     def _follow_store(self) -> None:
         if os.environ.get(_STORE) != self._own[_STORE]:
-            self._take_back(_RUN, _EXPERIMENT)
+            self._remove(_RUN, _EXPERIMENT)
         else:
-            self._give_again(_RUN, _EXPERIMENT)
+            self._set_again(_RUN, _EXPERIMENT)
 
     def _follow_experiment(self) -> None:
         if os.environ.get(_STORE) != self._own[_STORE]:
             return
         if os.environ.get(_EXPERIMENT) != self._own[_EXPERIMENT]:
-            self._take_back(_RUN)
+            self._remove(_RUN)
         else:
-            self._give_again(_RUN)
+            self._set_again(_RUN)
 
     def _follow_names(self) -> None:
         name = os.environ.get(_NAME)
         if name is not None and name != self._name:
-            self._take_back(_RUN, _EXPERIMENT)
+            self._remove(_RUN, _EXPERIMENT)
         elif os.environ.get(_EXPERIMENT, self._own[_EXPERIMENT]) != self._own[_EXPERIMENT]:
-            self._take_back(_RUN)
+            self._remove(_RUN)
 
     def _follow_arguments(self, experiment: object, parent: object) -> None:
         other_experiment = experiment is not None and str(experiment) != self._own[_EXPERIMENT]
         other_parent = parent is not None and parent != self._own[_RUN]
         if other_experiment or other_parent:
-            self._take_back(_RUN)
+            self._remove(_RUN)
 
-    def _take_back(self, *names: str) -> None:
+    def _remove(self, *names: str) -> None:
         for name in names:
             if os.environ.get(name) == self._own[name]:
-                self._taken_back[name] = os.environ.pop(name)
+                self._removed[name] = os.environ.pop(name)
 
-    def _give_again(self, *names: str) -> None:
+    def _set_again(self, *names: str) -> None:
         for name in names:
-            if name in self._taken_back:
-                os.environ.setdefault(name, self._taken_back.pop(name))
+            if name in self._removed:
+                os.environ.setdefault(name, self._removed.pop(name))
 
     # What the code makes
 
     def watch_runs(self, module: "ModuleType") -> None:
-        """Note the runs that the code makes besides ours, and tag them with the attempt."""
+        """Record the runs that the code makes besides ours, and tag them with the attempt."""
         client = module.TrackingServiceClient
         create = client.create_run
         ours = {

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["forget_output", "pickler", "write_output"]
 
-_SHOWN = "output.shown.json"  # what of a result with secrets is shown, and whose values it holds
+_SHOWN = "output.shown.json"  # a result without values of secrets, and the names of these
 _LARGEST_BITS = 14_000  # Python writes no integer of more than 4,300 digits
 
 
 def write_output(
     folder: "AttemptFolder", target: str, value: object, secrets: "Mapping[str, str]"
 ) -> None:
-    """Keep the value that the function returned in the folder `target`.
+    """Write the value that the function returned to the folder `target`.
 
-    Where it holds values of secrets, what is to be shown of it lies beside it.
+    If it holds values of secrets, a second file has it without them, for views.
     """
     if folder.replaced():
         raise Replaced("sgpu: the folder of this attempt was replaced: its result is not kept")
@@ -39,9 +39,9 @@ def write_output(
     if not plain:
         pickled = value
         write_file(target + "/output.pkl", lambda file: _dump(pickled, file))
-        value = {"pickle": "output.pkl", "repr": _shown(value)}  # relative: both may be moved
+        value = {"pickle": "output.pkl", "repr": _short_text(value)}  # relative: both may be moved
     if secrets:
-        _write_shown(target, value, secrets, plain=plain)
+        _write_short_text(target, value, secrets, plain=plain)
     text = "null"  # most functions return nothing, and importing json takes a millisecond
     if value is not None:
         import json
@@ -74,23 +74,25 @@ def _dump(value: object, file: "BinaryIO") -> None:
         dump(Storages(common))
 
 
-def _write_shown(target: str, value: "Any", secrets: "Mapping[str, str]", *, plain: bool) -> None:
+def _write_short_text(
+    target: str, value: "Any", secrets: "Mapping[str, str]", *, plain: bool
+) -> None:
     import json
 
     from sgpu_decl.rank.secret_values import SecretValues
 
     values = SecretValues(secrets)
     if plain:
-        held, hidden = values.held_by(value), values.hidden(value)
+        names, hidden = values.names_in(value), values.hidden(value)
     else:
         import mmap
 
         with open(target + "/output.pkl", "rb") as file:
-            held = values.held_in(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            names = values.names_in_bytes(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         # Its text was cut, maybe within a value.
-        hidden = {**value, "repr": f"<holds values of secrets: {', '.join(held)}>"}
-    if held:
-        shown = {"value": hidden, "secrets": held}
+        hidden = {**value, "repr": f"<holds values of secrets: {', '.join(names)}>"}
+    if names:
+        shown = {"value": hidden, "secrets": names}
         text = json.dumps(shown).encode("utf-8")
         write_file(f"{target}/{_SHOWN}", lambda file: file.write(text))
 
@@ -131,8 +133,8 @@ def _lossless(value: object) -> bool:
     return False
 
 
-def _shown(value: object) -> str:
-    """Return 200 characters of a value's text at most, and look no further into it than that."""
+def _short_text(value: object) -> str:
+    """Return at most 200 characters of a value's text."""
     from reprlib import Repr
 
     short = Repr()

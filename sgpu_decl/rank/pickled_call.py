@@ -5,10 +5,10 @@ copy-on-write: they are writable, and ranks share a page until one writes to it.
 one memo, so an object that function and arguments hold is one object here too.
 
 Before anything is unpickled, the Python minor version, cloudpickle's version, and a CRC-32 of each
-stream are compared: bytecode of another Python, or a torn pickle, could do anything. An exception
-that comes out of imported or unpickled code stays what it is, with its traceback. One that the
-machinery of imports and pickles raises becomes a refusal in words. A rank that ends by `sys.exit`,
-with 0 too, has returned nothing: it fails with the class `exit_code`.
+stream are compared: bytecode of another Python, or a damaged pickle, could do anything. An
+exception of imported or unpickled code keeps its traceback. One of the import or the unpickler
+itself becomes a message. A rank that ends by `sys.exit`, with 0 too, has returned nothing: it fails
+with the class `exit_code`.
 """
 
 import mmap
@@ -66,11 +66,11 @@ def make_call(
     except SystemExit as error:
         _leave(error, spec["name"], record)
     except BaseException as error:  # noqa: BLE001 - whatever the user's code raises
-        kept = record()
-        ours = kept.fail(error)
+        failure = record()
+        ours = failure.fail(error)
         # An interrupt, raised where the call was made, would mean something else.
         if ours and isinstance(error, Exception) and type(error) is not UnusableSpec:
-            _keep_exception(error, os.path.dirname(kept.path) + "/error.pkl", kept.secrets)
+            _keep_exception(error, os.path.dirname(failure.path) + "/error.pkl", failure.secrets)
         sys.exit(1)
 
 
@@ -83,7 +83,7 @@ def _run(
     pickles = _CallPickles(folder.path)
     function = pickles.load("func", spec["function_crc"], spec["function_buffers"], name)
     args, named = pickles.load(
-        "inputs", spec["inputs_crc"], spec["inputs_buffers"], "what is given to " + name
+        "inputs", spec["inputs_crc"], spec["inputs_buffers"], "the arguments of " + name
     )
     del pickles
     for parameter in spec["fill"]:
@@ -108,21 +108,21 @@ def _check_versions(name: str, spec: "Mapping[str, Any]") -> None:
             f"{name} comes from Python {spec['python']}, and ranks have Python {own}"
             f" (`{sys.executable}`): give them the same one"
         )
-    wanted = spec["cloudpickle"]
-    if wanted is None:
+    version = spec["cloudpickle"]
+    if version is None:
         return
-    remedy = f"`pip install cloudpickle=={wanted}` in the environment of the ranks"
+    remedy = f"`pip install cloudpickle=={version}` in the environment of the ranks"
     try:
         import cloudpickle
     except ModuleNotFoundError as error:
         if error.name != "cloudpickle":
             raise
         raise UnusableSpec(
-            f"{name} was pickled by cloudpickle {wanted}, and ranks have none: {remedy}"
+            f"{name} was pickled by cloudpickle {version}, and ranks have none: {remedy}"
         ) from None
-    if cloudpickle.__version__.split(".")[:2] != wanted.split(".")[:2]:
+    if cloudpickle.__version__.split(".")[:2] != version.split(".")[:2]:
         raise UnusableSpec(
-            f"{name} was pickled by cloudpickle {wanted}, and ranks have cloudpickle"
+            f"{name} was pickled by cloudpickle {version}, and ranks have cloudpickle"
             f" {cloudpickle.__version__}: {remedy}"
         )
 
@@ -250,8 +250,8 @@ def _keep_result(
             raise
         path, part = culprit(value)
         kind = type_name(part)
-        found = f"a `{kind}`" if path == "result" else f"`{path}`, which is a `{kind}`"
-        text = f"{name} returned what cannot be pickled: {found} ({error})"
+        where = f"a `{kind}`" if path == "result" else f"`{path}`, which is a `{kind}`"
+        text = f"{name} returned a value that cannot be pickled: {where} ({error})"
         instead = _INSTEAD.get(kind)
         raise TypeError(text + (f"; {instead}" if instead else "")) from None
 
@@ -272,7 +272,7 @@ def _keep_exception(error: Exception, path: str, secrets: "SecretValues") -> Non
             data: bytes = pickler().dumps(form(), protocol=5)
             again = restored(pickle.loads(data))
             whole = type(again) is type(error) and str(again) == str(error)
-            if whole and not secrets.held_in(data) and len(data) <= _LARGEST:
+            if whole and not secrets.names_in_bytes(data) and len(data) <= _LARGEST:
                 write_file(path, lambda file: file.write(data))  # noqa: B023 - called at once
                 return
         except BaseException:  # noqa: BLE001, S112 - whatever the user's classes do
@@ -281,12 +281,11 @@ def _keep_exception(error: Exception, path: str, secrets: "SecretValues") -> Non
 
 def _portable(error: Exception) -> dict[str, object]:
     """Return the attributes that can be pickled, with a note on those that cannot."""
-    kept = {name: value for name, value in error.__dict__.items() if picklable(value)}
-    left = ", ".join(f"`{name}`" for name in error.__dict__ if name not in kept)
-    kept["__notes__"] = [
-        *kept.get("__notes__", ()), f"{left} cannot be pickled and stayed behind"
-    ]  # fmt: skip
-    return kept
+    attributes = {name: value for name, value in error.__dict__.items() if picklable(value)}
+    others = ", ".join(f"`{name}`" for name in error.__dict__ if name not in attributes)
+    notes = attributes.get("__notes__", ())
+    attributes["__notes__"] = [*notes, f"{others} cannot be pickled and stayed behind"]
+    return attributes
 
 
 def _put_together(

@@ -19,21 +19,21 @@ class Redaction:
     def __init__(self, spellings: "Sequence[str]") -> None:
         encoded = (text.encode("utf-8", "surrogateescape") for text in spellings)
         self._spellings = sorted(encoded, key=len, reverse=True)
-        self._held = b""
+        self._tail = b""
         self._finished = False
 
     def __call__(self, data: bytes) -> bytes:
         """Return what can be written now."""
-        data, self._held = self._held + data, b""
+        data, self._tail = self._tail + data, b""
         for spelling in self._spellings:
             if spelling in data:
                 data = data.replace(spelling, _MASK)
         if self._finished or data.endswith(b"\n"):
             return data
-        held = max((_overlap(data, spelling) for spelling in self._spellings), default=0)
-        kept = len(data) - held
-        self._held = data[kept:]
-        return data[:kept]
+        overlap = max((_overlap(data, spelling) for spelling in self._spellings), default=0)
+        end = len(data) - overlap
+        self._tail = data[end:]
+        return data[:end]
 
     def finish(self) -> bytes:
         """Return what was held back, and hold back nothing more."""

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 __all__ = ["SecretValues"]
 
 _MASK = "***"
-_SHORTEST = 4  # characters; what is shorter is a word that every text is full of, and no secret
+_SHORTEST = 4  # characters; a shorter value would hide common words
 
 
 class SecretValues:
-    """What is never shown, by names. Each line of a value counts: a private key has many."""
+    """The values of secrets, by name. Each line of a value counts: a private key has many."""
 
     def __init__(self, secrets: "Mapping[str, str]") -> None:
         self._names: dict[str, str] = {}  # by value
@@ -39,12 +39,12 @@ class SecretValues:
             return {self.hide(key): self.hidden(one) for key, one in value.items()}
         return _MASK if json.dumps(value) in self._names else value
 
-    def held_by(self, value: "Any") -> list[str]:
-        """The names of those that a value of JSON holds."""
-        return self.held_in("\n".join(_texts(value)).encode("utf-8", "surrogatepass"))
+    def names_in(self, value: "Any") -> list[str]:
+        """The names of the secrets whose values a value of JSON holds."""
+        return self.names_in_bytes("\n".join(_texts(value)).encode("utf-8", "surrogatepass"))
 
-    def held_in(self, data: "Any") -> list[str]:
-        """The names of those that are found in bytes, or in a mapped file."""
+    def names_in_bytes(self, data: "Any") -> list[str]:
+        """The names of the secrets whose values are in bytes, or in a mapped file."""
         return sorted(
             {
                 name

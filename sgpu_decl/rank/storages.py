@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["LARGE", "Storages"]
 
 LARGE = 1 << 16  # bytes; what is smaller goes with the stream
-_SOLVED = 10_000  # steps for which NumPy may think about whether two arrays have elements in common
+_SOLVED = 10_000  # steps that NumPy may take to find whether two arrays have elements in common
 _COMPARED = 200  # arrays with which each is compared; of more, those that overlap count as sharing
 
 
@@ -64,28 +64,28 @@ class Storages:
         self._starts = [low for low, _ in common]
         self._roots: dict[Region, Any] = {}
         self._refused = refused
-        self._found: list[tuple[Region, Any]] = []
+        self._pickled: list[tuple[Region, Any]] = []
         self._untyped: dict[int, Any] = {}
 
     def reducers(self) -> "dict[type, Callable[[Any], Reduced]]":
         """The entries for the dispatch table of a pickler, for the libraries that are loaded."""
-        found: dict[type, Callable[[Any], Reduced]] = {}
+        reducers: dict[type, Callable[[Any], Reduced]] = {}
         if "numpy" in sys.modules:
             import numpy as np
 
-            found[np.ndarray] = self._array
+            reducers[np.ndarray] = self._array
         if "torch.storage" in sys.modules:
             import torch
 
-            found[torch.Tensor] = self._tensor
-            found[torch.storage.TypedStorage] = self._typed_storage
-            found[torch.UntypedStorage] = self._untyped_storage
-        return found
+            reducers[torch.Tensor] = self._tensor
+            reducers[torch.storage.TypedStorage] = self._typed_storage
+            reducers[torch.UntypedStorage] = self._untyped_storage
+        return reducers
 
     def shared(self) -> "list[Region]":
         """The regions in which several pickled arrays or storages have elements in common; disjoint
         and in order."""
-        ordered = sorted(self._found, key=lambda one: one[0])
+        ordered = sorted(self._pickled, key=lambda one: one[0])
         shared: list[Region] = []
         reaching: list[tuple[Region, Any]] = []  # so far, beyond the start of the next one
         for region, one in ordered:
@@ -112,7 +112,7 @@ class Storages:
                 )
             offset = array.__array_interface__["data"][0] - common[0]
             return np.ndarray, (array.shape, array.dtype, root, offset, array.strides)
-        self._found.append((region, array))
+        self._pickled.append((region, array))
         if array.nbytes >= LARGE and not array.flags.forc:
             array = np.ascontiguousarray(array)  # a buffer beside the stream, as others
         return array.__reduce_ex__(5)  # type: ignore[no-any-return]
@@ -120,12 +120,12 @@ class Storages:
     def _tensor(self, tensor: "Any") -> "Reduced":
         import torch
 
-        make, given, *rest = tensor.__reduce_ex__(5)
+        make, arguments, *rest = tensor.__reduce_ex__(5)
         if make is getattr(torch._utils, "_rebuild_tensor_v3", None):
             # Of types such as float8 torch pickles what it cannot load itself: it looks for the
             # storage inside of a typed one.
-            given = (self._typed(given[0], torch.uint8), *given[1:])
-        return make, given, *rest
+            arguments = (self._typed(arguments[0], torch.uint8), *arguments[1:])
+        return make, arguments, *rest
 
     def _typed_storage(self, typed: "Any") -> "Reduced":
         # Each tensor makes one of its own; what they hold is the tensors' common storage.
@@ -153,7 +153,7 @@ class Storages:
             return torch.UntypedStorage, (0,)
         low = storage.data_ptr()
         region = low, low + size
-        self._found.append((region, storage))
+        self._pickled.append((region, storage))
         common = self._within(region)
         if common is None:
             whole, named = pickle.PickleBuffer(_memory(region, storage)), {}

@@ -28,12 +28,12 @@ def keep_store_on_loopback(module: "ModuleType") -> None:
     original = module.TCPStore
 
     def store(host_name: str, port: int, *args: "Any", **options: "Any") -> "Any":
-        given = dict(zip(("world_size", "is_master"), args), **options)  # noqa: B905
+        named = dict(zip(("world_size", "is_master"), args), **options)  # noqa: B905
         own = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))
         if host_name != "127.0.0.1" or (host_name, str(port)) != own:
             return original(host_name, port, *args, **options)
-        if given.get("is_master"):
-            if given.get("master_listen_fd") is None and len(args) <= 2:
+        if named.get("is_master"):
+            if named.get("master_listen_fd") is None and len(args) <= 2:
                 options["master_listen_fd"] = _listen(host_name, port)
         else:
             await_listener(host_name, port)
@@ -52,7 +52,7 @@ def _listen(host: str, port: int) -> int:
 
 
 def await_listener(host: str, port: int) -> None:
-    """Wait until somebody listens there, 30 s at most: torch then waits by itself, less finely."""
+    """Wait until the port is open, 30 s at most. After that torch waits by itself."""
     started = time.monotonic()
     while time.monotonic() - started < _PATIENCE:
         try:

@@ -85,7 +85,7 @@ class LogFile(io.RawIOBase):
         moment = time.monotonic_ns()
         if moment >= self._due and self._index >= 0 and written:
             self._due = moment + _INDEX_NS
-            self._note(moment, os.lseek(self._descriptor, 0, 1) - written)
+            self._add_to_index(moment, os.lseek(self._descriptor, 0, 1) - written)
         size = len(data) if type(data) is bytes else memoryview(data).nbytes
         if written < size:
             written += LogFile.write(self, memoryview(data).cast("B")[written:])
@@ -114,7 +114,7 @@ class LogFile(io.RawIOBase):
                 self._count = os.open(self._count_path, os.O_WRONLY | os.O_CREAT, 0o600)
             os.ftruncate(self._count, self.dropped)
         except OSError:
-            return size  # the end of the log says it, if there is room by then
+            return size  # `_finish` writes the count, if there is room by then
         return size
 
     @property
@@ -126,7 +126,7 @@ class LogFile(io.RawIOBase):
         if self._count >= 0:
             os.unlink(self._count_path)
 
-    def _note(self, moment: int, offset: int) -> None:
+    def _add_to_index(self, moment: int, offset: int) -> None:
         try:
             os.write(self._index, moment.to_bytes(8, "little") + offset.to_bytes(8, "little"))
         except OSError:
@@ -160,7 +160,7 @@ def wrap_streams(folder: str | None, redacted: str | None = None) -> None:
 
 
 def close_indices() -> None:
-    """Do without the indices, and give their descriptors back."""
+    """Close the indices, to free their descriptors."""
     for log in _LOGS:
         log.close_index()
 

@@ -40,9 +40,11 @@ def _all(
     whole: traceback.TracebackException,
 ) -> "Iterator[traceback.TracebackException]":
     """Yield the exception, its causes, and the members of groups."""
-    left = [whole]
-    while left:
-        one = left.pop()
+    waiting = [whole]
+    while waiting:
+        one = waiting.pop()
         yield one
         members = getattr(one, "exceptions", None) or ()  # from Python 3.11 on
-        left += [inner for inner in (one.__cause__, one.__context__, *members) if inner is not None]
+        waiting += [
+            inner for inner in (one.__cause__, one.__context__, *members) if inner is not None
+        ]

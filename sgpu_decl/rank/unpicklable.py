@@ -28,11 +28,11 @@ def picklable(value: object) -> bool:
 
 def culprit(value: object) -> tuple[str, object]:
     """Return the path and the value of the innermost part of a result that cannot be pickled."""
-    path, seen, left = "result", {id(value)}, _SEARCHED
+    path, seen, remaining = "result", {id(value)}, _SEARCHED
     for _ in range(_DEEPEST):
         for where, part in _parts(value):
-            left -= 1
-            if left < 0:
+            remaining -= 1
+            if remaining < 0:
                 return path, value
             if id(part) not in seen and not picklable(part):
                 path, value = path + where, part

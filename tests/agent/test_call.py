@@ -230,7 +230,7 @@ def test_a_module_that_ranks_lack_is_named_with_the_function(
         f"entrypoint: `helper` cannot be loaded: ranks have no module `only_here`: {remedy}"
     )
     assert refused(make_call(repr, only_here.helper)) == (
-        "entrypoint: what is given to `repr` cannot be loaded: ranks have no module `only_here`: "
+        "entrypoint: the arguments of `repr` cannot be loaded: ranks have no module `only_here`: "
         + remedy
     )
 
@@ -340,7 +340,7 @@ def test_what_cannot_be_pickled_is_named_down_to_its_place(
     assert (status["state"], status["class"]) == ("failed", "exception")
     refusal = "generator" if kind == "generator" else "_thread.lock"
     assert status["first_cause"]["summary"] == (
-        f"TypeError: `train` returned what cannot be pickled: {place} "
+        f"TypeError: `train` returned a value that cannot be pickled: {place} "
         f"(cannot pickle '{refusal}' object){hint}"
     )
     assert not list(attempt.folder.glob("ranks/*/output*"))

@@ -135,7 +135,7 @@ def test_what_cannot_be_pickled_on_its_way_back_is_named() -> None:
         return {"model": [1, threading.Lock()]}
 
     with pytest.raises(
-        TypeError, match=r'returned what cannot be pickled: `result\["model"\]\[1\]`'
+        TypeError, match=r'returned a value that cannot be pickled: `result\["model"\]\[1\]`'
     ):
         ranks(train, gpus=1).distributed()
 
