@@ -9,20 +9,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-__all__ = ["SIMULTANEOUS_NS", "RankEnding", "Verdict", "blames_the_user", "stack_files"]
+__all__ = [
+    "SIMULTANEOUS_NS",
+    "USER_FAILURES",
+    "RankEnding",
+    "Verdict",
+    "blames_the_user",
+    "stack_files",
+]
 
 SIMULTANEOUS_NS = 5_000_000
 _OWN_FAULT = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 )
-_OF_THE_USER = frozenset(
+USER_FAILURES = frozenset(
     {"exception", "exit_code", "signal_self", "oom", "timeout", "hung", "launch_failed_user"}
 )
 
 
 def blames_the_user(failure: str) -> bool:
     """Say whether a failure class is `error` (the user's) rather than `infra`."""
-    return failure in _OF_THE_USER
+    return failure in USER_FAILURES
 
 
 class RankEnding:

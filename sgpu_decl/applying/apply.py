@@ -79,9 +79,9 @@ def apply(
         if idle:
             return Applied()
         launched = [item.launch.inputs for item in plan.changes if item.stages and item.launch]
-        kept = needs_of(writer.state, launched)
+        needs = needs_of(writer.state, launched)
         # Before any launch: gc keeps what a launch needs, even if this process is killed after it.
-        record_references(project, plan.lineage, kept)
+        record_references(project, plan.lineage, needs)
         applied = execute(
             plan,
             plan_id=identity,
@@ -94,9 +94,9 @@ def apply(
             parallelism=parallelism,
             call=call,
         )
-        needed = needs_of(writer.state)
-        if needed != kept:
-            applied = _noting(applied, lambda: record_references(project, plan.lineage, needed))
+        needs_now = needs_of(writer.state)
+        if needs_now != needs:
+            applied = _noting(applied, lambda: record_references(project, plan.lineage, needs_now))
     project.close_tracked()
     return _noting(applied, lambda: release_destroyed(project, plan))
 

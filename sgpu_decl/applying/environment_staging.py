@@ -46,7 +46,7 @@ def stage_environments(
         SgpuError: it cannot be stored, built or brought there.
     """
     progress = progress or Quiet()
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     planned = {
         change.launch.inputs.environment_digest: change
         for change in plan.changes
@@ -61,15 +61,15 @@ def stage_environments(
                     hint="plan again; `sgpu env diff` shows what differs",
                     code="environment_differs",
                 )
-            found += _make(project.environments, recipe, progress)
+            findings += _make(project.environments, recipe, progress)
     by_backend: dict[str, list[Launching]] = {}
     for change in plan.changes:
         launching = _launching(plan, change)
         if launching is not None:
             by_backend.setdefault(change.backend, []).append(launching)
     for kind, launchings in by_backend.items():
-        found += project.backend(kind).launcher.prepare(launchings, progress)
-    return tuple(found)
+        findings += project.backend(kind).launcher.prepare(launchings, progress)
+    return tuple(findings)
 
 
 def keep_environments(
@@ -137,9 +137,9 @@ def _rebuild(project: OpenedProject, planned: Change | None, progress: Progress)
 
     spec: Mapping[str, Json] = json.loads(planned.launch.inputs.spec)
     folder = (project.root / planned.launch.owner).parent
-    declared = spec.get("python")
+    python_field = spec.get("python")
     project.guarded = False  # what is made here is about to be launched
-    python = project.pythons().find(declared if isinstance(declared, str) else None, folder)
+    python = project.pythons().find(python_field if isinstance(python_field, str) else None, folder)
     if isinstance(python, NoPython):
         raise python.error
     lock = spec.get("lock")

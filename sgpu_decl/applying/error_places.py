@@ -19,10 +19,12 @@ def with_place(error: BackendError, change: Change) -> BackendError:
     field = _named(error.message, change.fields)
     if field is None or field.origin is None:
         return error
-    told = copy(error)
-    found = Diagnostic(code=error.code, summary=error.message, place=field.origin, hint=error.hint)
-    told.diagnostics = (found,)
-    return told
+    placed = copy(error)
+    finding = Diagnostic(
+        code=error.code, summary=error.message, place=field.origin, hint=error.hint
+    )
+    placed.diagnostics = (finding,)
+    return placed
 
 
 def _named(message: str, fields: Sequence[FieldChange]) -> FieldChange | None:
@@ -35,9 +37,9 @@ def _named(message: str, fields: Sequence[FieldChange]) -> FieldChange | None:
         for field in fields
         if "_" in (name := field.path.rpartition(".")[2]) and _has(message, name)
     ]
-    for found in (values, names):
-        if found:
-            return max(found, key=lambda pair: pair[0])[1]
+    for matches in (values, names):
+        if matches:
+            return max(matches, key=lambda pair: pair[0])[1]
     return None
 
 

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sgpu_decl.applying.error_places import with_place
@@ -19,7 +19,7 @@ from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
-from sgpu_decl.model.state import Intent
+from sgpu_decl.model.state import Intent, State
 from sgpu_decl.storing.state_store import StateWriter
 
 __all__ = ["Applied", "Clock", "Sink", "execute"]
@@ -27,6 +27,7 @@ __all__ = ["Applied", "Clock", "Sink", "execute"]
 Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
 Backends = Callable[[str], Backend]
+_Launch = Future[str | None]
 
 _LAUNCHING = (Action.CREATE, Action.REPLACE)
 
@@ -74,8 +75,18 @@ def execute(
             Launching(record=launch_of(plan, change), call=call)
         )
     writer.record_packages(plan.package_lists)
-    jobs = Jobs(writer, job_backends, plan_id=plan_id, clock=clock)
-    walk = _Walk(plan, plan_id, writer, launches, backends, jobs, sink, clock, call)
+    walk = _Walk(
+        plan=plan,
+        plan_id=plan_id,
+        writer=writer,
+        state=writer.state,
+        launches=launches,
+        backends=backends,
+        jobs=Jobs(writer, job_backends, plan_id=plan_id, clock=clock),
+        sink=sink,
+        clock=clock,
+        call=call,
+    )
     for change in plan.changes:
         if not _launches(change):
             walk.settle(change)
@@ -84,53 +95,41 @@ def execute(
     return walk.outcome()
 
 
+@dataclass(slots=True, kw_only=True)
 class _Walk:
-    def __init__(
-        self,
-        plan: Plan,
-        plan_id: str,
-        writer: StateWriter,
-        launches: Mapping[AttemptRef, LaunchRecord],
-        backends: Backends,
-        jobs: Jobs,
-        sink: Sink,
-        clock: Clock,
-        call: Call | None,
-    ) -> None:
-        self._plan = plan
-        self._plan_id = plan_id
-        self._writer = writer
-        self._backends = backends
-        self._jobs = jobs
-        # Each change touches its own address alone, so what was known before the walk holds.
-        self._known = writer.state
-        self._launches = launches
-        self._sink = sink
-        self._clock = clock
-        self._call = call
-        self._launched: list[AttemptRef] = []
-        self._adopted: list[AttemptRef] = []
-        self._stopping: list[AttemptRef] = []
-        self._failed: list[tuple[Address, SgpuError]] = []
-        self._unrecorded: list[Diagnostic] = []
+    plan: Plan
+    plan_id: str
+    writer: StateWriter
+    state: State  # before the walk: each change touches its own address alone
+    launches: Mapping[AttemptRef, LaunchRecord]
+    backends: Backends
+    jobs: Jobs
+    sink: Sink
+    clock: Clock
+    call: Call | None
+    launched: list[AttemptRef] = field(default_factory=list)
+    adopted: list[AttemptRef] = field(default_factory=list)
+    stopping: list[AttemptRef] = field(default_factory=list)
+    failed: list[tuple[Address, SgpuError]] = field(default_factory=list)
+    unrecorded: list[Diagnostic] = field(default_factory=list)
 
     def outcome(self) -> Applied:
         return Applied(
-            launched=tuple(sorted(self._launched)),
-            adopted=tuple(sorted(self._adopted)),
-            stopping=tuple(sorted(self._stopping)),
-            failed=tuple(self._failed),
-            unrecorded=tuple(self._unrecorded),
+            launched=tuple(sorted(self.launched)),
+            adopted=tuple(sorted(self.adopted)),
+            stopping=tuple(sorted(self.stopping)),
+            failed=tuple(self.failed),
+            unrecorded=tuple(self.unrecorded),
         )
 
     def finish(self) -> None:
         """Record that the plan was applied. What was launched counts, whether that works or not."""
         try:
-            self._writer.plan_applied(self._plan_id)
+            self.writer.plan_applied(self.plan_id)
         except SgpuError as error:
-            if not self._launched:
+            if not self.launched:
                 raise
-            self._unrecorded.append(unrecorded(error))
+            self.unrecorded.append(unrecorded(error))
 
     def settle(self, change: Change) -> None:
         """A change that starts nothing."""
@@ -138,21 +137,19 @@ class _Walk:
             self._settle_job(change)
             return
         match change.action:
-            case Action.CREATE:  # an environment: it was staged before the walk
-                self._writer.record_resource(resource_of(change, last=None))
-                self._tell(change, Step.STAGED)
-            case Action.UPDATE if change.kind is Kind.ENVIRONMENT:
-                self._writer.record_resource(resource_of(change, last=None))
+            case Action.CREATE | Action.UPDATE if change.kind is Kind.ENVIRONMENT:
+                # It was staged before the walk.
+                self.writer.record_resource(resource_of(change, last=None))
                 self._tell(change, Step.STAGED)
             case Action.ADOPT:
                 ref = AttemptRef(change.address, _attempt_number(change))
-                self._adopted.append(ref)
+                self.adopted.append(ref)
                 self._tell(change, Step.ADOPTED, ref)
             case Action.UPDATE:
                 self._record(change)
                 self._tell(change, Step.UPDATED)
                 if change.reason is Reason.ALREADY_RUNNING:
-                    self._adopted.append(AttemptRef(change.address, _attempt_number(change)))
+                    self.adopted.append(AttemptRef(change.address, _attempt_number(change)))
             case Action.FORGET:
                 self._record(change, gone=True)
                 self._tell(change, Step.FORGOTTEN)
@@ -165,33 +162,33 @@ class _Walk:
 
     def _settle_job(self, change: Change) -> None:
         try:
-            done = self._jobs.carry_out(change)
+            outcome = self.jobs.carry_out(change)
         except SgpuError as error:
             self._fail(change, error)
             return
-        if done is not None:
-            step, message = done
+        if outcome is not None:
+            step, message = outcome
             self._tell(change, step, message=message)
 
     def launch_all(self, changes: Iterator[Change], parallelism: int) -> None:
         """Intents are committed and closed by this thread alone, in the order of the plan; only
         staging and launching overlap."""
         with ThreadPoolExecutor(max_workers=parallelism) as pool:
-            running: deque[tuple[Future[None], Change, Intent]] = deque()
-            last_queued: Future[None] | None = None
+            running: deque[tuple[_Launch, Change, Intent]] = deque()
+            last_queued: _Launch | None = None
             for change in changes:
                 if len(running) == parallelism:
                     self._close(*running.popleft())
-                launch = launch_of(self._plan, change)
+                launch = launch_of(self.plan, change)
                 try:
                     intent = self._begin(change, launch)
                 except SgpuError as error:
                     self._fail(change, error)
                     continue
-                git = self._plan.git or {}
-                earlier = self._known.earlier(launch)
-                launching = Launching(record=launch, earlier=earlier, call=self._call, git=git)
-                launcher = self._backends(change.backend).launcher
+                git = self.plan.git or {}
+                earlier = self.state.earlier(launch)
+                launching = Launching(record=launch, earlier=earlier, call=self.call, git=git)
+                launcher = self.backends(change.backend).launcher
                 queues = launcher.may_queue(launching)
                 before = last_queued if queues else None
                 started = pool.submit(_stage_and_launch, launcher, launching, before)
@@ -208,61 +205,61 @@ class _Walk:
             owner=launch.owner,
             action=str(change.action),
             attempt=launch.ref.number,
-            plan_id=self._plan_id,
-            created_at=self._clock(),
+            plan_id=self.plan_id,
+            created_at=self.clock(),
             launch=launch,
         )
-        self._writer.begin(intent)
+        self.writer.begin(intent)
         self._tell(change, Step.STARTED, launch.ref)
         return intent
 
-    def _close(self, done: Future[None], change: Change, intent: Intent) -> None:
+    def _close(self, running: _Launch, change: Change, intent: Intent) -> None:
         attempt = intent.attempt_record
         assert attempt is not None  # noqa: S101  set by _begin
         try:
-            done.result()
+            attempt = replace(attempt, reference=running.result())
         except SgpuError as error:
             if not isinstance(error, OutcomeUnknown):  # else the next apply looks for it
-                self._writer.abandon(intent)
+                self.writer.abandon(intent)
             if isinstance(error, BackendError) and error.asked_wrong:
                 error = with_place(error, change)
             self._fail(change, error, attempt.ref)
             return
-        self._launched.append(attempt.ref)
+        self.launched.append(attempt.ref)
         if change.action is Action.REPLACE:
             self._stop(change)  # now that the new attempt is there, waiting for the old to end
         try:
-            self._writer.launched(intent, resource_of(change, last=attempt), attempt)
+            self.writer.launched(intent, resource_of(change, last=attempt), attempt)
         except SgpuError as error:
-            self._unrecorded.append(unrecorded(error))
+            self.unrecorded.append(unrecorded(error))
         self._tell(change, Step.LAUNCHED, attempt.ref)
 
     def _fail(self, change: Change, error: SgpuError, ref: AttemptRef | None = None) -> None:
-        self._failed.append((change.address, error))
+        self.failed.append((change.address, error))
         self._tell(change, Step.FAILED, ref, error.message)
 
     def _stop(self, change: Change) -> None:
         for number in change.launch.stop if change.launch else ():
             ref = AttemptRef(change.address, number)
-            if record := self._launches.get(ref):
-                self._backends(record.backend).launcher.cancel(record)
-            self._stopping.append(ref)
+            if record := self.launches.get(ref):
+                self.backends(record.backend).launcher.cancel(record)
+            self.stopping.append(ref)
             self._tell(change, Step.STOPPED, ref)
 
     def _record(self, change: Change, *, gone: bool = False) -> None:
-        known = self._known.resources.get(change.address)
+        recorded = self.state.resources.get(change.address)
         if change.action is Action.UPDATE:
-            resource = resource_of(change, last=known.last if known else None)
-        elif known is not None:
-            resource = known
+            resource = resource_of(change, last=recorded.last if recorded else None)
+        elif recorded is not None:
+            resource = recorded
         else:
             return
-        self._writer.record_resource(replace(resource, gone=gone))
+        self.writer.record_resource(replace(resource, gone=gone))
 
     def _tell(
         self, change: Change, step: Step, attempt: AttemptRef | None = None, message: str = ""
     ) -> None:
-        self._sink(ApplyEvent(step=step, address=change.address, attempt=attempt, message=message))
+        self.sink(ApplyEvent(step=step, address=change.address, attempt=attempt, message=message))
 
 
 def _launches(change: Change) -> bool:
@@ -270,12 +267,12 @@ def _launches(change: Change) -> bool:
 
 
 def _stage_and_launch(
-    launcher: Launcher, launching: Launching, before: Future[None] | None
-) -> None:
+    launcher: Launcher, launching: Launching, before: _Launch | None
+) -> str | None:
     launcher.stage(launching)
     if before is not None:
         wait([before])  # the pool took it up earlier, so it ends
-    launcher.launch(launching)
+    return launcher.launch(launching)
 
 
 def _attempt_number(change: Change) -> int:

@@ -5,16 +5,17 @@ from dataclasses import replace
 from datetime import datetime
 
 from sgpu_decl.applying.error_places import with_place
+from sgpu_decl.applying.launch_records import incomplete
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.backends.job_backend import JobBackend
-from sgpu_decl.errors import BackendError, InvalidInput, OutcomeUnknown, SgpuError
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends, job_backend_for, launching_in
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
 from sgpu_decl.model.state import Intent, Resource
 from sgpu_decl.planning.field_changes import parse
-from sgpu_decl.planning.jobs.launched_run import run_in
+from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.storing.state_store import StateWriter
 
 __all__ = ["Jobs"]
@@ -59,16 +60,16 @@ class Jobs:
             raise with_place(error, change) from error
 
     def _create(self, change: Change) -> str:
-        launch, known = _launch(change), self._known.get(change.address)
+        launch, recorded = _launch(change), self._known.get(change.address)
         if launch.token is None:
-            raise _incomplete(change)
+            raise incomplete(change)
         resource = Resource(
             address=change.address,
             backend=change.backend,
             owner=launch.owner,
             spec=launch.inputs.spec,
             last=None,
-            numbered=(known.numbered if known else 0) + 1,
+            numbered=(recorded.numbered if recorded else 0) + 1,
         )
         intent = Intent(
             token=launch.token,
@@ -96,7 +97,7 @@ class Jobs:
 
     def _update(self, change: Change) -> str:
         launch = _launch(change)
-        known, handle = self._kept(change)
+        recorded, handle = self._kept(change)
         # Settings that merely follow from what the run takes along are not among the fields.
         follows = change.code is not None or change.environment is not None
         if follows or any(field.effect is FieldEffect.IN_PLACE for field in change.fields):
@@ -104,19 +105,19 @@ class Jobs:
             self._stage(change, backend)
             backend.reset(handle.id, parse(launch.inputs.spec), handle.token)
         resource = replace(
-            known, backend=change.backend, owner=launch.owner, spec=launch.inputs.spec
+            recorded, backend=change.backend, owner=launch.owner, spec=launch.inputs.spec
         )
         self._writer.record_resource(resource)
         free_old_versions(resource, self._lineage, self._job_backends)
         return ""
 
     def _destroy(self, change: Change) -> str:
-        known, handle = self._kept(change)
-        backend = job_backend_for(known.spec, handle, self._job_backends)
+        recorded, handle = self._kept(change)
+        backend = job_backend_for(recorded.spec, handle, self._job_backends)
         # Asked before: of a job that is gone nobody may know.
-        idle = run_in(known.spec) is not None and not backend.busy(handle.id)
+        idle = launched_by(recorded.spec) is not None and not backend.busy(handle.id)
         backend.delete(handle.id)
-        gone = replace(known, gone=True)
+        gone = replace(recorded, gone=True)
         self._writer.record_resource(gone)
         if idle:
             free_old_versions(gone, self._lineage, self._job_backends)
@@ -135,20 +136,13 @@ class Jobs:
             backend.stage(launching)
 
     def _kept(self, change: Change) -> tuple[Resource, JobHandle]:
-        known = self._known.get(change.address)
-        if known is None or known.remote is None:
-            raise _incomplete(change)
-        return known, JobHandle.parse(known.remote)
+        recorded = self._known.get(change.address)
+        if recorded is None or recorded.remote is None:
+            raise incomplete(change)
+        return recorded, JobHandle.parse(recorded.remote)
 
 
 def _launch(change: Change) -> PlannedLaunch:
     if change.launch is None:
-        raise _incomplete(change)
+        raise incomplete(change)
     return change.launch
-
-
-def _incomplete(change: Change) -> InvalidInput:
-    """Of a saved plan that somebody edited: what sgpu writes is whole."""
-    return InvalidInput(
-        f"the plan lacks what a change of `{change.address}` needs", hint="plan again"
-    )

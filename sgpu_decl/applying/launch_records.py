@@ -7,7 +7,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.state import Attempt, Resource
 
-__all__ = ["launch_of", "resource_of", "unrecorded"]
+__all__ = ["incomplete", "launch_of", "resource_of", "unrecorded"]
 
 
 def launch_of(plan: Plan, change: Change) -> LaunchRecord:
@@ -18,7 +18,7 @@ def launch_of(plan: Plan, change: Change) -> LaunchRecord:
     """
     launch = change.launch
     if change.attempt is None or launch is None or launch.token is None:
-        raise _incomplete(f"the plan lacks what a launch of `{change.address}` needs")
+        raise incomplete(change)
     return LaunchRecord(
         ref=AttemptRef(change.address, change.attempt),
         backend=change.backend,
@@ -32,7 +32,7 @@ def launch_of(plan: Plan, change: Change) -> LaunchRecord:
 
 def resource_of(change: Change, *, last: Attempt | None) -> Resource:
     if change.launch is None:
-        raise _incomplete(f"the plan says nothing of what to record for `{change.address}`")
+        raise incomplete(change)
     return Resource(
         address=change.address,
         backend=change.backend,
@@ -52,6 +52,8 @@ def unrecorded(error: SgpuError) -> Diagnostic:
     )
 
 
-def _incomplete(what: str) -> InvalidInput:
-    """Of a saved plan that somebody edited: what sgpu writes is whole."""
-    return InvalidInput(what, hint="plan again")
+def incomplete(change: Change) -> InvalidInput:
+    """The error for a change of a saved plan that somebody edited."""
+    return InvalidInput(
+        f"the plan lacks what a change of `{change.address}` needs", hint="plan again"
+    )

@@ -8,7 +8,7 @@ from sgpu_decl.errors import StalePlan
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.plan import Plan, PlannedLaunch
 from sgpu_decl.planning.field_changes import parse
-from sgpu_decl.planning.jobs.launched_run import run_in
+from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
 
@@ -27,14 +27,14 @@ def pin(project: OpenedProject, plan: Plan, snapshots: Mapping[str, Snapshot]) -
     for digest, launch in launched_code(plan).items():
         if project.store.touch(digest):
             continue
-        taken = snapshots.get(digest) or _rebuild(project.root, launch)
-        if taken is None or taken.digest != digest:
+        code = snapshots.get(digest) or _rebuild(project.root, launch)
+        if code is None or code.digest != digest:
             raise StalePlan(
                 "the code here is not the code that was planned",
                 hint="check out the planned commit, or plan again",
                 code="code_differs",
             )
-        project.store.put(taken)
+        project.store.put(code)
 
 
 def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:
@@ -47,11 +47,11 @@ def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:
 
 
 def _rebuild(root: Path, launch: PlannedLaunch) -> Snapshot | None:
-    spec = parse(run_in(launch.inputs.spec) or launch.inputs.spec)
+    spec = parse((launched_by(launch.inputs.spec) or launch.inputs).spec)
     code = Code.model_validate(spec.get("code", {}))
     owner = root / launch.owner
     cache = HashCache.open()
-    taken, _ = snapshot(
+    code_tree, _ = snapshot(
         (owner.parent / (code.root or ".")).resolve(),
         include=tuple(code.include),
         exclude=tuple(code.exclude),
@@ -61,4 +61,4 @@ def _rebuild(root: Path, launch: PlannedLaunch) -> Snapshot | None:
         cache=cache,
     )
     cache.save()
-    return taken
+    return code_tree

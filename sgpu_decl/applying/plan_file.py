@@ -129,8 +129,8 @@ def check_state(project: "OpenedProject", plan: Plan) -> None:
         state = State(lineage=plan.lineage, serial=0, resources={})
     for change in plan.changes:
         owner = change.launch.owner if change.launch else None
-        known = state.resources.get(change.address) if state else None
-        if owner is None or (known is not None and known.owner == owner):
+        recorded = state.resources.get(change.address) if state else None
+        if owner is None or (recorded is not None and recorded.owner == owner):
             continue
         if not (project.root / owner).is_file():
             raise edited_plan(

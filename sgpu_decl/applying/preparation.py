@@ -61,8 +61,10 @@ def prepare(
         for_apply=for_apply,
     )
     state = project.believed(state)
-    wanted = {desired.address for desired in gathered.desired} | gathered.jobs.addresses
-    known = wanted | {address for address, resource in state.resources.items() if not resource.gone}
+    declared = {desired.address for desired in gathered.desired} | gathered.jobs.addresses
+    known = declared | {
+        address for address, resource in state.resources.items() if not resource.gone
+    }
     # runs that are named to be destroyed may be those of any file, unless a file is named too
     named = bool(options.destroy and options.select and project.location.file is None)
     owner = None if named else project.opened.owner
@@ -71,7 +73,7 @@ def prepare(
         for address, resource in state.resources.items()
         if owner is not None and resource.owner != owner
     }
-    select = _selection(options, known, others - wanted)
+    select = _selection(options, known, others - declared)
     jobs, seen_jobs = _jobs(project, gathered.jobs, state, select)
     plan = planner.plan(
         desired=gathered.desired,
@@ -80,7 +82,7 @@ def prepare(
         request=planner.PlanRequest(
             target=project.opened.target,
             project=os.fspath(project.root),
-            rerun=_rerun(options, known, wanted if select is None else wanted & select),
+            rerun=_rerun(options, known, declared if select is None else declared & select),
             select=select,
             retry_failed=options.retry_failed,
             on_active=options.on_active,
@@ -129,8 +131,8 @@ def _facts(
     loaded = validated.loaded
     if options.destroy:
         return Gathered(whole_project=loaded.kind == "project", config_digest=loaded.config_digest)
-    found = gather(project, loaded, state, path=path, progress=progress, for_apply=for_apply)
-    return replace(found, findings=(*validated.findings, *found.findings))
+    gathered = gather(project, loaded, state, path=path, progress=progress, for_apply=for_apply)
+    return replace(gathered, findings=(*validated.findings, *gathered.findings))
 
 
 def _jobs(
@@ -146,42 +148,44 @@ def _jobs(
 
     job_backends = project.job_backend
     desired = desire(declared, job_backends, planned, state.lineage)
-    seen = observe_jobs(declared, desired, state.resources, job_backends, planned, state.lineage)
-    return desired, seen
+    observed = observe_jobs(
+        declared, desired, state.resources, job_backends, planned, state.lineage
+    )
+    return desired, observed
 
 
 def _selection(
-    options: PlanOptions, known: set[Address], others: set[Address]
+    options: PlanOptions, addresses: set[Address], others: set[Address]
 ) -> frozenset[Address] | None:
     """What is chosen of `known`; each choice must name more than `others`, those of other files."""
     if not options.select and not options.exclude:
         return None
     for pattern in options.select:
-        if (named := match_addresses([pattern], known)) <= others:
+        if (matches := match_addresses([pattern], addresses)) <= others:
             raise Usage(
-                f"`{pattern}` names nothing of this file: another one declares `{min(named)}`",
+                f"`{pattern}` names nothing of this file: another one declares `{min(matches)}`",
                 hint="name the file that declares it"
                 + (", or give no file" if options.destroy else ""),
             )
-    chosen = match_addresses(options.select, known) if options.select else frozenset(known)
-    left = chosen - match_addresses(options.exclude, known)
-    if not left:
+    chosen = match_addresses(options.select, addresses) if options.select else frozenset(addresses)
+    selected = chosen - match_addresses(options.exclude, addresses)
+    if not selected:
         raise Usage(
             "`--exclude` leaves out all that is chosen",
             hint="choose something else with `--select`, or leave out less",
         )
-    return left
+    return selected
 
 
 def _rerun(
-    options: PlanOptions, known: set[Address], planned: Collection[Address]
+    options: PlanOptions, addresses: set[Address], planned: Collection[Address]
 ) -> frozenset[Address]:
     """What is launched in any case: every `--rerun` must name something that is planned."""
-    found: frozenset[Address] = frozenset()
+    selected: frozenset[Address] = frozenset()
     for pattern in options.rerun:
-        named = match_addresses([pattern], known).intersection(planned)
-        hits = {item for item in named if item.kind is Kind.RUN}
-        if named and not hits:
+        matches = match_addresses([pattern], addresses).intersection(planned)
+        hits = {item for item in matches if item.kind is Kind.RUN}
+        if matches and not hits:
             raise Usage(
                 f"`--rerun {pattern}` names a job, which is launched where it is kept",
                 hint="name the run that it launches, to launch that now, or start the job there",
@@ -192,5 +196,5 @@ def _rerun(
                 hint="choose it with `--select`, leave it out of `--exclude`, and plan the file "
                 "that declares it",
             )
-        found |= hits
-    return found
+        selected |= hits
+    return selected

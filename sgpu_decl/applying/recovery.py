@@ -1,6 +1,7 @@
 """What is made good before a change: intents that a crash left open, and attempts that ended."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Launching
@@ -33,9 +34,9 @@ def settle_intents(
     """
     settled = []
     for intent in sorted(writer.state.intents, key=lambda item: str(item.address)):
-        made = made_by_intent(intent, job_backends)
-        if made is not None:
-            writer.made(intent, made)
+        job = made_by_intent(intent, job_backends)
+        if job is not None:
+            writer.made(intent, job)
             continue
         launch, attempt = intent.launch, intent.attempt_record
         if launch is None or attempt is None or not was_staged(launch, backends):
@@ -45,7 +46,7 @@ def settle_intents(
         launching = Launching(record=launch, earlier=writer.state.earlier(launch))
         try:
             launcher.stage(launching)  # once more, a power cut may have torn what is not synced
-            launcher.launch(launching)
+            attempt = replace(attempt, reference=launcher.launch(launching))
         except OutcomeUnknown:
             continue  # it may be there: no other is launched in its place
         except SgpuError:
@@ -53,8 +54,8 @@ def settle_intents(
             # next plan decides anew, and no other run is held up.
             writer.abandon(intent)
             continue
-        known = writer.state.resources.get(intent.address)
-        writer.launched(intent, recorded_resource(intent, attempt, known), attempt)
+        recorded = writer.state.resources.get(intent.address)
+        writer.launched(intent, recorded_resource(intent, attempt, recorded), attempt)
         if intent.action == Action.REPLACE:
             for older in writer.state.active:
                 if older.ref.address == intent.address and older.ref != attempt.ref:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.attempt_layout import AttemptLayout
+
 if TYPE_CHECKING:
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
@@ -23,3 +25,8 @@ class BackendContext:
     store: "Callable[[], Store]"
     environments: "Callable[[], EnvironmentStore]"
     pythons: "Callable[[], Pythons]"
+
+    @property
+    def layout(self) -> AttemptLayout:
+        """Where what belongs to attempts lies on this machine."""
+        return AttemptLayout(self.state_dir)

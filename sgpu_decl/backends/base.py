@@ -54,8 +54,8 @@ __all__ = [
 @dataclass(frozen=True, kw_only=True)
 class Launching:
     """A launch that is carried out: its record, and its config, which is parsed once. `call` is the
-    function that ranks run where the config names none that they could load. `git` is that of the
-    plan. `earlier` are the launches that `record.wait_for` numbers, as far as they are active."""
+    called function that ranks run, if the launch is a call of one. `git` is that of the
+    plan. `earlier` are the launches of `record.wait_for` that are still active."""
 
     record: LaunchRecord
     earlier: tuple[LaunchRecord, ...] = ()
@@ -74,6 +74,17 @@ class Launching:
     def config(self) -> "RunConfig":
         return config_of(self.record.ref, self.record.inputs)
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the MLflow run of the attempt says of the launch, as tags `sgpu.<name>`."""
+        code = self.inputs.code_digest or "none"
+        return {"lineage": self.record.lineage, "code_digest": code}
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The user's own tags of the MLflow run."""
+        return {**self.config.tags, **(self.call.tags if self.call else {})}
+
     def folder(self, project: Path) -> Path:
         """The folder that paths in the run's YAML start from."""
         return (project / self.record.owner).parent
@@ -88,20 +99,20 @@ class Survey(Protocol):
     are those that paths in the run's YAML start from."""
 
     def expect(self, config: "RunConfig") -> None:  # noqa: ARG002  a default
-        """A run is about to be looked at: begin, beside what is done meanwhile, what takes long."""
+        """Called before a run is planned: slow requests can start in the background."""
         return
 
-    @abstractmethod
-    def interpreter(self, env: "Env", folder: Path) -> "Interpreter | None":
+    def interpreter(self, env: "Env", folder: Path) -> "Interpreter | None":  # noqa: ARG002
         """The Python of this machine that ranks use, or that a declared environment is made from;
         `None` where there is none, or none of this machine is used."""
+        return None
 
     def pool(
         self,
         config: "RunConfig",  # noqa: ARG002  a default
     ) -> "tuple[PoolChoice | None, Sequence[Diagnostic]]":
-        """Where the GPUs of a run come from, and what is wrong with what says so; `None` where
-        there are no pools.
+        """The pool that the GPUs of a run come from, and errors of the field that names it; `None`
+        where there are no pools.
 
         Raises:
             BackendError: the backend cannot be asked.
@@ -112,28 +123,31 @@ class Survey(Protocol):
         """The nodes that a run gets; None where the backend cannot tell."""
         return None
 
-    @abstractmethod
     def rules(
-        self, config: "RunConfig", places: Mapping[str, Place], folder: Path
+        self,
+        config: "RunConfig",  # noqa: ARG002  a default
+        places: Mapping[str, Place],  # noqa: ARG002
+        folder: Path,  # noqa: ARG002
     ) -> Sequence[Diagnostic]:
-        """Errors in a config that do not depend on this machine or the workspace. `check` returns
+        """Errors in a config that do not depend on this machine or the platform. `check` returns
         them too."""
+        return ()
 
-    @abstractmethod
     def check(
         self,
         config: "RunConfig",
         places: Mapping[str, Place],
         folder: Path,
         *,
-        called: bool,
+        called: bool,  # noqa: ARG002  a default
     ) -> Sequence[Diagnostic]:
-        """What stands in the way of running it there, each with its place. A run that is `called`
-        is a function of this process.
+        """What keeps a run from running there, each with its place. A run that is `called` is a
+        function of this process.
 
         Raises:
             BackendError: the backend cannot be asked.
         """
+        return self.rules(config, places, folder)
 
     def check_code(
         self,
@@ -141,7 +155,7 @@ class Survey(Protocol):
         places: Mapping[str, Place],  # noqa: ARG002
         code: "Snapshot",  # noqa: ARG002
     ) -> Sequence[Diagnostic]:
-        """What of its code does not work there; nothing where that is not certain."""
+        """Code of the run that cannot work there, as far as that is certain."""
         return ()
 
 
@@ -169,9 +183,9 @@ class Launcher(Protocol):
     def prepare(
         self, launchings: Sequence[Launching], progress: "Progress"
     ) -> Sequence[Diagnostic]:
-        """Have what launches share, out of the local stores, where ranks will look for it: their
-        environments, and on other machines their code. Harmless when it is there already. Returns
-        warnings of what launches can do without.
+        """Copy what launches share from the local stores to where ranks look for it: environments,
+        and on other machines the code. Harmless if it is there already. Returns warnings about
+        what launches can do without.
 
         Raises:
             SgpuError: it is damaged, or there is no room for it.
@@ -196,9 +210,13 @@ class Launcher(Protocol):
         Launched ones did."""
 
     @abstractmethod
-    def launch(self, launching: Launching) -> None:
+    def launch(self, launching: Launching) -> str | None:
         """Start what was staged; its ranks start once the launches in `earlier` have ended. A
         second call with the same token starts nothing new.
+
+        Returns:
+            `LaunchRecord.reference`: what finds the attempt again after its run was moved, and from
+            other machines. None if the address and the token do.
 
         Raises:
             OutcomeUnknown: it may have been started.
@@ -207,7 +225,7 @@ class Launcher(Protocol):
 
     @abstractmethod
     def cancel(self, record: LaunchRecord) -> None:
-        """Ask an active attempt to stop; harmless when it has ended, or is not known."""
+        """Ask an active attempt to stop; harmless if it has ended or is unknown."""
 
     def forced_stop(
         self,
@@ -328,18 +346,17 @@ class Storage(Protocol):
         """
 
     def collect(self) -> int:
-        """Delete what launches shared and none needs any more, elsewhere than in the local stores;
-        returns the bytes."""
+        """Delete shared objects that no launch needs any more, outside of the local stores; returns
+        the bytes."""
         return 0
 
     def kill_orphans(self, record: LaunchRecord) -> int:  # noqa: ARG002  a default
-        """Stop what a crash of its supervisor left running of an attempt that is lost; returns how
-        many processes that were."""
+        """Kill processes of a lost attempt that outlived its supervisor; returns how many."""
         return 0
 
     def verify_environment(self, digest: str) -> tuple[str, ...]:  # noqa: ARG002  a default
-        """Look at an environment after ranks ran in it; returns the paths that they wrote to, where
-        nothing kept them from it. What was written to is not used again."""
+        """Check an environment after ranks ran in it; returns the paths that ranks wrote to. Those
+        files are not used again."""
         return ()
 
 

@@ -91,18 +91,18 @@ def kind_named(name: str) -> BackendKind:
         return kind
     from importlib.metadata import entry_points
 
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in found:
-        near = nearest(name, (*_MODULES, *found))
-        known = ", ".join(f"`{item}`" for item in (*_MODULES, *sorted(found)))
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in points:
+        near = nearest(name, (*_MODULES, *points))
+        names = ", ".join(f"`{item}`" for item in (*_MODULES, *sorted(points)))
         raise BackendError(
             f"there is no backend `{name}`",
             hint=f"did you mean `{near}`?"
             if near
-            else f"known: {known}; a package can provide others (entry points `{GROUP}`)",
+            else f"known: {names}; a package can provide others (entry points `{GROUP}`)",
             code="unknown_value",
         )
-    return _provided(found[name])
+    return _provided(points[name])
 
 
 def our_kinds() -> tuple[BackendKind, ...]:

@@ -68,8 +68,8 @@ def warm_start(
             tree = parse_source(path)
         except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
             return None  # the ranks will say what is wrong with it
-        found, stop = _leading_imports(tree)
-        imports += found
+        leading, stop = _leading_imports(tree)
+        imports += leading
         if any(name.partition(".")[0] == "torch" for name, _ in imports):
             return Warm(imports=tuple(imports))
         if stop is not None:
@@ -106,18 +106,18 @@ def _files(entry: Entry, code: Path) -> list[Path]:
     if entry.module is None:
         return []
     *packages, last = entry.module.split(".")
-    found = []
+    files = []
     folder = code
     for name in packages:
         folder /= name
-        found.append(folder / "__init__.py")
-    found += [folder / f"{last}.py", folder / last / "__init__.py"]
-    return [path for path in found if path.is_file()]
+        files.append(folder / "__init__.py")
+    files += [folder / f"{last}.py", folder / last / "__init__.py"]
+    return [path for path in files if path.is_file()]
 
 
 def _leading_imports(tree: ast.Module) -> tuple[list[tuple[str, tuple[str, ...]]], str | None]:
     """Return the imports that a module begins with, and what ended them: None at its end."""
-    found: list[tuple[str, tuple[str, ...]]] = []
+    imports: list[tuple[str, tuple[str, ...]]] = []
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name, names in _imported(node):
@@ -125,11 +125,11 @@ def _leading_imports(tree: ast.Module) -> tuple[list[tuple[str, tuple[str, ...]]
                 if top in sys.stdlib_module_names or top in LATER:
                     continue
                 if top not in KNOWN:
-                    return found, f"`{name}`, which is not known to be harmless ahead"
-                found.append((name, names))
+                    return imports, f"`{name}`, which is not known to be harmless ahead"
+                imports.append((name, names))
         elif not _quiet(node):
-            return found, f"line {node.lineno}, which may have an effect"
-    return found, None
+            return imports, f"line {node.lineno}, which may have an effect"
+    return imports, None
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, tuple[str, ...]]]:

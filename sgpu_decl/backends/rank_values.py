@@ -25,7 +25,7 @@ def read_returned(ranks: Path) -> list[dict[str, Json]]:
     Args:
         ranks: the folder with one for each rank, named by its number.
     """
-    found: list[dict[str, Json]] = []
+    results: list[dict[str, Json]] = []
     for rank in sorted(int(name) for name in _names(ranks) if name.isdigit()):
         folder = ranks / str(rank)
         try:
@@ -35,8 +35,8 @@ def read_returned(ranks: Path) -> list[dict[str, Json]]:
         result: dict[str, Json] = {"rank": rank, "value": placed(value, folder)}
         with suppress(OSError, ValueError):  # few have it
             result |= shown_of(_read(folder / SHOWN), folder)
-        found.append(result)
-    return found
+        results.append(result)
+    return results
 
 
 def shown_of(content: Json, folder: Path) -> dict[str, Json]:
@@ -55,8 +55,8 @@ def placed(value: Json, folder: Path) -> Json:
 
 def _read(path: Path) -> Json:
     with open(path, "rb", opener=regular_opener) as file:
-        found: Json = json.load(file)
-    return found
+        value: Json = json.load(file)
+    return value
 
 
 def output_in(folder: Path) -> Output:

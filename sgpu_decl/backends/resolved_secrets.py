@@ -62,7 +62,7 @@ def look(name: str, reference: str, environ: Mapping[str, str]) -> Unresolved | 
             return _unreadable(name, reference, _WHY[errno.EACCES])
         return None
     return Unresolved(
-        summary=f"secret `{name}` refers to `{reference}`, which the local backend cannot resolve",
+        summary=f"secret `{name}` refers to `{reference}`, which has no value on this machine",
         hint="use `env:NAME` or `file:PATH`, for instance in a target of your own",
     )
 

@@ -91,6 +91,7 @@ def state_schema() -> Schema:
         exit_code=_maybe({"type": "integer"}),
         backend=_TEXT,
         plan_id=_described(_maybe(_TEXT), "The plan that launched it."),
+        reference=_described(_maybe(_TEXT), "Where its backend has it, in the backend's words."),
         **{"class": _maybe(_one_of(FailureClass))},
     )
     resource = _object(

@@ -11,10 +11,10 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.job import JobHandle
-from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Intent, Resource
 from sgpu_decl.planning.field_changes import parse
-from sgpu_decl.planning.jobs.launched_run import mark_of, run_in, staged_in
+from sgpu_decl.planning.jobs.launched_run import launched_by, mark_of
 
 if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
@@ -81,23 +81,16 @@ def launching_in(
         owner: the file that declares it, relative to the project.
         lineage: that of the state which the job is recorded in.
     """
-    run = run_in(spec)
-    if run is None:
+    inputs = launched_by(spec)
+    if inputs is None:
         return None
-    staged = staged_in(spec)
-    record = LaunchRecord(
-        ref=AttemptRef(job, 0),
-        backend=backend,
-        token=mark_of(lineage, job, spec),
-        lineage=lineage,
-        owner=owner,
-        inputs=LaunchInputs(
-            spec=run,
-            fingerprint="",
-            code_digest=staged.get("code"),
-            environment_digest=staged.get("environment"),
-            packages_digest=staged.get("packages"),
-            pool=staged.get("pool"),
-        ),
+    return Launching(
+        record=LaunchRecord(
+            ref=AttemptRef(job, 0),
+            backend=backend,
+            token=mark_of(lineage, job, spec),
+            lineage=lineage,
+            owner=owner,
+            inputs=inputs,
+        )
     )
-    return Launching(record=record)

@@ -177,10 +177,10 @@ class _Gathering:
         """The digest of the code that was launched last, or that a job launches."""
         known = self._state.resources
         if jobs:
-            from sgpu_decl.planning.jobs.launched_run import staged_in
+            from sgpu_decl.planning.jobs.launched_run import launched_by
 
-            staged = (staged_in(known[job].spec).get("code") for job in jobs if job in known)
-            return next(staged, None)
+            launches = (launched_by(known[job].spec) for job in jobs if job in known)
+            return next((item.code_digest if item else None for item in launches), None)
         last = known[run].last if run in known else None
         return last.inputs.code_digest if last else None
 

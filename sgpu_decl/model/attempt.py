@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sgpu_decl.agent.verdict import blames_the_user
 from sgpu_decl.model.address import Address
 
 __all__ = [
@@ -73,21 +74,8 @@ class FailureClass(StrEnum):
     PLATFORM = "platform"
 
 
-_OF_THE_USER = frozenset(
-    {
-        FailureClass.EXCEPTION,
-        FailureClass.EXIT_CODE,
-        FailureClass.SIGNAL_SELF,
-        FailureClass.OOM,
-        FailureClass.TIMEOUT,
-        FailureClass.HUNG,
-        FailureClass.LAUNCH_FAILED_USER,
-    }
-)
-
-
 def blame_of(failure: FailureClass) -> Blame:
-    return Blame.ERROR if failure in _OF_THE_USER else Blame.INFRA
+    return Blame.ERROR if blames_the_user(failure) else Blame.INFRA
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -30,10 +30,13 @@ class LaunchInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRecord:
-    """All that a backend needs for a launch, the same when a crash made it begin again.
+    """All that a backend needs to launch an attempt, the same when a crash made it begin again, and
+    to find it later, from any machine.
 
-    `token` makes it idempotent. `owner` is the file that declares the run, relative to the project.
-    `wait_for` names older attempts of the same run that must have ended before its ranks start.
+    `token` makes the launch idempotent. `owner` is the file that declares the run, relative to the
+    project. `wait_for` names older attempts of the same run that must have ended before its ranks
+    start. `reference` is what `Launcher.launch` returned: where the attempt is, in the backend's
+    own words. It stays the same if the run gets another address.
     """
 
     ref: AttemptRef = field(metadata=FLAT)
@@ -43,3 +46,4 @@ class LaunchRecord:
     owner: str
     inputs: LaunchInputs = field(metadata=FLAT)
     wait_for: tuple[int, ...] = ()
+    reference: str | None = None

@@ -18,7 +18,7 @@ KEEP_LAST = 3  # attempts of each run that gc keeps unless it is told otherwise
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A line of history. `state` is what was known when it was last recorded: while it is active
-    the truth is the backend's."""
+    the truth is the backend's. `reference` is that of its `LaunchRecord`."""
 
     ref: AttemptRef
     token: str
@@ -31,6 +31,7 @@ class Attempt:
     exit_code: int | None = None
     failure: FailureClass | None = None
     plan_id: str | None = None
+    reference: str | None = None
 
     def seen_as(self, status: AttemptView) -> "Attempt":
         """The same attempt as its backend sees it now."""
@@ -130,6 +131,7 @@ class State:
             lineage=self.lineage,
             owner=resource.owner if resource is not None else "",
             inputs=attempt.inputs,
+            reference=attempt.reference,
         )
 
     def launches(self) -> dict[AttemptRef, LaunchRecord]:

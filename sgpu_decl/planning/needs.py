@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Resource, State
-from sgpu_decl.planning.jobs.launched_run import staged_in
+from sgpu_decl.planning.jobs.launched_run import launched_by
 
 __all__ = ["Needs", "needs_of"]
 
@@ -23,14 +23,10 @@ def needs_of(state: State, planned: Iterable[LaunchInputs] = ()) -> Needs:
     """What launches that are active, under way or `planned` use, what the next plan compares with
     (the last attempt of each resource), and what the jobs that are there have staged."""
     launches = [*_launches(state), *planned]
-    staged = [staged_in(job.spec) for job in _jobs(state)]
     return Needs(
-        code=_known(
-            (launch.code_digest for launch in launches), (item.get("code") for item in staged)
-        ),
-        environments=_known(
-            (launch.environment_digest for launch in launches),
-            (item.get("environment") for item in staged),
+        code=frozenset(item.code_digest for item in launches if item.code_digest),
+        environments=frozenset(
+            item.environment_digest for item in launches if item.environment_digest
         ),
     )
 
@@ -39,6 +35,7 @@ def _launches(state: State) -> Iterable[LaunchInputs]:
     yield from (resource.last.inputs for resource in state.resources.values() if resource.last)
     yield from (item.inputs for item in state.active)
     yield from (intent.launch.inputs for intent in state.intents if intent.launch)
+    yield from (inputs for job in _jobs(state) if (inputs := launched_by(job.spec)))
 
 
 def _jobs(state: State) -> Iterable[Resource]:
@@ -46,7 +43,3 @@ def _jobs(state: State) -> Iterable[Resource]:
         if resource.address.kind is Kind.JOB and not resource.gone:
             yield resource
     yield from (intent.job for intent in state.intents if intent.job)
-
-
-def _known(*digests: Iterable[str | None]) -> frozenset[str]:
-    return frozenset(item for some in digests for item in some if item is not None)

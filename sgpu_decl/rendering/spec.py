@@ -154,8 +154,8 @@ class LaunchSpec:
     world_size: int
     entry: Entry
     python: str
-    gpus: Gpus
-    port_lock_dir: str
+    gpus: Gpus = Gpus(lock_dir="")
+    port_lock_dir: str = ""
     per: Literal["rank", "node"] = "rank"
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)

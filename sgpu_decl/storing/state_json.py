@@ -77,6 +77,7 @@ def attempt_to_json(attempt: Attempt) -> dict[str, Json]:
         "exit_code": attempt.exit_code,
         "class": attempt.failure.value if attempt.failure else None,
         "plan_id": attempt.plan_id,
+        "reference": attempt.reference,
     }
 
 

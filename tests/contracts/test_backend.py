@@ -54,6 +54,7 @@ class TestFolder(BackendContract):
             missing="env:NO_SUCH_WORD",
             tells_restarts=False,
             elsewhere=True,
+            queues=False,
         )
 
 

@@ -123,6 +123,20 @@ def test_what_is_observed_of_an_attempt_is_kept_and_what_was_decided_stays(
     assert filled.read().active == ()
 
 
+def test_where_a_backend_has_an_attempt_is_part_of_what_is_known_of_its_launch(
+    store: StateStore, launch: Callable[..., Launched]
+) -> None:
+    done = launch()
+    attempt = replace(done.attempt, reference="/shared/runs/train/1-abc")
+    with store.lock("apply", lineage="lin") as writer:
+        writer.begin(done.intent)
+        writer.launched(done.intent, done.resource, attempt)
+    state = store.read()
+    assert state is not None
+    assert state.launch_of(*state.active).reference == attempt.reference
+    assert store.history(TRAIN) == (attempt,)
+
+
 def test_a_job_is_made_by_its_intent(store: StateStore, launch: Callable[..., Launched]) -> None:
     job = Resource(
         address=Address.parse("job.nightly"), backend="databricks", owner="sgpu.yml", spec="{}",

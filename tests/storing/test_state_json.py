@@ -51,6 +51,7 @@ def test_everything_recorded_is_in_it_as_json(
                     "exit_code": None,
                     "class": None,
                     "plan_id": "plan-1",
+                    "reference": None,
                 }
             ],
         }

@@ -3,7 +3,6 @@
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Backend
 from sgpu_decl.backends.databricks.launching.launch_handles import LaunchHandles
 from sgpu_decl.backends.databricks.launching.launcher import DatabricksLauncher
@@ -27,7 +26,7 @@ __all__ = ["open_databricks"]
 def open_databricks(context: "BackendContext") -> Backend:
     """The backend of a project and target in workspaces. The SDK is imported when the first one is
     needed."""
-    layout = AttemptLayout(context.state_dir)
+    layout = context.layout
     workspaces = Workspaces()
     pending_gc = PendingGc(context.state_dir / "databricks-unfreed.json")
     handles = LaunchHandles(layout, workspaces)

@@ -38,29 +38,29 @@ class LocalAttempts(Attempts):
         self._environ = environ
 
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
-        found = {}
+        views = {}
         for record in records:
             folder = self._layout.attempt(record.ref)
             if attempt_status.attempt_exists(folder):
-                seen = attempt_status.read_attempt(folder)
-                found[record.ref] = replace(
-                    view_in(record, seen), tracking=_tracking(seen.get("mlflow"))
+                status = attempt_status.read_attempt(folder)
+                views[record.ref] = replace(
+                    view_in(record, status), tracking=_tracking(status.get("mlflow"))
                 )
-        return found
+        return views
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
-        found = self.look(records)
-        folders = {ref: self._layout.attempt(ref) for ref in found}
-        lost = [folders[ref] for ref, view in found.items() if view.state is AttemptState.LOST]
-        left = attempt_status.remaining_processes(lost) if lost else {}
+        views = self.look(records)
+        folders = {ref: self._layout.attempt(ref) for ref in views}
+        lost = [folders[ref] for ref, view in views.items() if view.state is AttemptState.LOST]
+        orphans = attempt_status.remaining_processes(lost) if lost else {}
         return {
             ref: replace(
                 view,
                 first_cause=with_files(view.first_cause, folders[ref]),
                 links=_links(folders[ref]),
-                processes_left=tuple(left.get(os.fspath(folders[ref]), ())),
+                processes_left=tuple(orphans.get(os.fspath(folders[ref]), ())),
             )
-            for ref, view in found.items()
+            for ref, view in views.items()
         }
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
@@ -134,7 +134,7 @@ def _active(folder: Path) -> bool:
     return AttemptState(attempt_status.read_attempt(folder)["state"]).active
 
 
-def _tracking(told: Json) -> str | None:
-    if not isinstance(told, Mapping):
+def _tracking(run: Json) -> str | None:
+    if not isinstance(run, Mapping):
         return None
-    return "off" if "error" in told else "replaced" if "instead_of" in told else None
+    return "off" if "error" in run else "replaced" if "instead_of" in run else None

@@ -4,7 +4,6 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Backend, Launcher, Storage
 from sgpu_decl.backends.local.attempts import LocalAttempts
 
@@ -21,7 +20,7 @@ class LocalBackend(Backend):
 
     def __init__(self, context: "BackendContext") -> None:
         self._context = context
-        self._layout = AttemptLayout(context.state_dir)
+        self._layout = context.layout
 
     @cached_property
     def survey(self) -> "LocalSurvey":

@@ -24,15 +24,15 @@ def with_files(cause: FirstCause | None, folder: Path) -> FirstCause | None:
 
 
 def _code(folder: Path, trace: str) -> CodeCopy | None:
-    named = set(_FRAME.findall(trace))
-    if not named:
+    files = set(_FRAME.findall(trace))
+    if not files:
         return None
     try:
         spec = json.loads((folder / "spec.json").read_bytes())
     except (OSError, ValueError):
         return None
     root, copy = spec.get("code_root"), Path(spec["code_dir"])
-    ours = sorted(name for name in named if root and name.startswith(f"{root}/"))
+    ours = sorted(name for name in files if root and name.startswith(f"{root}/"))
     if not ours or not copy.is_dir():
         return None
     changed = [name for name in ours if _differ(name, copy / os.path.relpath(name, root))]
@@ -41,11 +41,11 @@ def _code(folder: Path, trace: str) -> CodeCopy | None:
 
 def _differ(file: str, copy: Path) -> bool:
     try:
-        kept = copy.read_bytes()
+        launched = copy.read_bytes()
     except OSError:
         return False  # the run removed its copy
     try:
         with open(file, "rb", opener=regular_opener) as now:
-            return now.read() != kept
+            return now.read() != launched
     except OSError:
         return True

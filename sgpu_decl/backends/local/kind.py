@@ -34,8 +34,8 @@ def _orphans(state_dir: Path) -> "tuple[Attempt, ...]":
     """The host knows of them. How they were launched is not known any more."""
     from sgpu_decl.agent.host_record import orphans
 
-    found = orphans(os.fspath(state_dir / "runs"))
-    if not found:
+    records = orphans(os.fspath(state_dir / "runs"))
+    if not records:
         return ()
     from datetime import datetime
 
@@ -53,7 +53,7 @@ def _orphans(state_dir: Path) -> "tuple[Attempt, ...]":
             inputs=LaunchInputs(spec="{}", fingerprint=""),
             created_at=datetime.fromisoformat(record["launched_at"]),
         )
-        for record in found
+        for record in records
     )
 
 

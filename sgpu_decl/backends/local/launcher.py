@@ -10,7 +10,6 @@ from sgpu_decl.agent import agent_launch as agent
 from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.forced_stop import LocalForcedStop
 from sgpu_decl.agent.host_record import read_record
-from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Launcher, Launching
 from sgpu_decl.backends.local.storage import discard
 from sgpu_decl.backends.local.survey import LocalSurvey
@@ -24,11 +23,11 @@ from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.system_errors import advice, error_text
+from sgpu_decl.rendering.spec import TrackerSpec
+from sgpu_decl.system_errors import advice, error_text, path_in_errors
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
-    from sgpu_decl.config.run import RunConfig
     from sgpu_decl.environments.interpreters import Pythons
 
 __all__ = ["LocalLauncher"]
@@ -41,7 +40,7 @@ class LocalLauncher(Launcher):
         self, context: "BackendContext", survey: LocalSurvey, environ: Mapping[str, str]
     ) -> None:
         self._project = context.project
-        self._layout = AttemptLayout(context.state_dir)
+        self._layout = context.layout
         self._store = context.store
         self._environments = context.environments
         self._trees: dict[str, Path] = {}
@@ -76,13 +75,13 @@ class LocalLauncher(Launcher):
         if self.staged(launching.record):
             return
         with self._nothing_left(launching) as folder:
-            self._stage(launching, launching.config, folder)
+            self._stage(launching, folder)
 
     def may_queue(self, launching: Launching) -> bool:
         config = launching.config
         return config.max_parallel is not None or config.type.name != "CPU"
 
-    def launch(self, launching: Launching) -> None:
+    def launch(self, launching: Launching) -> None:  # its folder is moved with its address
         with self._nothing_left(launching) as folder:
             if not _launched(folder):
                 secrets = resolve_secrets(launching.config.env.secrets, self._environ)
@@ -123,12 +122,11 @@ class LocalLauncher(Launcher):
                 code="launch_failed",
             ) from error
 
-    def _stage(self, launching: Launching, config: "RunConfig", folder: Path) -> None:
+    def _stage(self, launching: Launching, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
         from sgpu_decl.backends.call_files import write_call
         from sgpu_decl.backends.entrypoint_files import write_entrypoint
-        from sgpu_decl.backends.local.local_spec import local_launch_spec
-        from sgpu_decl.backends.local.tracker_request import prepare_tracker
+        from sgpu_decl.backends.local.local_launch_spec import local_launch_spec
 
         if folder.exists():
             if _launched(folder):
@@ -152,33 +150,41 @@ class LocalLauncher(Launcher):
         if tree is not None:  # Python remembers folders of its path that are not there
             (folder / "site").mkdir(mode=0o700)
         python = str(tree / "bin" / "python") if tree else self._interpreter(launching)
-        tracker = prepare_tracker(
-            folder,
-            config=config,
-            launching=launching,
-            project=self._project,
-            home=self._layout.state_dir.parent,
-            python=python,
-        )
         spec = local_launch_spec(
             launching,
-            config,
             layout=self._layout,
             project=self._project,
             python=python,
             tree=tree,
-            devices=self._devices(config),
-            tracker=tracker,
+            devices=self._devices(launching.config.type.kind),
+            tracker=self._tracker(launching, folder, python),
         )
         write_entrypoint(folder, spec, self._layout.shared)
 
-    def _devices(self, config: "RunConfig") -> list[str]:
+    def _tracker(self, launching: Launching, folder: Path, python: str) -> TrackerSpec | None:
+        """Write what the tracker is asked into the attempt folder; None where it is not started:
+        tracking is off, or MLflow is not installed."""
+        from sgpu_decl.backends.tracker_request import tracker_request
+        from sgpu_decl.tracking.request import FILE, to_json
+        from sgpu_decl.tracking.tracker_launch import tracker_spec
+
+        command = tracker_spec(enabled=launching.config.mlflow.enabled)
+        if command is None:
+            return None
+        home = self._layout.state_dir.parent
+        request = tracker_request(launching, project=self._project, home=home, python=python)
+        path = folder / FILE
+        with path_in_errors(path):
+            path.touch(mode=0o600)
+            path.write_text(to_json(request), encoding="utf-8")
+        return TrackerSpec(argv=tuple(command["argv"]), env=dict(command["env"]))
+
+    def _devices(self, kind: GPUType) -> list[str]:
         """The devices that ranks may get; for ranks without a GPU, the devices to hide from
         them."""
-        wanted = config.type.kind
-        if wanted is GPUType.CPU:
+        if kind is GPUType.CPU:
             return [device.index for device in driver_devices()]
-        return [item.index for item in self._survey.devices.visible if item.may_be(wanted)]
+        return [item.index for item in self._survey.devices.visible if item.may_be(kind)]
 
     def _tree(self, launching: Launching) -> Path | None:
         """The declared environment: looked at once for all launches of an apply, and made where
@@ -195,10 +201,10 @@ class LocalLauncher(Launcher):
 
     def _interpreter(self, launching: Launching) -> str:
         declared, folder = launching.config.env.python, launching.folder(self._project)
-        found = interpreter_of(declared, folder, self._pythons)
-        if not isinstance(found, Interpreter):
-            raise found.error
-        return found.executable
+        interpreter = interpreter_of(declared, folder, self._pythons)
+        if not isinstance(interpreter, Interpreter):
+            raise interpreter.error
+        return interpreter.executable
 
     def _link(self, launching: Launching, code: Path) -> None:
         root = launching.code_root(self._project).resolve()

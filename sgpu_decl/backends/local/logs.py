@@ -149,17 +149,17 @@ class LocalLog(LogReader):
         over = self._ended()  # before the logs are looked at: all that was written is there then
         _discover(self._folder, self._ranks, self._restart, self._tails)
         # All sizes first: what was written before this moment is merged now, the rest later.
-        known = [(tail, tail.size()) for tail in self._tails.values()]
-        return self._lines(known, over=over), over
+        sizes = [(tail, tail.size()) for tail in self._tails.values()]
+        return self._lines(sizes, over=over), over
 
-    def _lines(self, known: Sequence[tuple[_Tail, int]], *, over: bool) -> Iterator[LogLines]:
-        for _, tail, text in heapq.merge(*(item.texts(size) for item, size in known), key=_moment):
+    def _lines(self, sizes: Sequence[tuple[_Tail, int]], *, over: bool) -> Iterator[LogLines]:
+        for _, tail, text in heapq.merge(*(item.texts(size) for item, size in sizes), key=_moment):
             yield _lines(self._ref, tail, text, self._hide)
         if not over:
             return
-        for _, tail, text in heapq.merge(*(item.last() for item, _ in known), key=_moment):
+        for _, tail, text in heapq.merge(*(item.last() for item, _ in sizes), key=_moment):
             yield _lines(self._ref, tail, text, self._hide)
-        for tail, _ in known:
+        for tail, _ in sizes:
             if note := tail.dropped():
                 yield _lines(self._ref, tail, note, self._hide)
 

@@ -35,8 +35,8 @@ class LocalStorage(Storage):
         total = 0
         for root, _, files in os.walk(self._layout.attempt(record.ref)):
             for name in files:
-                found = os.lstat(os.path.join(root, name))
-                total += min(found.st_size, found.st_blocks * 512)  # cut logs have holes
+                status = os.lstat(os.path.join(root, name))
+                total += min(status.st_size, status.st_blocks * 512)  # cut logs have holes
         return total
 
     def free(self, record: LaunchRecord) -> int:

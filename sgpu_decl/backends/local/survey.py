@@ -49,8 +49,8 @@ class LocalSurvey(Survey):
         return read_devices(self._environ)
 
     def interpreter(self, env: "Env", folder: Path) -> Interpreter | None:
-        found = interpreter_of(env.python, folder, self._pythons)
-        return found if isinstance(found, Interpreter) else None
+        python = interpreter_of(env.python, folder, self._pythons)
+        return python if isinstance(python, Interpreter) else None
 
     def nodes(self, config: "RunConfig") -> NodeShape:
         gpus = 0 if config.type.kind is GPUType.CPU else config.gpus
@@ -92,9 +92,9 @@ class LocalSurvey(Survey):
     def _check_python(
         self, config: "RunConfig", places: Mapping[str, Place], folder: Path
     ) -> Sequence[Diagnostic]:
-        found = interpreter_of(config.env.python, folder, self._pythons)
-        if not isinstance(found, Interpreter):
-            return (found.diagnostic(places.get("env.python")),)
+        python = interpreter_of(config.env.python, folder, self._pythons)
+        if not isinstance(python, Interpreter):
+            return (python.diagnostic(places.get("env.python")),)
         if config.env.python is None or config.command is None:
             return ()
         if config.env.origins or config.env.use:
@@ -105,7 +105,7 @@ class LocalSurvey(Survey):
                 severity=Severity.WARNING,
                 summary="a command finds `python` on the PATH, whatever `env.python` says",
                 place=places.get("env.python"),
-                hint=f"write `{found.executable}` into the command, or declare an environment "
+                hint=f"write `{python.executable}` into the command, or declare an environment "
                 "(`env.lock`, `env.requirements`, …), which comes first on the PATH",
             ),
         )
@@ -113,8 +113,8 @@ class LocalSurvey(Survey):
 
 def _check_locks() -> list[Diagnostic]:
     """Warn if the locks of this host are not in the usual folder."""
-    taken = host_locks.taken_folder()
-    if taken is None:
+    folder = host_locks.taken_folder()
+    if folder is None:
         return []
     try:
         home = host_locks.host_lock_home()
@@ -124,7 +124,7 @@ def _check_locks() -> list[Diagnostic]:
         Diagnostic(
             code="locks_elsewhere",
             severity=Severity.WARNING,
-            summary=f"`{taken}` is not yours alone: the locks of ports and GPUs lie in `{home}`",
+            summary=f"`{folder}` is not yours alone: the locks of ports and GPUs lie in `{home}`",
             hint="runs that started earlier do not use these locks; have the folder removed if "
             "nobody needs it",
         )
@@ -181,23 +181,23 @@ def _check_secrets(
 def _check_devices(
     config: "RunConfig", places: Mapping[str, Place], devices: "Callable[[], Devices]"
 ) -> list[Diagnostic]:
-    wanted = config.type.kind
-    if wanted is GPUType.CPU:
+    kind = config.type.kind
+    if kind is GPUType.CPU:
         return _check_ranks(config, places)
     from sgpu_decl.gpus.devices import in_words
 
-    found = devices()
-    if not found.visible:
-        return [_no_gpu(config, places, found)]
-    fitting = [device for device in found.visible if device.may_be(wanted)]
+    here = devices()
+    if not here.visible:
+        return [_no_gpu(config, places, here)]
+    fitting = [device for device in here.visible if device.may_be(kind)]
     if not fitting:
-        return [_other_gpu(config, places, found)]
+        return [_other_gpu(config, places, here)]
     if config.gpus > len(fitting):
-        return [_too_few(config, places, found, len(fitting))]
-    if wanted is GPUType.GPU:
-        summary = f"`type: GPU` is {in_words(found.visible)} here"
+        return [_too_few(config, places, here, len(fitting))]
+    if kind is GPUType.GPU:
+        summary = f"`type: GPU` is {in_words(here.visible)} here"
     elif not all(device.name for device in fitting):
-        summary = f"the types of the GPUs of this machine are unknown: {wanted.name} is assumed"
+        summary = f"the types of the GPUs of this machine are unknown: {kind.name} is assumed"
     else:
         return []
     return [
@@ -210,49 +210,49 @@ def _check_devices(
     ]
 
 
-def _no_gpu(config: "RunConfig", places: Mapping[str, Place], found: "Devices") -> Diagnostic:
-    wanted = f"`type: {config.type}` needs a GPU"
+def _no_gpu(config: "RunConfig", places: Mapping[str, Place], here: "Devices") -> Diagnostic:
+    need = f"`type: {config.type}` needs a GPU"
     elsewhere = "use `type: CPU` here (`--set type=CPU`), or a target with another backend"
-    if found.hidden:
+    if here.hidden:
         return Diagnostic(
             code="no_gpu",
-            summary=f"{wanted}, and `{found.variable}` hides the {found.hidden} of this machine",
+            summary=f"{need}, and `{here.variable}` hides the {here.hidden} of this machine",
             place=places.get("type"),
-            hint=f"unset `{found.variable}`, or name devices in it; or {elsewhere}",
+            hint=f"unset `{here.variable}`, or name devices in it; or {elsewhere}",
         )
-    trouble = f": its driver says `{found.trouble}`" if found.trouble else ""
+    trouble = f": its driver says `{here.trouble}`" if here.trouble else ""
     return Diagnostic(
         code="no_gpu",
-        summary=f"{wanted}, and this machine has none{' that works' if trouble else ''}{trouble}",
+        summary=f"{need}, and this machine has none{' that works' if trouble else ''}{trouble}",
         place=places.get("type"),
         hint=elsewhere,
     )
 
 
-def _other_gpu(config: "RunConfig", places: Mapping[str, Place], found: "Devices") -> Diagnostic:
+def _other_gpu(config: "RunConfig", places: Mapping[str, Place], here: "Devices") -> Diagnostic:
     from sgpu_decl.gpus.devices import in_words
 
-    kinds = dict.fromkeys(device.kind.name for device in found.visible if device.kind is not None)
-    named = "".join(f"`type: {name}`, " for name in kinds)
+    kinds = dict.fromkeys(device.kind.name for device in here.visible if device.kind is not None)
+    types = "".join(f"`type: {name}`, " for name in kinds)
     return Diagnostic(
         code="other_gpu",
-        summary=f"this machine has no {config.type}: it has {in_words(found.visible)}",
+        summary=f"this machine has no {config.type}: it has {in_words(here.visible)}",
         place=places.get("type"),
-        hint=f"use {named}`type: GPU` for whatever is there, or a target with another backend",
+        hint=f"use {types}`type: GPU` for whatever is there, or a target with another backend",
     )
 
 
 def _too_few(
-    config: "RunConfig", places: Mapping[str, Place], found: "Devices", fitting: int
+    config: "RunConfig", places: Mapping[str, Place], here: "Devices", fitting: int
 ) -> Diagnostic:
     from sgpu_decl.gpus.devices import in_words
 
     what = "GPUs" if config.type.kind is GPUType.GPU else f"{config.type} GPUs"
-    hidden = f"; `{found.variable}` hides {found.hidden} more" if found.hidden else ""
+    hidden = f"; `{here.variable}` hides {here.hidden} more" if here.hidden else ""
     return Diagnostic(
         code="too_few_gpus",
         summary=f"`gpus: {config.gpus}` is more than the {fitting} {what} of this machine: "
-        f"{in_words(found.visible)}{hidden}",
+        f"{in_words(here.visible)}{hidden}",
         place=places.get("gpus"),
         hint=f"use `gpus: {fitting}` here, or a target with another backend",
     )

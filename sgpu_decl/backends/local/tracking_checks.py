@@ -25,7 +25,9 @@ def check_tracking(
     of `mlflow` are filled in, so they do not count as asking."""
     if not config.mlflow.enabled:
         return []
-    twice = [found for field in _TWICE if (found := _said_twice(config, places, field)) is not None]
+    twice = [
+        finding for field in _TWICE if (finding := _said_twice(config, places, field)) is not None
+    ]
     if not available():
         return [*twice, _missing(places, called=called)]
     if config.mlflow.system_metrics and find_spec("psutil") is None:
@@ -34,7 +36,7 @@ def check_tracking(
 
 
 def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:
-    written = [path for path in places if path.startswith("mlflow.") and not called]
+    paths = [path for path in places if path.startswith("mlflow.") and not called]
     where = f"MLflow is not installed in {sys.prefix}"
     if "mlflow.enabled" in places:
         return Diagnostic(
@@ -43,12 +45,12 @@ def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:
             place=places["mlflow.enabled"],
             hint=_HOW,
         )
-    if written:
+    if paths:
         return Diagnostic(
             code="mlflow_missing",
             severity=Severity.WARNING,
-            summary=f"`{min(written)}` has no effect: {where}",
-            place=places[min(written)],
+            summary=f"`{min(paths)}` has no effect: {where}",
+            place=places[min(paths)],
             hint=_HOW,
         )
     return Diagnostic(
@@ -60,12 +62,12 @@ def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:
 
 
 def _unmeasured(places: Mapping[str, Place]) -> Diagnostic:
-    asked = places.get("mlflow.system_metrics")
+    place = places.get("mlflow.system_metrics")
     return Diagnostic(
         code="psutil_missing",
-        severity=Severity.WARNING if asked else Severity.INFO,
+        severity=Severity.WARNING if place else Severity.INFO,
         summary="MLflow gets no system metrics: psutil is not installed beside sgpu",
-        place=asked,
+        place=place,
         hint="install it with `pip install 'sgpu[mlflow]'`, or set `mlflow.system_metrics: false`",
     )
 

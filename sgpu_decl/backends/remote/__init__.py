@@ -11,12 +11,14 @@ No backend is known here. A backend whose ranks run on other machines puts these
    and the variables of `agent.node.platform.PlatformTable`: which node this is, of how many, and
    where node 0 is. The agent writes lines of ranks to its stdout. SIGTERM stops the run, and the
    exit code of every agent is the run's.
-4. `uploader.Uploader`: `share` in `prepare`, `fill` in `stage`, and `release` when a launch is
-   started or has failed. Once it is started, the backend writes `remote_layout.MARKER` into the
-   launch folder (`render_marker`): from then on the marker keeps what the launch needs from gc.
-5. `attempts.RemoteAttempts`, from which its `Attempts` derive: it says where a launch lies and what
-   was brought back (`remote_results.RemoteResults`), and gets results, output and errors for that.
-6. `storage.RemoteStorage`: its `Storage`, as it is. `pending_gc.PendingGc` remembers where gc had
+4. `launches.RemoteLaunches`: where launches lie, by the `backend` block of their config.
+5. `launcher.RemoteLauncher`, from which its `Launcher` derives. It uploads (`uploader.Uploader`),
+   writes the marker of a launch folder, which keeps from then on what the launch needs from gc, and
+   ends earlier attempts. The backend says how nodes are started and stopped.
+6. `attempts.MarkedAttempts`, from which its `Attempts` derive: results, output and errors. The
+   backend says how far an attempt is, and reads its log. A backend that finds launches without
+   markers derives from `attempts.RemoteAttempts`.
+7. `storage.RemoteStorage`: its `Storage`, as it is. `pending_gc.PendingGc` remembers where gc had
    to wait.
 
 `log_lines` reads the stdout of nodes again: which rank a line is of, and which lines were read

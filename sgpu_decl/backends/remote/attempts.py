@@ -1,11 +1,13 @@
 """Attempts of remote backends: what nodes brought back, by launch folder."""
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.base import Attempts
+from sgpu_decl.backends.base import Attempts, LogReader
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
@@ -13,10 +15,11 @@ from sgpu_decl.model.rank_output import Output
 from sgpu_decl.model.step_progress import Progress
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.remote.launches import RemoteLaunches
     from sgpu_decl.backends.remote.remote_results import RemoteResults
     from sgpu_decl.backends.remote.staging_area import StagingArea
 
-__all__ = ["BroughtBack", "PlacedLaunch", "RemoteAttempts"]
+__all__ = ["BroughtBack", "MarkedAttempts", "PlacedLaunch", "RemoteAttempts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class BroughtBack:
 
 
 class RemoteAttempts(Attempts):
-    """Results, output and errors, for backends that say where these lie."""
+    """Results, output and errors, for backends that say where these lie. Nodes mark the lines of
+    ranks, and not those of restarts."""
 
     @abstractmethod
     def placed(self, record: LaunchRecord) -> PlacedLaunch | None:
@@ -51,6 +55,26 @@ class RemoteAttempts(Attempts):
     @abstractmethod
     def brought_back(self, record: LaunchRecord) -> BroughtBack | None:
         """What nodes brought back; None where that is nothing yet."""
+
+    @abstractmethod
+    def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
+        """See `logs`."""
+
+    def logs(
+        self,
+        record: LaunchRecord,
+        *,
+        ranks: Sequence[int] | None,
+        follow: bool,
+        restart: int | None = None,
+    ) -> LogReader:
+        if restart is not None:
+            raise BackendError(
+                f"the log of `{record.ref}` does not say which restart a line is of",
+                hint="leave `--restart` out",
+                code="no_restarts",
+            )
+        return self.log(record, ranks, follow=follow)
 
     def forget(self, record: LaunchRecord) -> None:  # noqa: ARG002  a default
         """What this machine had of an attempt was deleted."""
@@ -62,30 +86,58 @@ class RemoteAttempts(Attempts):
         return view is not None and view.state.active
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
-        found = self.brought_back(record)
-        return found.results.values(found.attempt, found.nodes) if found is not None else []
+        back = self.brought_back(record)
+        return back.results.values(back.attempt, back.nodes) if back is not None else []
 
     def output(self, record: LaunchRecord, progress: Progress) -> Output:
         if self.active(record):
             raise BackendError(
-                f"`{record.ref}` has not ended, and its nodes bring back what ranks left when it "
-                "has",
+                f"`{record.ref}` has not ended: its nodes bring back the files of ranks at its end",
                 hint=f"`sgpu wait '{record.ref}'` waits for that",
                 code="nothing_yet",
             )
-        found = self.brought_back(record)
-        if found is None:
+        back = self.brought_back(record)
+        if back is None:
             raise BackendError(
                 f"nothing of `{record.ref}` was brought back from its nodes",
                 hint=f"`sgpu show '{record.ref}'` says how it ended",
                 code="nothing_yet",
             )
-        nodes = sorted({node for _, node in found.nodes})
-        return found.results.output(found.attempt, nodes, progress)
+        nodes = sorted({node for _, node in back.nodes})
+        return back.results.output(back.attempt, nodes, progress)
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
-        found = self.brought_back(record)
-        node = dict(found.nodes).get(rank) if found is not None else None
-        if found is None or node is None:
+        back = self.brought_back(record)
+        node = dict(back.nodes).get(rank) if back is not None else None
+        if back is None or node is None:
             return None
-        return found.results.error(found.attempt, rank, node, found.view.restart)
+        return back.results.error(back.attempt, rank, node, back.view.restart)
+
+
+class MarkedAttempts(RemoteAttempts):
+    """Attempts that a `launcher.RemoteLauncher` started: their markers say it. A backend says how
+    far they are (`view`), and reads their logs."""
+
+    def __init__(self, launches: "RemoteLaunches") -> None:
+        self._launches = launches
+
+    @abstractmethod
+    def view(self, record: LaunchRecord, marker: Mapping[str, Any]) -> AttemptView:
+        """An attempt as it is now, by its marker and by what the platform says."""
+
+    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        markers = ((record, self._launches.marker(record)) for record in records)
+        return {
+            record.ref: self.view(record, marker)
+            for record, marker in markers
+            if marker is not None
+        }
+
+    def placed(self, record: LaunchRecord) -> PlacedLaunch | None:
+        area, folder = self._launches.area(record), self._launches.folder(record)
+        return PlacedLaunch(area, folder) if area.files.list(folder) else None
+
+    def brought_back(self, record: LaunchRecord) -> BroughtBack | None:
+        view, results = self.look([record]).get(record.ref), self._launches.results(record)
+        newest = results.newest()
+        return None if view is None or newest is None else BroughtBack(results, newest, view)

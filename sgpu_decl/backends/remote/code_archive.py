@@ -45,12 +45,12 @@ def write_archive(store: Store, digest: str, file: Path, progress: Progress) -> 
         archive.addfile(_member(TOP, tarfile.DIRTYPE, 0o755))
         tree = Path(scratch, TOP)
         store.materialize(snapshot.digest, tree)
-        made = {""}
+        folders = {""}
         total, before = sum(entry.size for entry in snapshot.entries), 0
         for entry in snapshot.entries:
             for folder in _folders(entry.path):
-                if folder not in made:
-                    made.add(folder)
+                if folder not in folders:
+                    folders.add(folder)
                     archive.addfile(_member(f"{TOP}/{folder}", tarfile.DIRTYPE, 0o755))
             name = f"{TOP}/{entry.path}"
             if entry.target is not None:
@@ -60,8 +60,8 @@ def write_archive(store: Store, digest: str, file: Path, progress: Progress) -> 
                 continue
             member = _member(name, tarfile.REGTYPE, 0o755 if entry.executable else 0o644)
             member.size = entry.size
-            told = partial(_tell, progress, before, total)
-            with CountingReader(tree / entry.path, told) as content:
+            advance = partial(_tell, progress, before, total)
+            with CountingReader(tree / entry.path, advance) as content:
                 archive.addfile(member, content)
             before += entry.size
 

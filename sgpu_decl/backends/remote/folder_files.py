@@ -94,10 +94,12 @@ class FolderFiles:
         with _explained(f"looking into `{folder}`"):
             try:
                 with os.scandir(folder) as entries:
-                    found = [entry for item in entries if (entry := _entry(item)) is not None]
+                    entries_there = [
+                        entry for item in entries if (entry := _entry(item)) is not None
+                    ]
             except (FileNotFoundError, NotADirectoryError):
                 return ()
-        return tuple(sorted(found, key=lambda entry: entry.name))
+        return tuple(sorted(entries_there, key=lambda entry: entry.name))
 
     def make_folder(self, folder: str) -> None:
         with _explained(f"making the folder `{folder}`"):
@@ -114,15 +116,15 @@ class FolderFiles:
                 return
 
 
-def _entry(found: "os.DirEntry[str]") -> RemoteEntry | None:
+def _entry(item: "os.DirEntry[str]") -> RemoteEntry | None:
     """None where it was deleted meanwhile."""
     try:
-        if found.is_dir(follow_symlinks=False):
-            return RemoteEntry(name=found.name, folder=True)
-        status = found.stat(follow_symlinks=False)
+        if item.is_dir(follow_symlinks=False):
+            return RemoteEntry(name=item.name, folder=True)
+        status = item.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return RemoteEntry(name=found.name, folder=False, size=status.st_size, modified=status.st_mtime)
+    return RemoteEntry(name=item.name, folder=False, size=status.st_size, modified=status.st_mtime)
 
 
 def _delete_folder(folder: str) -> None:

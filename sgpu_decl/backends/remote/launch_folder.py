@@ -38,8 +38,9 @@ of the run travel in `spec.json` alone.
 """
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,7 +48,7 @@ from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.archives import agent_zip, rank_zip
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.call_files import write_call
-from sgpu_decl.backends.remote.launch_spec import launch_spec
+from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
 from sgpu_decl.backends.remote.remote_layout import BACK, RemoteLayout
 from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import render_spec
@@ -106,18 +107,21 @@ class NodeStart:
 
 
 class NodeProgram(Protocol):
-    """How a backend starts the agent on its nodes: what it adds to a launch folder for that."""
+    """How a backend starts the agent on its nodes: the files that it adds to a launch folder."""
 
+    @abstractmethod
     def nodes(self, config: "RunConfig") -> int:
         """How many nodes a run gets; ranks are shared evenly."""
 
+    @abstractmethod
     def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
         """Files of the backend's own in the launch folder, by name, such as the script that starts
         the agent. Raises BackendError where the backend cannot start this."""
 
-    def lease_file(self, launching: Launching) -> tuple[str, bytes] | None:
+    def lease_file(self, launching: Launching) -> tuple[str, bytes] | None:  # noqa: ARG002
         """One of `files`, name and content, that can be uploaded before all others: it is the lease
         of a launch then. None for a lease of its own."""
+        return None
 
 
 def launch_files(
@@ -148,7 +152,16 @@ def launch_files(
         OSError: the scratch folder takes nothing.
     """
     nodes = program.nodes(launching.config)
-    spec = launch_spec(launching, root=root, nodes=nodes, code=code, tree=environment is not None)
+    call = launching.call
+    spec = launch_spec(
+        # The caller's folders are not on any node.
+        replace(launching, call=replace(call, path=())) if call is not None else launching,
+        root=root,
+        code=code,
+        folders=SpecFolders(),
+        python="environment/tree/bin/python" if environment is not None else "python3",
+        nodes=nodes,
+    )
     raw = render_spec(spec)
     files: dict[str, bytes | Path] = {
         "spec.json": raw,
@@ -156,8 +169,8 @@ def launch_files(
     }
     if spec.entry.kind not in ("command", "shell"):
         files["rank.zip"] = rank_zip(compiled=False)
-    if launching.call is not None:
-        write_call(scratch, launching.call)
+    if call is not None:
+        write_call(scratch, call)
         files |= {name: scratch / name for name in _PICKLES if (scratch / name).exists()}
     start = NodeStart(
         agent=agent_zip()[0],

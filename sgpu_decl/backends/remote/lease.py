@@ -75,11 +75,11 @@ class Lease:
             self.drop()
 
 
-def has_lease(found: Collection[RemoteEntry], now: float) -> bool:
+def has_lease(entries: Collection[RemoteEntry], now: float) -> bool:
     """Whether a launch folder, by what is in it, has a lease: its launch may yet be submitted, or
     it keeps objects for others. `now` is the time by the clock of the files."""
-    names = {item.name for item in found}
-    moments = [item.modified for item in found if not item.folder]
+    names = {item.name for item in entries}
+    moments = [item.modified for item in entries if not item.folder]
     fresh = bool(moments) and now - max(moments) < _YOUNG
     return fresh and (MARKER not in names or _FIRST in names)
 
@@ -88,9 +88,9 @@ def wait_for_agents(area: StagingArea) -> Sequence[RemoteEntry]:
     """List the folder of agents, once no gc goes on. A launch looks there before it looks for any
     other shared object."""
     while True:
-        found = area.files.list(area.layout.agents)
-        if not any(is_locked(item, area.files.now()) for item in found):
-            return found
+        agents = area.files.list(area.layout.agents)
+        if not any(is_locked(item, area.files.now()) for item in agents):
+            return agents
         time.sleep(_LOOK)
 
 
@@ -119,6 +119,6 @@ def gc_lock(area: StagingArea) -> Iterator[Callable[[], None]]:
             area.files.delete(path)
 
 
-def is_locked(found: RemoteEntry, now: float) -> bool:
+def is_locked(entry: RemoteEntry, now: float) -> bool:
     """Whether a file is the lock of a gc that goes on."""
-    return found.name.startswith(_LOCK) and now - found.modified < _STALE
+    return entry.name.startswith(_LOCK) and now - entry.modified < _STALE

@@ -41,17 +41,17 @@ class Deduplicator:
 
     def new(self, records: list[NodeLine], since_ns: int) -> list[NodeLine]:
         """Those of an answer that were not there before; all of it is at or after `since_ns`."""
-        asked: Counter[NodeLine] = Counter()
-        found = []
+        counts: Counter[NodeLine] = Counter()
+        fresh = []
         for record in records:
-            asked[record] += 1
-            if asked[record] > self._counts[record]:
-                found.append(record)
-        for record in found:
+            counts[record] += 1
+            if counts[record] > self._counts[record]:
+                fresh.append(record)
+        for record in fresh:
             self._counts[record] += 1
             self.last_ns = max(self.last_ns, record.time_ns)
         self._forget(since_ns)
-        return found
+        return fresh
 
     def _forget(self, before_ns: int) -> None:
         """What is older than the last question asked for is not asked for again."""

@@ -85,56 +85,56 @@ def fetch_output(
     Raises:
         BackendError: the workspace does not answer.
     """
-    found = _named(files, remote, nodes)
+    outputs = _name_outputs(files, remote, nodes)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     scratch = folder.parent / ".fetching"
     scratch.mkdir(mode=0o700, exist_ok=True)
     with _alone(scratch):
-        failed = _brought(files, found, folder, scratch, progress)
-    brought = [item for item in found if item not in failed]
+        failed = _download_all(files, outputs, folder, scratch, progress)
+    complete = [item for item in outputs if item not in failed]
     reasons = [f"{error.message}; {error.hint}" for error in failed.values()]
     return Output(
         folder=folder,
-        files=len(brought),
-        bytes=sum(item.size for item in brought),
+        files=len(complete),
+        bytes=sum(item.size for item in complete),
         lacking=tuple(sorted(item.name for item in failed)),
         why=min(reasons, default=""),
     )
 
 
-def _brought(
-    files: RemoteFiles, found: Sequence[_File], folder: Path, scratch: Path, progress: Progress
+def _download_all(
+    files: RemoteFiles, items: Sequence[_File], folder: Path, scratch: Path, progress: Progress
 ) -> dict[_File, BackendError]:
     """Bring files to a folder; return those that are not here, and why."""
     places = {
-        item: (folder / PurePosixPath(item.name), scratch / _short(item.source)) for item in found
+        item: (folder / PurePosixPath(item.name), scratch / _short(item.source)) for item in items
     }
-    waiting = {item: item.downloads(files, *places[item]) for item in found}
-    total = sum(item.size for item in found)
-    here = total - sum(item.missing(*places[item]) for item in found)
+    waiting = {item: item.downloads(files, *places[item]) for item in items}
+    total = sum(item.size for item in items)
+    here = total - sum(item.missing(*places[item]) for item in items)
 
-    def told(received: int) -> None:
-        done = here + received  # a workspace need not know the sizes of its files
-        progress.advance("fetching", done, max(total, done))
+    def report(received: int) -> None:
+        received_in_all = here + received  # a workspace need not know the sizes of its files
+        progress.advance("fetching", received_in_all, max(total, received_in_all))
 
     failed = run_downloads(
-        {download: item for item, downloads in waiting.items() for download in downloads}, told
+        {download: item for item, downloads in waiting.items() for download in downloads}, report
     )
-    for item in found:
+    for item in items:
         if item not in failed:
             item.finish(*places[item])
     if not failed:
-        for left in scratch.iterdir():
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        for partial_file in scratch.iterdir():
+            shutil.rmtree(partial_file) if partial_file.is_dir() else partial_file.unlink()
     return failed
 
 
-def run_downloads(downloads: Mapping[Download, _Of], told: Sent) -> dict[_Of, BackendError]:
+def run_downloads(downloads: Mapping[Download, _Of], report: Sent) -> dict[_Of, BackendError]:
     """Run downloads, several at once; return what those failed of that are not here.
 
     Args:
         downloads: each, and what it is a part of.
-        told: told, from this thread, how many bytes have come in all.
+        report: called, from this thread, with the number of bytes that have come in all.
     """
     news: SimpleQueue[int | Future[None]] = SimpleQueue()
     received = 0
@@ -144,15 +144,15 @@ def run_downloads(downloads: Mapping[Download, _Of], told: Sent) -> dict[_Of, Ba
         going = {pool.submit(download, news.put): of for download, of in downloads.items()}
         for future in going:
             future.add_done_callback(news.put)
-        told(0)
-        left = len(going)
-        while left:
+        report(0)
+        remaining = len(going)
+        while remaining:
             new = news.get()
             if isinstance(new, int):
                 received += new
-                told(received)
+                report(received)
                 continue
-            left -= 1
+            remaining -= 1
             error = new.exception()
             if isinstance(error, BackendError):
                 failed[going[new]] = error
@@ -184,16 +184,16 @@ def _short(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:32]
 
 
-def _named(
+def _name_outputs(
     files: RemoteFiles, remote: str, nodes: Mapping[int, Mapping[str, SplitFile]]
 ) -> list[_File]:
-    taken: set[str] = set()
+    names: set[str] = set()
     folders: set[str] = set()
 
     def clashes(name: str) -> bool:
-        return name in taken or name in folders or not taken.isdisjoint(_folders_of(name))
+        return name in names or name in folders or not names.isdisjoint(_folders_of(name))
 
-    found = []
+    items = []
     for node, split in sorted(nodes.items()):
         above = f"{remote}/node_{node}/{_OUTPUT}"
         whole = [_File(f"{above}{path}", path, size) for path, size in _below(files, above, "")]
@@ -206,10 +206,10 @@ def _named(
             name, own = item.name, f"node_{node}"
             while clashes(name):
                 name, own = f"{own}/{item.name}", f"{own}_"
-            taken.add(name)
+            names.add(name)
             folders.update(_folders_of(name))
-            found.append(_File(item.source, name, item.size, item.split))
-    return found
+            items.append(_File(item.source, name, item.size, item.split))
+    return items
 
 
 def _folders_of(name: str) -> list[str]:

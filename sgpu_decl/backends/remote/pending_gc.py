@@ -22,9 +22,9 @@ class PendingGc:
 
     def add(self, key: Key) -> None:
         """Something is about to be deleted there."""
-        known = self.all()
-        if key not in known:
-            self._write((*known, key))
+        pending = self.all()
+        if key not in pending:
+            self._write((*pending, key))
 
     def all(self) -> tuple[Key, ...]:
         """Those where gc is due."""
@@ -38,8 +38,8 @@ class PendingGc:
         self._write(item for item in self.all() if item != key)
 
     def _write(self, keys: Iterable[Key]) -> None:
-        known = [dict(key) for key in keys]
-        if not known:
+        pending = [dict(key) for key in keys]
+        if not pending:
             self._file.unlink(missing_ok=True)
             return
-        write_atomic(self._file, json.dumps(known).encode(), durable=False)
+        write_atomic(self._file, json.dumps(pending).encode(), durable=False)

@@ -65,30 +65,30 @@ def collect(area: StagingArea) -> int | None:
 
 def _collected(area: StagingArea, refresh: Callable[[], None]) -> int | None:
     files, layout = area.files, area.layout
-    kept: list[Uses] = []
+    uses: list[Uses] = []
     for launch in _launches(files, layout.runs, area.files.now()):
         if launch.uses is None:
             return None
-        kept.append(launch.uses)
-    environments = {item.environment for item in kept if item.environment is not None}
+        uses.append(launch.uses)
+    environments = {item.environment for item in uses if item.environment is not None}
     packs = {
         name for environment in environments for name in _packs(files, layout.packs, environment)
     }
     needed = {
-        layout.codes: {layout.code(item.code) for item in kept if item.code},
-        layout.agents: {layout.agent(item.agent) for item in kept},
+        layout.codes: {layout.code(item.code) for item in uses if item.code},
+        layout.agents: {layout.agent(item.agent) for item in uses},
         layout.packs: {f"{layout.packs}/{name}" for name in packs},
     }
-    freed = 0
-    for folder, wanted in needed.items():
+    size = 0
+    for folder, paths in needed.items():
         for item in files.list(folder):
             path = f"{folder}/{item.name}"
-            if path not in wanted and not item.folder and not is_locked(item, files.now()):
+            if path not in paths and not item.folder and not is_locked(item, files.now()):
                 refresh()
                 files.delete(path)
-                freed += item.size
+                size += item.size
     area.forget()
-    return freed
+    return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +108,13 @@ def _launches(files: RemoteFiles, root: str, now: float) -> Iterator[_Launch]:
             listed = pool.map(files.list, folders)
             folders = [
                 f"{folder}/{item.name}"
-                for folder, found in zip(folders, listed, strict=True)
-                for item in found
+                for folder, entries in zip(folders, listed, strict=True)
+                for item in entries
                 if item.folder
             ]
-        for folder, found in zip(folders, pool.map(files.list, folders), strict=True):
-            names = {item.name for item in found}
-            if has_lease(found, now):
+        for folder, entries in zip(folders, pool.map(files.list, folders), strict=True):
+            names = {item.name for item in entries}
+            if has_lease(entries, now):
                 yield _Launch(folder, None)
             elif MARKER in names:
                 yield _Launch(folder, uses_in(files.get(f"{folder}/{MARKER}")))

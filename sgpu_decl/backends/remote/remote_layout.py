@@ -61,7 +61,10 @@ class RemoteLayout:
 
     def launch(self, launch: LaunchRecord) -> str:
         """The folder of one launch; of a job's run the one that it is launched from again and
-        again."""
+        again. It is the reference of a launch that is recorded: its name is that of the run when it
+        was launched."""
+        if launch.reference is not None:
+            return launch.reference
         job = launch.ref.address.kind is Kind.JOB
         name = launch.token[-16:] if job else f"{launch.ref.number}-{launch.token[:8]}"
         return f"{self.run(launch)}/{name}"

@@ -34,9 +34,9 @@ class RemoteResults:
 
     def attempts(self) -> tuple[int, ...]:
         """Those attempts of the platform that reached a node and brought something back."""
-        found = self._files.list(self._remote)
+        entries = self._files.list(self._remote)
         return tuple(
-            sorted(int(item.name) for item in found if item.folder and item.name.isdigit())
+            sorted(int(item.name) for item in entries if item.folder and item.name.isdigit())
         )
 
     def newest(self) -> int | None:
@@ -56,8 +56,8 @@ class RemoteResults:
         """What ranks returned, of `(rank, node)`; a value that JSON cannot hold is named by the
         path of its pickle here."""
         with ThreadPoolExecutor(_DOWNLOADS, thread_name_prefix="download") as pool:
-            found = pool.map(lambda rank: self._value(attempt, *rank), ranks)
-            return [value for value in found if value is not None]
+            values = pool.map(lambda rank: self._value(attempt, *rank), ranks)
+            return [value for value in values if value is not None]
 
     def error(self, attempt: int, rank: int, node: int, restart: int) -> bytes | None:
         """The pickled exception of a rank."""
@@ -66,15 +66,15 @@ class RemoteResults:
     def output(self, attempt: int, nodes: Sequence[int], progress: Progress) -> Output:
         """What ranks left in SGPU_OUTPUT_DIR on these nodes, beside what is here of the attempt."""
         remote, folder = f"{self._remote}/{attempt}", self._local.parent / "output"
-        done = {node: self.done(attempt, node) for node in nodes}
-        split = {node: split_files(item, f"{remote}/node_{node}") for node, item in done.items()}
-        found = fetch_output(self._files, remote, split, folder, progress)
-        left = [str(item) for one in done.values() for item in one.get("left") or ()]
-        if not left:
-            return found
-        lacking = tuple(sorted({*found.lacking, *left}))
-        why = found.why or "its node did not bring it back: write what is large to a volume"
-        return replace(found, lacking=lacking, why=why)
+        reports = {node: self.done(attempt, node) for node in nodes}
+        split = {node: split_files(item, f"{remote}/node_{node}") for node, item in reports.items()}
+        output = fetch_output(self._files, remote, split, folder, progress)
+        lost = [str(item) for one in reports.values() for item in one.get("left") or ()]
+        if not lost:
+            return output
+        lacking = tuple(sorted({*output.lacking, *lost}))
+        why = output.why or "its node did not bring it back: write what is large to a volume"
+        return replace(output, lacking=lacking, why=why)
 
     def _value(self, attempt: int, rank: int, node: int) -> dict[str, Json] | None:
         folder = f"{attempt}/node_{node}/ranks/{rank}"
@@ -99,8 +99,8 @@ class RemoteResults:
         if content is not None:
             return content
         attempt, node, name = path.split("/", 2)
-        done = self.done(int(attempt), int(node.removeprefix("node_")))
-        split = split_files(done, f"{self._remote}/{attempt}/{node}").get(name)
+        report = self.done(int(attempt), int(node.removeprefix("node_")))
+        split = split_files(report, f"{self._remote}/{attempt}/{node}").get(name)
         if split is None:
             return None
         target = self._local / path
@@ -119,17 +119,17 @@ class RemoteResults:
 
     def _whole(self, path: str) -> bytes | None:
         """A file that is not in parts."""
-        kept = self._local / path
+        file = self._local / path
         try:
-            return kept.read_bytes()
+            return file.read_bytes()
         except OSError:
             pass
         try:
             content = self._files.get(f"{self._remote}/{path}")
         except RemoteMissing:
             return None
-        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(kept, content, durable=False)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(file, content, durable=False)
         return content
 
 

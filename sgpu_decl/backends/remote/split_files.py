@@ -73,7 +73,7 @@ class SplitFile:
         return scratch / f"{number}-{self.sha256[number][:16]}"
 
 
-def split_files(done: Mapping[str, Any], folder: str) -> dict[str, SplitFile]:
+def split_files(report: Mapping[str, Any], folder: str) -> dict[str, SplitFile]:
     """The files that a node brought back in parts, by their names, from its `done`.
 
     Args:
@@ -86,5 +86,5 @@ def split_files(done: Mapping[str, Any], folder: str) -> dict[str, SplitFile]:
             folder=f"{folder}/{item['folder']}",
             sha256=tuple(item["sha256"]),
         )
-        for name, item in (done.get("parts") or {}).items()
+        for name, item in (report.get("parts") or {}).items()
     }

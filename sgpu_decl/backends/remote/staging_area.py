@@ -45,8 +45,8 @@ class StagingArea:
         """Do something that all launches of this process share, the first time it is asked for;
         others wait for it. What fails is done again."""
         with self._lock:
-            known = self._done.get(what)
-            mine = known is None
+            running = self._done.get(what)
+            mine = running is None
             future = self._done.setdefault(what, Future())
         if not mine:
             future.result()

@@ -96,7 +96,6 @@ class Uploader:
                 area,
                 launching,
                 self._program,
-                area.layout.launch(launching.record),
                 root=launching.code_root(self._project),
                 store=self._store,
                 environment=uses.environment,
@@ -117,7 +116,5 @@ class Uploader:
         if code is not None:
             upload_code(area, self._store, code, progress)
         if environment is not None:
-            store = self._environments()
-            environment = store.built(environment) or environment
-            upload_environment(area, store, environment, progress)
+            environment = upload_environment(area, self._environments(), environment, progress)
         return Uses(agent=agent, code=code, environment=environment)

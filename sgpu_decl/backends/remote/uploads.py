@@ -70,8 +70,9 @@ def upload_agent(area: StagingArea) -> str:
 
 def upload_environment(
     area: StagingArea, store: "EnvironmentStore", digest: str, progress: Progress
-) -> None:
-    """Have the environment with that digest, or of that lock, there, as packs.
+) -> str:
+    """Have the environment with that digest, or of that lock, there, as packs. Return the digest of
+    its manifest.
 
     Raises:
         SgpuError: it is damaged, or the storage refuses it.
@@ -79,34 +80,31 @@ def upload_environment(
     from sgpu_decl.agent.environment.packs import index_name
     from sgpu_decl.environments.stored.pack_writer import make_index, send
 
-    made = store.built(digest) or digest
-    manifest = store.manifest(made)
+    tree = store.built(digest) or digest
+    manifest = store.manifest(tree)
     if manifest is None:
         raise SgpuError(
-            f"the environment {made[:19]} is not in the store",
+            f"the environment {tree[:19]} is not in the store",
             hint="plan again on this machine",
             code="environment_missing",
         )
 
     def upload() -> None:
         place = _Packs(area)
-        if place.has([index_name(made)]):
+        if place.has([index_name(tree)]):
             return
         area.files.make_folder(area.layout.packs)
-        with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
-            file = Path(scratch, "manifest")
-            file.write_bytes(manifest.to_bytes())
-            area.files.put(f"{area.layout.packs}/{manifest_name(made)}", file)
+        area.files.put(f"{area.layout.packs}/{manifest_name(tree)}", manifest.to_bytes())
         send(make_index(manifest), store.objects, place, progress)
 
-    area.once(f"environment {made}", upload)
+    area.once(f"environment {tree}", upload)
+    return tree
 
 
 def fill_launch_folder(
     area: StagingArea,
     launching: Launching,
     program: NodeProgram,
-    folder: str,
     *,
     root: Path,
     store: Store,
@@ -116,7 +114,6 @@ def fill_launch_folder(
 
     Args:
         program: how the backend starts its nodes.
-        folder: where it lies.
         root: what the entrypoint is relative to.
         store: has the pinned code.
         environment: the digest of the environment's manifest, where one is declared.
@@ -125,14 +122,14 @@ def fill_launch_folder(
         SgpuError: something is missing here, or the storage refuses it.
         OSError: this machine has no room.
     """
+    folder = area.layout.launch(launching.record)
     commands = area.layout.commands(folder)
-    config = launching.config
-    nodes = program.nodes(config)
+    alone = launching.config.gpus <= program.nodes(launching.config)  # one rank on each node
     with tempfile.TemporaryDirectory(prefix="sgpu-launch-") as scratch:
         pickles = Path(scratch, "call")
         pickles.mkdir()
         code = None
-        if launching.inputs.code_digest is not None and config.gpus // nodes > 1:
+        if launching.inputs.code_digest is not None and not alone:
             code = Path(scratch, "code")
             store.materialize(launching.inputs.code_digest, code)
         files = launch_files(

@@ -29,7 +29,7 @@ from sgpu_decl.planning.estimate import gpus_of, worst_hours
 from sgpu_decl.planning.field_changes import FieldDifference, compare, covered, join, leaves, parse
 from sgpu_decl.planning.fingerprint import token
 from sgpu_decl.planning.jobs.job_policy import effect_of, is_ours, reason_of
-from sgpu_decl.planning.jobs.launched_run import staged_in
+from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.planning.unsupported_fields import place_of
 
 __all__ = ["job_change", "without_defaults"]
@@ -49,7 +49,7 @@ def job_change(
     change, checks = _changed(wanted, resource, seen, state.lineage, target)
     if change.action in (Action.CREATE, Action.UPDATE) and wanted.run is not None:
         before = resource.spec if resource is not None and not resource.gone else "{}"
-        change = _with_run(change, wanted.run, staged_in(before), state.package_lists)
+        change = _with_run(change, wanted.run, launched_by(before), state.package_lists)
         checks = (*checks, *_hours(wanted, wanted.run))
     return change, checks
 
@@ -159,28 +159,29 @@ def _follows(wanted: DesiredJob, path: str, removed: bool) -> bool:  # noqa: FBT
 
 
 def _with_run(
-    change: Change, run: Desired, before: Mapping[str, str], known: Mapping[str, PackageList]
+    change: Change, run: Desired, before: LaunchInputs | None, known: Mapping[str, PackageList]
 ) -> Change:
-    """With what the run takes along, and how that differs from what was staged before."""
+    """With what the run takes along, and how that differs from what was staged `before`."""
     assert change.launch is not None  # noqa: S101 - set by _change
     code, environment = run.code, run.environment
+    staged = before or LaunchInputs(spec="", fingerprint="")
     return replace(
         change,
         depends_on=(environment.address,) if environment is not None else (),
         code=CodeChange(
             digest=code.digest, files=code.files, bytes=code.bytes, changed=code.changed
         )
-        if code is not None and code.digest != before.get("code")
+        if code is not None and code.digest != staged.code_digest
         else None,
         environment=EnvironmentChange(
             digest=environment.digest,
-            packages=difference(known.get(before.get("packages", "")), environment.packages)
-            if before
+            packages=difference(known.get(staged.packages_digest or ""), environment.packages)
+            if before is not None
             else (),
             bytes=environment.bytes,
             bytes_to_stage=environment.bytes_to_stage,
         )
-        if environment is not None and environment.digest != before.get("environment")
+        if environment is not None and environment.digest != staged.environment_digest
         else None,
         launch=replace(
             change.launch,

@@ -6,15 +6,23 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired
 from sgpu_decl.model.job import RUN, STAGED
 from sgpu_decl.model.jsonable import Json, canonical, digest
+from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.fingerprint import token
 
-__all__ = ["mark_of", "run_in", "run_part", "staged_in"]
+__all__ = ["launched_by", "mark_of", "run_part"]
 
 # What a job decides, or says itself.
 _OF_THE_JOB = frozenset(
     {"backend", "description", "lifecycle", "max_parallel", "on_active", "tags", "until"}
 )
+# The digests of what is staged, and the id of the pool: keys of the spec, and fields of a launch.
+_FIELDS = {
+    "code": "code_digest",
+    "environment": "environment_digest",
+    "packages": "packages_digest",
+    "pool": "pool",
+}
 
 
 def run_part(run: Desired) -> dict[str, Json]:
@@ -32,21 +40,18 @@ def run_part(run: Desired) -> dict[str, Json]:
     }
 
 
-def run_in(spec: str) -> str | None:
-    """The spec of the run that the job with that spec launches, with its name; None for a job that
-    launches none."""
+def launched_by(spec: str) -> LaunchInputs | None:
+    """The launch that the job with that spec makes again and again: the spec of the run has its
+    name, and there is no fingerprint. None for a job that launches no run of the project."""
     job = parse(spec)
-    run = job.get(RUN)
+    run, staged = job.get(RUN), job.get(STAGED)
     if not isinstance(run, Mapping):
         return None
-    return canonical({**run, "backend": job.get("backend", {})})
-
-
-def staged_in(spec: str) -> Mapping[str, str]:
-    """The digests of what a job's run takes along: `code`, `environment`, `packages`; and the id of
-    its `pool`. What it has none of is left out."""
-    staged = parse(spec).get(STAGED)
-    return {key: str(item) for key, item in staged.items()} if isinstance(staged, Mapping) else {}
+    parts = staged if isinstance(staged, Mapping) else {}
+    digests = {_FIELDS[key]: str(value) for key, value in parts.items() if key in _FIELDS}
+    return LaunchInputs(
+        spec=canonical({**run, "backend": job.get("backend", {})}), fingerprint="", **digests
+    )
 
 
 def mark_of(lineage: str, job: Address, spec: str) -> str:

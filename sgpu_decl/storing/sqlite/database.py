@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from sgpu_decl import __version__
 from sgpu_decl.errors import Locked, SgpuError, StateError
-from sgpu_decl.storing.sqlite.rows import INPUT_COLUMNS
+from sgpu_decl.storing.sqlite.rows import LAUNCH_COLUMNS
 from sgpu_decl.storing.sqlite.schema import APPLICATION_ID, DDL, VERSION
 from sgpu_decl.storing.state_folder import unreachable
 
@@ -125,7 +125,7 @@ def _lacking_columns(connection: sqlite3.Connection) -> frozenset[str]:
     """The fields of a launch that the state of an older sgpu has no column for. An older sgpu can
     go on with a state that has more."""
     found = connection.execute("SELECT name FROM pragma_table_info('attempts')")
-    return frozenset(INPUT_COLUMNS) - {str(name) for (name,) in found}
+    return frozenset(LAUNCH_COLUMNS) - {str(name) for (name,) in found}
 
 
 def is_ours(connection: sqlite3.Connection, path: Path) -> bool:

@@ -14,7 +14,7 @@ from sgpu_decl.model.times import from_text, to_text
 
 __all__ = [
     "ATTEMPT_COLUMNS",
-    "INPUT_COLUMNS",
+    "LAUNCH_COLUMNS",
     "Cell",
     "attempt_of",
     "attempt_row",
@@ -27,10 +27,13 @@ Cell = str | int | float | None
 _INPUTS = tuple(field.name for field in fields(LaunchInputs))
 _REQUIRED = frozenset(field.name for field in fields(LaunchInputs) if field.default is MISSING)
 # A state of an older sgpu may lack some: they are added once this one writes.
-INPUT_COLUMNS = {name: "TEXT NOT NULL" if name in _REQUIRED else "TEXT" for name in _INPUTS}
+LAUNCH_COLUMNS = {
+    **{name: "TEXT NOT NULL" if name in _REQUIRED else "TEXT" for name in _INPUTS},
+    "reference": "TEXT",
+}
 _IDENTITY = ("address", "number", "token", "backend", "state")
 _OBSERVED = ("created_at", "started_at", "ended_at", "exit_code", "failure", "plan_id")
-ATTEMPT_COLUMNS = (*_IDENTITY, *_INPUTS, *_OBSERVED)
+ATTEMPT_COLUMNS = (*_IDENTITY, *LAUNCH_COLUMNS, *_OBSERVED)
 _BEFORE, _AFTER = len(_IDENTITY), len(_IDENTITY) + len(_INPUTS)
 
 
@@ -43,6 +46,7 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
         attempt.backend,
         attempt.state.value,
         *(getattr(attempt.inputs, name) for name in _INPUTS),
+        attempt.reference,
         to_text(attempt.created_at),
         to_text(attempt.started_at),
         to_text(attempt.ended_at),
@@ -55,7 +59,7 @@ def attempt_row(attempt: Attempt) -> tuple[Cell, ...]:
 def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
     """`address` saves reading it again where the caller has it already."""
     where, number, token, backend, state = row[:_BEFORE]
-    created_at, started_at, ended_at, exit_code, failure, plan_id = row[_AFTER:]
+    reference, created_at, started_at, ended_at, exit_code, failure, plan_id = row[_AFTER:]
     return Attempt(
         ref=AttemptRef(address or Address.parse(_text(where)), _number(number)),
         token=_text(token),
@@ -68,6 +72,7 @@ def attempt_of(row: Sequence[Cell], address: Address | None = None) -> Attempt:
         exit_code=exit_code if isinstance(exit_code, int) else None,
         failure=None if failure is None else FailureClass(_text(failure)),
         plan_id=_maybe(plan_id),
+        reference=_maybe(reference),
     )
 
 

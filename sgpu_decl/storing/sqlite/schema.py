@@ -1,6 +1,6 @@
 """The tables of the state database."""
 
-from sgpu_decl.storing.sqlite.rows import INPUT_COLUMNS
+from sgpu_decl.storing.sqlite.rows import LAUNCH_COLUMNS
 
 __all__ = ["APPLICATION_ID", "DDL", "VERSION"]
 
@@ -10,7 +10,7 @@ VERSION = 3
 
 # Times are RFC 3339 text in UTC, so that a person who opens the file can read them. The history in
 # `attempts` is only ever added to; the columns of what was observed are filled in later.
-_INPUTS = ", ".join(f"{name} {kind}" for name, kind in INPUT_COLUMNS.items())
+_LAUNCH = ", ".join(f"{name} {kind}" for name, kind in LAUNCH_COLUMNS.items())
 DDL = (
     """CREATE TABLE meta (
         one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -34,7 +34,7 @@ DDL = (
         token TEXT NOT NULL,
         backend TEXT NOT NULL,
         state TEXT NOT NULL,
-        {_INPUTS},
+        {_LAUNCH},
         created_at TEXT NOT NULL,
         started_at TEXT,
         ended_at TEXT,

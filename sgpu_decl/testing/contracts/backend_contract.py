@@ -214,7 +214,7 @@ class BackendContract:
         assert bench.done("logs", "hello#1").out == "up 0\n"
         assert bench.done("logs", "hello#2").out == "up 1\n"
         first, second = bench.record("hello"), bench.record("hello", 2)
-        missing = replace(second, ref=replace(second.ref, number=3))
+        missing = replace(second, ref=replace(second.ref, number=3), reference=None)
         with bench.backend() as backend:
             known = backend.attempts.look([second, missing, first])
         assert [str(item) for item in known] == ["hello#2", "hello#1"]
@@ -329,6 +329,10 @@ class BackendContract:
         assert bench.status("other")["state"] == "succeeded"
         assert bench.results("other") == [(0, {"rank": 0, "n": 0})]
         assert "up 0" in bench.done("logs", "other").out
+        if bench.case.elsewhere:  # as a machine that has the state, and nothing of the attempt
+            shutil.rmtree(bench.project / ".sgpu/default/runs")
+            assert bench.results("other") == [(0, {"rank": 0, "n": 0})]
+            assert "up 0" in bench.done("logs", "other").out
         bench.done("gc", "--keep-last", "0")
         assert bench("results", "other", "-o", "json").error["code"] == "attempt_freed"
 

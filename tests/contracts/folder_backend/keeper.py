@@ -1,10 +1,10 @@
 """The platform: one process for each launch, which starts its nodes and waits for them.
 
-    python -m tests.contracts.folder_backend.keeper LAUNCH OLDER_LAUNCH...
+    python -m tests.contracts.folder_backend.keeper LAUNCH
 
 `keeper.lock` in the launch folder is held while it lives; the file is there from then on. `started`
-has the time at which nodes were started, after all older launches had ended; `ended` has the time
-of the end, and comes last. A file `cancel` asks it to stop.
+has the time at which nodes were started; `ended` has the time of the end, and comes last. A file
+`cancel` asks it to stop.
 """
 
 import fcntl
@@ -38,7 +38,7 @@ def alive(launch: Path) -> bool:
     return False
 
 
-def main(launch: Path, older: list[Path]) -> None:
+def main(launch: Path) -> None:
     mine = launch / f"keeper.{os.getpid()}"
     with open(mine, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -48,11 +48,8 @@ def main(launch: Path, older: list[Path]) -> None:
             return
         finally:
             mine.unlink()
-            os.write(1, b"kept\n")  # whoever launched waits for that
-        cancelled = (launch / "cancel").exists
-        while any(map(alive, older)) and not cancelled():
-            time.sleep(_PAUSE)
-        if not cancelled():
+            os.write(1, b"kept\n")  # the launch waits for that
+        if not (launch / "cancel").exists():
             _run(launch)
         write_atomic(launch / "ended", repr(time.time()).encode())
 
@@ -65,13 +62,14 @@ def _run(launch: Path) -> None:
     write_atomic(launch / "started", repr(time.time()).encode())
     (launch / "logs").mkdir()
     nodes = [_node(launch, program, number, port) for number in range(program["nodes"])]
-    asked = False
     while any(node.poll() is None for node in nodes):
-        if not asked and (launch / "cancel").exists():
-            asked = True
+        if (launch / "cancel").exists():
             for node in nodes:
                 node.terminate()
+            break
         time.sleep(_PAUSE)
+    for node in nodes:
+        node.wait()
 
 
 def _node(
@@ -100,4 +98,4 @@ def _node(
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), [Path(item) for item in sys.argv[2:]])
+    main(Path(sys.argv[1]))

@@ -24,5 +24,8 @@ def _open(context: "BackendContext") -> "Backend":
 
 
 KIND = BackendKind(
-    name="folder", options=_options, capabilities=Capabilities(remote=True), open=_open
+    name="folder",
+    options=_options,
+    capabilities=Capabilities(remote=True, queues=False),
+    open=_open,
 )

@@ -1,6 +1,5 @@
 """Launches in a workspace: staged in a launch folder, and submitted to its Jobs API."""
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -11,8 +10,8 @@ from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
 from sgpu_decl.backends.databricks.launching.launch_handles import LaunchHandles
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
-from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.remote.launcher import end_earlier
 from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.remote.uploader import Uploader
 
 __all__ = ["DatabricksLauncher"]
-
-ENDING = 600.0  # seconds that a replaced attempt may take to stop
 
 
 class DatabricksLauncher(Launcher):
@@ -111,21 +108,21 @@ class DatabricksLauncher(Launcher):
         whole = replace(handle, staged=True, body=body, uses=asdict(uses), mlflow=metadata)
         self._handles.write(launching.ref, whole)
 
-    def launch(self, launching: Launching) -> None:
+    def launch(self, launching: Launching) -> str:
         try:
-            self._submit(launching)
+            return self._submit(launching)
         finally:
             self._uploader().release(launching.ref)
 
-    def _submit(self, launching: Launching) -> None:
+    def _submit(self, launching: Launching) -> str:
         from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
 
         handle = self._handles.staged(launching.record)
         if handle is None:
             raise BackendError(f"`{launching.ref}` is not staged", code="launch_failed")
         if handle.run_id is not None:
-            return
-        self._end(launching.earlier)
+            return handle.folder
+        end_earlier(self, self._attempts, launching.earlier)
         try:
             answer = self._handles.workspace(handle).connection.tell(
                 f"submitting `{launching.ref}`", "/api/2.2/jobs/runs/submit", handle.body
@@ -140,6 +137,7 @@ class DatabricksLauncher(Launcher):
             self._handles.write(launching.ref, replace(handle, staged=False))
             raise
         self._handles.submitted(launching.ref, handle, int(str(answer["run_id"])))
+        return handle.folder
 
     def staged(self, record: LaunchRecord) -> bool:
         handle = self._handles.of(record)
@@ -155,19 +153,3 @@ class DatabricksLauncher(Launcher):
             block = launching.config.backend
             return self._folders(self._workspaces.of(block)).staged(launching)
         return self._handles.staged(launching.record) is not None
-
-    def _end(self, records: Sequence[LaunchRecord]) -> None:
-        """Stop earlier attempts of a run and wait until they are over: the platform would start the
-        new ranks beside them."""
-        for record in records:
-            self.cancel(record)
-        deadline = time.monotonic() + ENDING
-        pending = list(records)
-        while pending := [record for record in pending if self._attempts.active(record)]:
-            if time.monotonic() > deadline:
-                raise BackendError(
-                    f"`{pending[0].ref}` was asked to stop, and goes on",
-                    hint="look at it in the workspace, and apply again when it has ended",
-                    code="launch_failed",
-                )
-            time.sleep(OFTEN / 2)

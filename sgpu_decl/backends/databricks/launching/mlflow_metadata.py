@@ -22,20 +22,16 @@ _API = "/api/2.0/mlflow/runs"
 
 def mlflow_metadata(launching: "Launching") -> dict[str, Json]:
     """Return what is to be written: `run_name`, and lists of `params` and `tags`."""
-    config, inputs = launching.config, launching.inputs
     tags = run_tags(
         ref=launching.ref,
         token=launching.record.token,
-        facts={
-            "lineage": launching.record.lineage,
-            "code_digest": inputs.code_digest or "none",
-        },
+        facts=launching.facts,
         git=launching.git,
-        tags={**config.tags, **(launching.call.tags if launching.call else {})},
+        tags=launching.tags,
     )
     return {
-        "run_name": (config.mlflow.run_name or str(launching.ref))[:KEY_LIMIT],
-        "params": _pairs(parameters(json.loads(inputs.spec))),
+        "run_name": (launching.config.mlflow.run_name or str(launching.ref))[:KEY_LIMIT],
+        "params": _pairs(parameters(json.loads(launching.inputs.spec))),
         "tags": _pairs(tags),
     }
 

@@ -84,22 +84,9 @@ class DatabricksAttempts(RemoteAttempts):
     def forget(self, record: LaunchRecord) -> None:
         self._handles.forget(record.ref)
 
-    def logs(
-        self,
-        record: LaunchRecord,
-        *,
-        ranks: Sequence[int] | None,
-        follow: bool,
-        restart: int | None = None,
-    ) -> LogReader:
+    def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
 
-        if restart is not None:
-            raise BackendError(
-                "what ranks write on Databricks does not say which restart it is of",
-                hint="leave `--restart` out",
-                code="no_restarts",
-            )
         handle = self._handles.of(record)
         if handle is None or handle.run_id is None:
             return NoLog()

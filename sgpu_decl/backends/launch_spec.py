@@ -1,0 +1,112 @@
+"""The spec of an attempt: what the node agent and `_air.py` read of it, on every backend."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.call_files import call_entry
+from sgpu_decl.backends.preimports import warm_call, warm_start
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.rendering.entrypoint import declared_entry
+from sgpu_decl.rendering.parameters import render_parameters
+from sgpu_decl.rendering.spec import Entry, LaunchSpec, RetrySpec, Warm
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
+
+__all__ = ["SpecFolders", "launch_spec"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecFolders:
+    """Folders of an attempt where its ranks run; relative ones are below the run's folder on each
+    node. `source` is the folder that `code` is a copy of; empty if it is on another machine."""
+
+    project: str = ""
+    run: str = ""
+    output: str = "output"
+    code: str = "code"
+    source: str = ""
+
+
+def launch_spec(
+    launching: Launching,
+    *,
+    root: Path,
+    code: Path | None,
+    folders: SpecFolders,
+    python: str,
+    nodes: int = 1,
+) -> LaunchSpec:
+    """Return the spec of an attempt on machines that nothing else uses: a backend adds what ranks
+    share with other runs of their machine. Secrets are references; durations are in seconds.
+
+    Args:
+        root: the folder that the entrypoint is relative to.
+        code: a folder with the code as it is pinned, to read what ranks can import once; None for
+            no warm start.
+        python: the interpreter of the ranks.
+        nodes: how many nodes share the ranks evenly.
+    """
+    call, config = launching.call, launching.config
+    entry = call_entry(call) if call else _entry(config, root)
+    return LaunchSpec(
+        token=launching.record.token,
+        lineage=launching.record.lineage,
+        git=launching.git,
+        address=str(launching.ref.address),
+        name=launching.ref.address.label,
+        attempt=launching.ref.number,
+        project_dir=folders.project,
+        run_dir=folders.run,
+        output_dir=folders.output,
+        code_dir=folders.code,
+        code_root=folders.source if call is None else None,
+        world_size=config.gpus,
+        per=config.launch.per,
+        entry=entry,
+        python=python,
+        env=dict(config.env.variables),
+        secrets=dict(config.env.secrets),
+        timeout=config.timeout.seconds if config.timeout else None,
+        grace=config.grace.seconds,
+        startup_timeout=config.startup_timeout.seconds if config.startup_timeout else None,
+        progress_timeout=config.progress_timeout.seconds if config.progress_timeout else None,
+        retry=RetrySpec(
+            max=config.retry.max,
+            on=tuple(str(blame) for blame in config.retry.on),
+            backoff=config.retry.backoff.seconds,
+        ),
+        master_port=config.launch.master_port,
+        warm=_warm(launching, entry, code, config.gpus // nodes),
+        redact_logs=config.logs.redact,
+        parameters=render_parameters(config.parameters) if config.parameters else None,
+        control_key=secrets.token_hex(32) if nodes > 1 else None,
+    )
+
+
+def _warm(launching: Launching, entry: Entry, code: Path | None, ranks: int) -> Warm | None:
+    setting = launching.config.launch.warm
+    if launching.call is not None:
+        return warm_call(launching.call.loads, setting=setting, ranks=ranks)
+    return warm_start(entry, code, setting=setting, ranks=ranks) if code is not None else None
+
+
+def _entry(config: "RunConfig", root: Path) -> Entry:
+    """What ranks run; a file's path is relative to the code where it lies inside `root`, else
+    absolute."""
+    entry = declared_entry({"command": config.command, "entrypoint": config.entrypoint})
+    if config.command is not None:
+        return entry
+    args: Mapping[str, Json] | tuple[Json, ...] | None
+    args = tuple(config.args) if isinstance(config.args, (list, tuple)) else config.args
+    return replace(entry, path=None if entry.path is None else _locate(entry.path, root), args=args)
+
+
+def _locate(path: str, root: Path) -> str:
+    whole = (root / path).resolve()
+    base = root.resolve()
+    return str(whole.relative_to(base)) if whole.is_relative_to(base) else str(whole)

@@ -1,0 +1,93 @@
+"""The spec of an attempt on this machine."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sgpu_decl.agent.host_locks import host_lock_folder
+from sgpu_decl.agent.processes import start_time
+from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec
+
+__all__ = ["local_launch_spec"]
+
+
+def local_launch_spec(
+    launching: Launching,
+    *,
+    layout: AttemptLayout,
+    project: Path,
+    python: str,
+    tree: Path | None,
+    devices: Sequence[str],
+    tracker: TrackerSpec | None,
+) -> LaunchSpec:
+    """Return the spec of an attempt whose code is staged; see `launch_spec`.
+
+    Args:
+        tree: the declared environment of the interpreter.
+        devices: what CUDA_VISIBLE_DEVICES may name on this machine.
+        tracker: the process that makes the MLflow run, if any.
+    """
+    config, call = launching.config, launching.call
+    folder = layout.attempt(launching.ref)
+    code = folder / "code" if call is None else call.folder
+    root = Path(os.path.abspath(launching.code_root(project)))
+    folders = SpecFolders(
+        project=str(project),
+        run=str(folder),
+        output=str(folder / "output"),
+        code=str(code),
+        source=str(root),
+    )
+    spec = launch_spec(launching, root=root, code=code, folders=folders, python=python)
+    return replace(
+        spec,
+        env={**_activated(tree, folder), **spec.env},
+        gpus=Gpus(
+            lock_dir=host_lock_folder("gpus"),
+            devices=tuple(devices),
+            need=0 if config.type.name == "CPU" else config.gpus,
+        ),
+        parallel=_parallel(launching, layout),
+        wait_for=tuple(
+            str(layout.attempt(AttemptRef(launching.ref.address, number)))
+            for number in launching.record.wait_for
+        ),
+        port_lock_dir=host_lock_folder("ports"),
+        tracker=tracker,
+        tether=_tether() if call is not None and call.attended else None,
+    )
+
+
+def _tether() -> Tether | None:
+    """This process: it called a function and waits for it, so the ranks shall not outlive it."""
+    start = start_time(os.getpid())
+    return Tether(pid=os.getpid(), start=start) if start is not None else None
+
+
+def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
+    """Variables that let commands find the programs of the tree first, and that name a folder which
+    the attempt may install into. An environment that is activated here is hidden from ranks: uv
+    would install into it, and into the tree if VIRTUAL_ENV named that."""
+    if tree is None:
+        return {}
+    path = os.environ.get("PATH", os.defpath)
+    return {
+        "PATH": f"{tree / 'bin'}{os.pathsep}{path}",
+        "SGPU_SITE": str(folder / "site"),
+        **{name: "" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if name in os.environ},
+    }
+
+
+def _parallel(launching: Launching, layout: AttemptLayout) -> Parallel | None:
+    call = launching.call
+    limit = launching.config.max_parallel or (call.limit if call else None)
+    if limit is None:
+        return None
+    locks = layout.parallel_locks(launching.ref, called=call is not None)
+    return Parallel(lock_dir=str(locks), limit=limit)

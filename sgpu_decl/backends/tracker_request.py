@@ -1,0 +1,43 @@
+"""What the tracker of an attempt records, on every backend whose platform makes no MLflow run."""
+
+import os
+from pathlib import Path
+
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.tracking.request import TrackingRequest, request
+
+__all__ = ["tracker_request"]
+
+# MLflow's own variables hold where the run says nothing: exported, or in `env.variables`.
+_EXPERIMENT = "MLFLOW_EXPERIMENT_NAME"
+_STORE = "MLFLOW_TRACKING_URI"
+
+
+def tracker_request(
+    launching: Launching, *, project: Path, home: Path, python: str
+) -> TrackingRequest:
+    """Return what the tracker is asked to record.
+
+    Args:
+        home: the project's `.sgpu` folder, which holds the default store.
+        python: the interpreter of the ranks.
+    """
+    config = launching.config
+    variables = {**os.environ, **config.env.variables}
+    experiment = variables.get(_EXPERIMENT)
+    return request(
+        ref=launching.ref,
+        spec=launching.inputs.spec,
+        home=home,
+        base=launching.folder(project),
+        token=launching.record.token,
+        experiment=config.mlflow.experiment or experiment,
+        names_experiment=bool(experiment),
+        run_name=config.mlflow.run_name,
+        tracking_uri=config.mlflow.tracking_uri or variables.get(_STORE),
+        artifact_location=config.mlflow.artifact_location,
+        system_metrics=config.mlflow.system_metrics,
+        facts={**launching.facts, "python": python},
+        git=launching.git,
+        tags=launching.tags,
+    )
