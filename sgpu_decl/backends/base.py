@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.desired import Interpreter
-    from sgpu_decl.model.pool import PoolChoice
+    from sgpu_decl.model.launch import Placement
     from sgpu_decl.model.ray_cluster import NodeShape
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.staging.snapshot import Snapshot
@@ -107,12 +107,12 @@ class Survey(Protocol):
         `None` where there is none, or none of this machine is used."""
         return None
 
-    def pool(
+    def placement(
         self,
         config: "RunConfig",  # noqa: ARG002  a default
-    ) -> "tuple[PoolChoice | None, Sequence[Diagnostic]]":
-        """The pool that the GPUs of a run come from, and errors of the field that names it; `None`
-        where there are no pools.
+    ) -> "tuple[Placement | None, Sequence[Diagnostic]]":
+        """Where the backend puts a run, and what is wrong with the choice; `None` where there is
+        nothing to choose.
 
         Raises:
             BackendError: the backend cannot be asked.

@@ -1,27 +1,28 @@
-"""Keys of runs that need the same check: of the cells of a matrix, one cell is checked for all."""
+"""Keys of runs that need the same checks: of the cells of a matrix, one cell is checked for all."""
 
-from collections.abc import Hashable, Mapping
+import json
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import LoadedRun
 
-__all__ = ["entry_of", "needs_of"]
+__all__ = ["check_key"]
+
+_UNCHECKED = ("description", "parameters", "tags")
+"""Fields that no check looks into. All others are part of the key, so a new field is checked in
+each cell where it differs until it is named here."""
 
 
-def entry_of(run: "LoadedRun") -> Hashable:
-    """The entrypoint of a run with the names of its arguments."""
-    config = run.config
-    names = tuple(config.args) if isinstance(config.args, Mapping) else config.args is not None
-    return ("entry", run.address.name, config.entrypoint, names, config.env.python)
-
-
-def needs_of(run: "LoadedRun") -> Hashable:
-    """The fields that a backend checks. Arguments and variables are no part of it: they differ from
-    cell to cell, but not in a way that matters to a backend."""
-    config = run.config
-    return (
-        "needs", run.address.name, config.type.name, config.type.node, config.gpus, config.timeout,
-        config.max_parallel, config.pool, config.priority, config.budget, config.image,
-        config.backend.kind, config.env.python, config.env.base, config.ray is not None,
-    )  # fmt: skip
+def check_key(run: "LoadedRun") -> Hashable:
+    """Return what decides which checks a run needs. Of arguments and variables the names count, and
+    the values do not: they differ from cell to cell, but not in a way that matters to a check."""
+    if not run.address.key:
+        return run.address
+    spec = json.loads(run.spec)
+    for field in _UNCHECKED:
+        spec.pop(field, None)
+    for block, field in ((spec, "args"), (spec.get("env", {}), "variables")):
+        if isinstance(block.get(field), dict):
+            block[field] = list(block[field])
+    return run.address.name, json.dumps(spec)

@@ -11,7 +11,7 @@ from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.config.loaded import Loaded, LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.facts.check_keys import entry_of, needs_of
+from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.code_facts import entrypoint_findings
 from sgpu_decl.facts.file_memory import FileMemory
@@ -130,10 +130,9 @@ def _known(
             place=check.place,
             hint=check.hint,
         )
-    for run in {entry_of(run): run for run in reversed(loaded.runs)}.values():
+    for run in {check_key(run): run for run in reversed(loaded.runs)}.values():
         root = (folder / (run.config.code.root or ".")).resolve()
         yield from entrypoint_findings(run, root, shown, lambda _: True)
-    for run in {needs_of(run): run for run in reversed(loaded.runs)}.values():
         backend = survey(str(run.config.backend.kind))
         if backend is not None:
             for found in backend.rules(run.config, run.places, folder):

@@ -11,7 +11,7 @@ from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
-from sgpu_decl.facts.check_keys import entry_of, needs_of
+from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.code_facts import CodeReader
 from sgpu_decl.facts.environment_checks import EnvironmentChecks
 from sgpu_decl.facts.environment_facts import DeclaredEnvironments, Recipe
@@ -23,7 +23,7 @@ from sgpu_decl.facts.ownership import Owners
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired, Interpreter
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.pool import PoolChoice
+from sgpu_decl.model.launch import Placement
 from sgpu_decl.model.ray_cluster import RayCluster
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
@@ -118,8 +118,8 @@ class _Gathering:
         self._survey = project.survey
         self._surveys: dict[str, Survey | None] = {}
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
-        self._pools: dict[tuple[object, ...], PoolChoice | None] = {}
-        self._looked: set[Hashable] = set()
+        self._placements: dict[Hashable, Placement | None] = {}
+        self._clusters: dict[Hashable, RayCluster | None] = {}
         # What a call says of paths stands in the project's file.
         self._folder = opened.root if called is not None else absolute(opened.file).parent
         self._owner = opened.owner
@@ -135,7 +135,10 @@ class _Gathering:
             backend.expect(config)
         taken = self._code(run)
         interpreter = self._interpreter(config)
-        self._look(run, taken, interpreter)
+        key = check_key(run)
+        if key not in self._placements:
+            self._placements[key] = self._placement(config)
+            self._look(run, taken, interpreter)
         environment = None
         if config.env.origins:
             environment = self.furnishing.environment(run, interpreter)
@@ -145,7 +148,8 @@ class _Gathering:
         root = self.coding.root(config.code)
         self.findings.extend(from_here(root, item, self._shown) for item in said)
         installed = environment or interpreter
-        cluster = self._ray(run, installed.packages if installed else None)
+        if key not in self._clusters:
+            self._clusters[key] = self._ray(run, installed.packages if installed else None)
         if config.env.origins or not config.entrypoint:
             interpreter = None
         return Desired(
@@ -160,8 +164,8 @@ class _Gathering:
             code=self.coding.facts(taken, self._code_before(run.address, jobs)) if taken else None,
             environment=environment,
             interpreter=interpreter,
-            pool=self._pool(config),
-            ray=cluster,
+            placement=self._placements[key],
+            ray=self._clusters[key],
             jobs=jobs,
             places=run.places,
             findings=self._dispute(run.address),
@@ -190,18 +194,16 @@ class _Gathering:
             return ()
         return self._owners.dispute(address, resource.owner, self._owner)
 
-    def _pool(self, config: "RunConfig") -> PoolChoice | None:
+    def _placement(self, config: "RunConfig") -> Placement | None:
         backend = self._backend(config)
         if backend is None:
             return None
-        key = (config.backend, config.pool)
-        if key not in self._pools:
-            self._pools[key], findings = backend.pool(config)
-            self.findings.extend(findings)
-        return self._pools[key]
+        placement, findings = backend.placement(config)
+        self.findings.extend(findings)
+        return placement
 
     def _ray(self, run: "LoadedRun", installed: PackageList | None) -> RayCluster | None:
-        """The Ray cluster that a run asks for; what is wrong with it is said once."""
+        """The Ray cluster that a run asks for."""
         config, backend = run.config, self._backend(run.config)
         if config.ray is None:
             return None
@@ -210,9 +212,8 @@ class _Gathering:
         shape = backend.nodes(config) if backend is not None else None
         packages = ray_packages(config, installed)
         cluster = ray_cluster(config.ray, shape, packages)
-        if self._first(("ray", run.address.name, config.ray.model_dump_json(), cluster)):
-            place = locator(run.places)
-            self.findings += ray_findings(config.ray, place, shape=shape, packages=packages)
+        place = locator(run.places)
+        self.findings += ray_findings(config.ray, place, shape=shape, packages=packages)
         return cluster
 
     def _backend(self, config: "RunConfig") -> Survey | None:
@@ -232,23 +233,17 @@ class _Gathering:
             self._interpreters[key] = backend.interpreter(env, self._folder)
         return self._interpreters[key]
 
-    def _first(self, key: Hashable) -> bool:
-        """Whether no run with this key was looked at yet."""
-        new = key not in self._looked
-        self._looked.add(key)
-        return new
-
     def _look(
         self, run: "LoadedRun", taken: Snapshot | None, interpreter: Interpreter | None
     ) -> None:
-        """Entrypoint, arguments, and what the backend says: once for all cells that are alike."""
+        """Check the entrypoint, the arguments, and what the backend says."""
         config = run.config
-        if self._called is None and self._first(entry_of(run)):
+        if self._called is None:
             self.coding.check_entrypoint(run, taken, _having(interpreter))
             if taken is not None:
                 self.coding.check_files(run, taken)
         backend = self._backend(config)
-        if backend is None or not self._first(needs_of(run)):
+        if backend is None:
             return
         self.findings.extend(
             backend.check(config, run.places, self._folder, called=self._called is not None)

@@ -12,13 +12,13 @@
     another dataclass                an object
 
 The fields of a field that is marked `FLAT` stand beside those of the class that holds it. One that
-is marked `UNWRITTEN` is no part of the JSON. Reading is strict: unknown and missing keys are
-refused, each with its path, such as `changes[0].launch.token`.
+is marked `UNWRITTEN` is no part of the JSON. `written_as` gives a field another key. Reading is
+strict: unknown and missing keys are refused, each with its path, such as `changes[0].launch.token`.
 """
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
@@ -27,11 +27,22 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.times import from_text, to_text
 
-__all__ = ["FLAT", "UNWRITTEN", "BadValue", "JsonObject", "MissingKey", "UnknownKey", "to_json"]
+__all__ = [
+    "FLAT",
+    "UNWRITTEN",
+    "BadValue",
+    "JsonObject",
+    "MissingKey",
+    "UnknownKey",
+    "key_of",
+    "to_json",
+    "written_as",
+]
 
 FLAT = {"codec": "flat"}
 UNWRITTEN = {"codec": "unwritten"}
 
+_KEY = "key"
 _MOST = 2**53  # what JSON carries whole
 _T = TypeVar("_T")
 
@@ -56,6 +67,16 @@ class UnknownKey(BadValue):
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "is not known")
+
+
+def written_as(key: str) -> dict[str, str]:
+    """The metadata of a field that has another name in JSON than in Python."""
+    return {_KEY: key}
+
+
+def key_of(field: "Field[Any]") -> str:
+    """The name of a field in JSON."""
+    return str(field.metadata.get(_KEY, field.name))
 
 
 def to_json(value: object) -> Json:
@@ -83,7 +104,7 @@ def to_json(value: object) -> Json:
         if one.metadata == FLAT:
             written |= cast("dict[str, Json]", to_json(getattr(value, one.name)))
         elif one.metadata != UNWRITTEN:
-            written[one.name] = to_json(getattr(value, one.name))
+            written[key_of(one)] = to_json(getattr(value, one.name))
     return written
 
 
@@ -136,14 +157,15 @@ class JsonObject:
         """
         found: dict[str, object] = {}
         for one in fields(cast("Any", kind)):
-            path = self._path_of(one.name)
+            key = key_of(one)
+            path = self._path_of(key)
             if one.metadata == FLAT:
                 found[one.name] = self.part(cast("type[object]", one.type))
             elif one.metadata == UNWRITTEN:
                 continue
-            elif one.name in self._value:
-                self._read.add(one.name)
-                found[one.name] = self._as(one.type, self._value[one.name], path)
+            elif key in self._value:
+                self._read.add(key)
+                found[one.name] = self._as(one.type, self._value[key], path)
             elif not (self._lenient and one.default is not MISSING):
                 raise MissingKey(path)
         return kind(**found)

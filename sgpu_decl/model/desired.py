@@ -8,7 +8,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
-from sgpu_decl.model.pool import PoolChoice
+from sgpu_decl.model.launch import LaunchInputs, Placement
 from sgpu_decl.model.ray_cluster import RayCluster
 
 __all__ = ["NO_PLACES", "CodeFacts", "Desired", "Interpreter"]
@@ -47,8 +47,8 @@ class Desired:
     only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field
     path to where the user wrote it. `owner` is the file that declares it, relative to the project.
     `environment` is the declared one; `interpreter` is set where Python runs the user's code and
-    none is declared. `pool` is set where the backend has pools: what was chosen for the run. `ray`
-    is the Ray cluster that it would get. `jobs` launch it, in the place of `apply`.
+    none is declared. `placement` is set where the backend has something to choose. `ray` is the Ray
+    cluster that it would get. `jobs` launch it, in the place of `apply`.
     """
 
     address: Address
@@ -62,7 +62,7 @@ class Desired:
     code: CodeFacts | None = None
     environment: DesiredEnvironment | None = None
     interpreter: Interpreter | None = None
-    pool: PoolChoice | None = None
+    placement: Placement | None = None
     ray: RayCluster | None = None
     jobs: tuple[Address, ...] = ()
     places: Mapping[str, Place] = field(
@@ -84,3 +84,14 @@ class Desired:
         if self.environment is not None:
             return self.environment.packages
         return self.interpreter.packages if self.interpreter else None
+
+    def launch_inputs(self, spec: str, fingerprint: str) -> LaunchInputs:
+        """What decides its launch, by itself or as a part of a job with that spec."""
+        return LaunchInputs(
+            spec=spec,
+            fingerprint=fingerprint,
+            code_digest=self.code_digest,
+            environment_digest=self.environment_digest,
+            packages_digest=self.packages.digest if self.packages else None,
+            placement=self.placement.id if self.placement else None,
+        )

@@ -25,7 +25,7 @@ from sgpu_decl.planning.environment_changes import environment_change, interpret
 from sgpu_decl.planning.estimate import Spending
 from sgpu_decl.planning.first_fields import NewFields
 from sgpu_decl.planning.last_known import NOWHERE, CurrentAttempts, standings
-from sgpu_decl.planning.pool_words import pool_checks
+from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.ray_words import ray_checks
 from sgpu_decl.planning.removals import destroyed, removed
 from sgpu_decl.planning.run_changes import Options, change_of
@@ -183,7 +183,7 @@ class _Found:
         self.checks += interpreter_checks(
             [(item, self._standing(item.address).current) for item in launched], self._state
         )
-        self.checks += (*pool_checks(launched), *ray_checks(launched))
+        self.checks += (*placement_checks(launched), *ray_checks(launched))
 
     def environments(self, used: Iterable[Desired]) -> set[Address]:
         """The environments that runs declare, once each; returns their addresses."""

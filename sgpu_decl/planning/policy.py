@@ -19,6 +19,7 @@ from sgpu_decl.model.plan import FieldEffect
 
 __all__ = [
     "FIELDS",
+    "OPTIONAL_FIELDS",
     "POLICY",
     "SECRETS",
     "SWITCHES",
@@ -39,8 +40,11 @@ class FieldClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
+    """`optional`: only some backends have the field, or none has it yet."""
+
     field_class: FieldClass
     why: str
+    optional: bool = False
 
 
 _IDENTITY, _DATA, _LAUNCH, _META = FieldClass
@@ -76,7 +80,9 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "code.link": FieldRule(
             _DATA, "linked files are outside the digest, so the list itself counts"
         ),
-        "ray": FieldRule(_DATA, "the program is the driver of a cluster, and sees its resources"),
+        "ray": FieldRule(
+            _DATA, "the program is the driver of a cluster, and sees its resources", optional=True
+        ),
         "ray.temp_dir": FieldRule(_LAUNCH, "where sockets, logs and spilled objects lie"),
         "ray.port": FieldRule(_LAUNCH, "how the nodes find each other"),
         "ray.dashboard": FieldRule(_LAUNCH, "it shows the cluster to people"),
@@ -95,12 +101,12 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "until": FieldRule(_LAUNCH, "decides when to launch again"),
         "on_active": FieldRule(_LAUNCH, "decides what happens to an active attempt"),
         "lifecycle": FieldRule(_META, "rules for planning"),
-        "pool": FieldRule(_LAUNCH, "where it waits for room"),
-        "priority": FieldRule(_LAUNCH, "when it gets room"),
-        "permissions": FieldRule(_LAUNCH, "who may see and stop it"),
-        "budget": FieldRule(_LAUNCH, "who pays"),
-        "image": FieldRule(_LAUNCH, "the base that the backend offers"),
-        "on_finish": FieldRule(_LAUNCH, "what follows the run"),
+        "pool": FieldRule(_LAUNCH, "where it waits for room", optional=True),
+        "priority": FieldRule(_LAUNCH, "when it gets room", optional=True),
+        "permissions": FieldRule(_LAUNCH, "who may see and stop it", optional=True),
+        "budget": FieldRule(_LAUNCH, "who pays", optional=True),
+        "image": FieldRule(_LAUNCH, "the base that the backend offers", optional=True),
+        "on_finish": FieldRule(_LAUNCH, "what follows the run", optional=True),
         "backend": FieldRule(_LAUNCH, "where it runs"),
     }
 )
@@ -110,6 +116,9 @@ SECRETS = "env.secrets."
 
 SWITCHES = frozenset({"ray"})
 """Blocks that change the run by being there, even if they are empty."""
+
+OPTIONAL_FIELDS = frozenset(path for path, rule in POLICY.items() if rule.optional)
+"""Fields of a run that only some backends have, or none has yet."""
 
 FIELDS = frozenset(path.partition(".")[0] for path in POLICY)
 """The fields of a run."""

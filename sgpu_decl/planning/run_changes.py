@@ -7,7 +7,6 @@ from datetime import datetime
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.desired import Desired
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import (
     Action,
     Change,
@@ -250,14 +249,7 @@ def _launched(
     print_ = fingerprint(wanted.spec, wanted.code_digest, wanted.environment_digest)
     launch = PlannedLaunch(
         owner=wanted.owner,
-        inputs=LaunchInputs(
-            spec=wanted.spec,
-            fingerprint=print_,
-            code_digest=wanted.code_digest,
-            environment_digest=wanted.environment_digest,
-            packages_digest=wanted.packages.digest if wanted.packages else None,
-            pool=wanted.pool.pool if wanted.pool else None,
-        ),
+        inputs=wanted.launch_inputs(wanted.spec, print_),
         token=token(options.lineage, wanted.address, number, print_),
         stop=tuple(attempt.ref.number for attempt in start.stop),
         wait_for=tuple(attempt.ref.number for attempt in start.wait_for),

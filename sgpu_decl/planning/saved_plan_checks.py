@@ -30,7 +30,7 @@ _ENDING = (Action.DESTROY, Action.FORGET)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 _CHECK = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_POOL = re.compile(r"[!-~]{1,256}")
+_PLACEMENT = re.compile(r"[!-~]{1,256}")
 _TOKEN = re.compile(re.escape(TOKEN_PREFIX) + r"[a-z2-7]{52}")
 
 
@@ -90,8 +90,8 @@ def _misformed(change: Change, launch: PlannedLaunch) -> Iterator[str]:
     digests = (inputs.code_digest, inputs.environment_digest, inputs.packages_digest)
     if not all(item is None or _DIGEST.fullmatch(item) for item in (*digests, inputs.fingerprint)):
         yield "names a digest that cannot be"
-    if inputs.pool is not None and not _POOL.fullmatch(inputs.pool):
-        yield "names a pool that cannot be"
+    if inputs.placement is not None and not _PLACEMENT.fullmatch(inputs.placement):
+        yield "names a placement that cannot be"
     owner = launch.owner
     if not owner or "\0" in owner or owner.startswith("/") or len(owner) > _LONGEST_PATH:
         yield "names no file as the owner"

@@ -10,9 +10,9 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Check
-from sgpu_decl.planning.capabilities import OPTIONAL_FIELDS, Capabilities
+from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.field_changes import parse
-from sgpu_decl.planning.policy import FIELDS
+from sgpu_decl.planning.policy import FIELDS, OPTIONAL_FIELDS
 
 __all__ = ["check_of", "not_yet", "place_of", "run_checks"]
 

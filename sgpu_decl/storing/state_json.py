@@ -2,9 +2,10 @@
 
 import json
 from collections import defaultdict
-from dataclasses import asdict
+from typing import cast
 
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.model.times import to_text
@@ -63,7 +64,7 @@ def _resource(resource: Resource, history: list[Attempt]) -> dict[str, Json]:
 
 def attempt_to_json(attempt: Attempt) -> dict[str, Json]:
     """One line of history in the public JSON."""
-    launch_inputs = asdict(attempt.inputs)
+    launch_inputs = cast("dict[str, Json]", to_json(attempt.inputs))
     del launch_inputs["spec"]  # that of the resource is printed
     return {
         "attempt": attempt.ref.number,

@@ -20,10 +20,8 @@ COMMON_WORDS = frozenset({"local", "ray"})
 RAY = "`ray` is a block of a run too"
 ALLOWED = {
     "backends/kinds.py": "the registry",
-    "planning/capabilities.py": RAY,
     "planning/policy.py": RAY,
     "planning/ray_words.py": RAY,
-    "facts/plan_facts.py": RAY,
     "facts/ray_facts.py": RAY,
     "staging/ray_calls.py": "the name of a package",
     "config/run_reader.py": RAY,

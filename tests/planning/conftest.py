@@ -16,9 +16,10 @@ from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Plan
 from sgpu_decl.model.state import Attempt, Resource, State
-from sgpu_decl.planning.capabilities import OPTIONAL_FIELDS, Capabilities
+from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.planning.planner import PlanRequest, plan
+from sgpu_decl.planning.policy import OPTIONAL_FIELDS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CODE = "sha256:" + "c" * 64

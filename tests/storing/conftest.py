@@ -34,7 +34,7 @@ def make_launch(
         lineage="lin",
         owner="run.yaml",
         inputs=LaunchInputs(
-            spec='{"gpus":2}', fingerprint="sha256:aa", code_digest="sha256:bb", pool="p-1"
+            spec='{"gpus":2}', fingerprint="sha256:aa", code_digest="sha256:bb", placement="p-1"
         ),
         wait_for=tuple(range(1, number)),
     )

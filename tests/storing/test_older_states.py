@@ -19,7 +19,7 @@ import dataclasses, sys
 from pathlib import Path
 from sgpu_decl.model import launch
 launch.LaunchInputs = dataclasses.make_dataclass(
-    "LaunchInputs", [("placement", str | None, dataclasses.field(default=None))],
+    "LaunchInputs", [("one_more", str | None, dataclasses.field(default=None))],
     bases=(launch.LaunchInputs,), frozen=True, slots=True, kw_only=True,
 )
 launch.LaunchRecord.__dataclass_fields__["inputs"].type = launch.LaunchInputs
@@ -29,11 +29,11 @@ from tests.storing.conftest import make_launch
 
 store, run = SqliteStore(Path(sys.argv[1])), Address.run("train")
 state = store.read()
-assert [it.inputs.placement for it in store.history(run)] == [None]
-assert [it.launch.inputs.placement for it in state.intents] == [None]
-assert [it.inputs.placement for it in state.active] == [None]
+assert [it.inputs.one_more for it in store.history(run)] == [None]
+assert [it.launch.inputs.one_more for it in state.intents] == [None]
+assert [it.inputs.one_more for it in state.active] == [None]
 second = make_launch(number=2)
-placed = dataclasses.replace(second.attempt.inputs, placement="rack 7")
+placed = dataclasses.replace(second.attempt.inputs, one_more="rack 7")
 record = dataclasses.replace(second.intent.launch, inputs=placed)
 attempt = dataclasses.replace(second.attempt, inputs=placed)
 with store.lock("apply", lineage="lin") as writer:
@@ -41,7 +41,7 @@ with store.lock("apply", lineage="lin") as writer:
     assert writer.state.intents[0].launch == record
     writer.launched(second.intent, second.resource, attempt)
     assert writer.state.resources[run].last == attempt
-assert [it.inputs.placement for it in store.history(run)] == [None, "rack 7"]
+assert [it.inputs.one_more for it in store.history(run)] == [None, "rack 7"]
 """
 
 
@@ -77,7 +77,7 @@ def test_reading_an_older_state_leaves_every_byte(older: SqliteStore) -> None:
         database.execute("ALTER TABLE attempts DROP COLUMN pool")
     database.close()
     lacking = older.path.read_bytes()
-    assert [item.inputs.pool for item in older.history(TRAIN)] == [None]
+    assert [item.inputs.placement for item in older.history(TRAIN)] == [None]
     assert older.path.read_bytes() == lacking
     assert [path.name for path in older.path.parent.iterdir()] == ["state.db"]
 

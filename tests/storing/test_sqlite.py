@@ -179,7 +179,7 @@ inputs = st.builds(
     code_digest=st.none() | text,
     environment_digest=st.none() | text,
     packages_digest=st.none() | text,
-    pool=st.none() | text,
+    placement=st.none() | text,
 )
 attempts = st.builds(
     Attempt,

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sgpu_decl.backends.databricks.planning.pools import choose_pool
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired
@@ -22,14 +23,14 @@ SHELL = {"DATABRICKS_USE_RESERVED_GPU_POOL": "false", "DATABRICKS_REMOTE_GPU_POO
 
 
 def wanted(name: str, pool: str | None, environ: dict[str, str], line: int) -> Desired:
-    choice, found = choose_pool(pool, environ)
-    assert found == ()
     spec: dict[str, Any] = {
         "gpus": 8,
         "type": "H100",
         "command": "x",
         **({"pool": pool} if pool else {}),
     }
+    choice, _ = choose_pool(RunConfig.model_validate({"name": name, **spec}), environ)
+    assert choice is not None
     return Desired(
         address=Address.run(name),
         backend="databricks",
@@ -37,7 +38,7 @@ def wanted(name: str, pool: str | None, environ: dict[str, str], line: int) -> D
         spec=canonical(spec),
         until="success",
         on_active="error",
-        pool=choice,
+        placement=choice.placement,
         places={"pool": Place("sgpu.yml", line, 11)} if pool else {},
     )
 

@@ -29,7 +29,7 @@ from sgpu_decl.planning.estimate import gpus_of, worst_hours
 from sgpu_decl.planning.field_changes import FieldDifference, compare, covered, join, leaves, parse
 from sgpu_decl.planning.fingerprint import token
 from sgpu_decl.planning.jobs.job_policy import effect_of, is_ours, reason_of
-from sgpu_decl.planning.jobs.launched_run import launched_by
+from sgpu_decl.planning.jobs.launched_run import launched_by, staged_inputs
 from sgpu_decl.planning.unsupported_fields import place_of
 
 __all__ = ["job_change", "without_defaults"]
@@ -183,16 +183,7 @@ def _with_run(
         )
         if environment is not None and environment.digest != staged.environment_digest
         else None,
-        launch=replace(
-            change.launch,
-            inputs=replace(
-                change.launch.inputs,
-                code_digest=run.code_digest,
-                environment_digest=run.environment_digest,
-                packages_digest=environment.packages.digest if environment is not None else None,
-                pool=run.pool.pool if run.pool is not None else None,
-            ),
-        ),
+        launch=replace(change.launch, inputs=staged_inputs(run, change.launch.inputs)),
     )
 
 

@@ -1,8 +1,10 @@
 """The run that a job launches, as a part of the job's spec."""
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.codec import key_of
 from sgpu_decl.model.desired import Desired
 from sgpu_decl.model.job import RUN, STAGED
 from sgpu_decl.model.jsonable import Json, canonical, digest
@@ -10,30 +12,31 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.fingerprint import token
 
-__all__ = ["launched_by", "mark_of", "run_part"]
+__all__ = ["launched_by", "mark_of", "run_part", "staged_inputs"]
 
 # What a job decides, or says itself.
 _OF_THE_JOB = frozenset(
     {"backend", "description", "lifecycle", "max_parallel", "on_active", "tags", "until"}
 )
-# The digests of what is staged, and the id of the pool: keys of the spec, and fields of a launch.
-_FIELDS = {
-    "code": "code_digest",
-    "environment": "environment_digest",
-    "packages": "packages_digest",
-    "pool": "pool",
+# The keys of what is staged, and the fields of a launch.
+_STAGED = {
+    key_of(item).removesuffix("_digest"): item.name
+    for item in fields(LaunchInputs)
+    if item.name not in ("spec", "fingerprint")
 }
+
+
+def staged_inputs(run: Desired, inputs: LaunchInputs) -> LaunchInputs:
+    """With what a job's run takes along: of its packages only those of a declared environment."""
+    own = run.launch_inputs(inputs.spec, inputs.fingerprint)
+    return own if run.environment else replace(own, packages_digest=None)
 
 
 def run_part(run: Desired) -> dict[str, Json]:
     """What a job's spec says of the run that it launches: the run, and what it takes along."""
     spec = {key: item for key, item in parse(run.spec).items() if key not in _OF_THE_JOB}
-    staged = {
-        "code": run.code_digest,
-        "environment": run.environment_digest,
-        "packages": run.packages.digest if run.environment and run.packages else None,
-        "pool": run.pool.pool if run.pool else None,
-    }
+    inputs = staged_inputs(run, LaunchInputs(spec=run.spec, fingerprint=""))
+    staged = {key: getattr(inputs, name) for key, name in _STAGED.items()}
     return {
         RUN: {"name": run.address.name, **spec},
         STAGED: {key: item for key, item in staged.items() if item is not None},
@@ -48,7 +51,7 @@ def launched_by(spec: str) -> LaunchInputs | None:
     if not isinstance(run, Mapping):
         return None
     parts = staged if isinstance(staged, Mapping) else {}
-    digests = {_FIELDS[key]: str(value) for key, value in parts.items() if key in _FIELDS}
+    digests = {_STAGED[key]: str(value) for key, value in parts.items() if key in _STAGED}
     return LaunchInputs(
         spec=canonical({**run, "backend": job.get("backend", {})}), fingerprint="", **digests
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.codec import JsonObject, to_json
+from sgpu_decl.model.codec import JsonObject, key_of, to_json
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.model.times import from_text, to_text
@@ -28,7 +28,10 @@ _INPUTS = tuple(field.name for field in fields(LaunchInputs))
 _REQUIRED = frozenset(field.name for field in fields(LaunchInputs) if field.default is MISSING)
 # A state of an older sgpu may lack some: they are added once this one writes.
 LAUNCH_COLUMNS = {
-    **{name: "TEXT NOT NULL" if name in _REQUIRED else "TEXT" for name in _INPUTS},
+    **{
+        key_of(field): "TEXT NOT NULL" if field.name in _REQUIRED else "TEXT"
+        for field in fields(LaunchInputs)
+    },
     "reference": "TEXT",
 }
 _IDENTITY = ("address", "number", "token", "backend", "state")

@@ -2,16 +2,22 @@
 
 import pytest
 
-from sgpu_decl.backends.databricks.planning.pools import choose_pool
-from sgpu_decl.model.pool import PoolChoice, PoolKind
+from sgpu_decl.backends.databricks.planning.pools import PoolChoice, PoolKind, choose_pool
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Severity
 
 NAMED, RESERVED, ON_DEMAND = PoolKind
 USE, OLD, OLDEST = "DATABRICKS_USE_RESERVED_GPU_POOL", "DATABRICKS_USE_POOL", "SGC_USE_POOL"
 ID, OLD_ID = "DATABRICKS_REMOTE_GPU_POOL_ID", "REMOTE_GPU_POOL_ID"
 
 
+def run(pool: str | None) -> RunConfig:
+    fields = {"name": "a", "gpus": 1, "type": "A10", "command": "x", "pool": pool}
+    return RunConfig.model_validate(fields)
+
+
 def chosen(pool: str | None, environ: dict[str, str], **known: tuple[str, ...]) -> PoolChoice:
-    choice, found = choose_pool(pool, environ, **known)
+    choice, found = choose_pool(run(pool), environ, **known)
     assert found == ()
     assert choice is not None
     return choice
@@ -50,7 +56,7 @@ def test_the_first_that_speaks_decides(
 
 @pytest.mark.parametrize("name", [USE, OLD, OLDEST])
 def test_a_flag_that_is_none_is_told_by_its_name(name: str) -> None:
-    choice, (found,) = choose_pool(None, {name: "maybe", ID: "p-1"})
+    choice, (found,) = choose_pool(run(None), {name: "maybe", ID: "p-1"})
     assert choice is None
     assert found.code == "bad_pool_variable"
     assert f"`{name}` must be true or false, not `maybe`" in found.summary
@@ -64,3 +70,45 @@ def test_what_is_accessible_settles_a_reserved_choice() -> None:
     assert (none.kind, none.pool, none.denied) == (ON_DEMAND, None, True)
     for kept in ("p-1", "on_demand"):
         assert chosen(kept, {}, accessible=("r-1",)) == chosen(kept, {})
+
+
+@pytest.mark.parametrize(
+    ("choice", "summary", "hint"),
+    [
+        (
+            PoolChoice(kind=RESERVED),
+            "GPUs come from a reserved pool if one is accessible, else on demand",
+            None,
+        ),
+        (
+            PoolChoice(kind=RESERVED, pool="r-1", decided_by=OLD),
+            "GPUs come from the reserved pool `r-1`, as `DATABRICKS_USE_POOL` asks",
+            "it holds for this shell alone; `pool: reserved` is part of the run",
+        ),
+        (
+            PoolChoice(kind=ON_DEMAND, denied=True),
+            "GPUs come on demand, since no reserved pool is accessible",
+            None,
+        ),
+        (
+            PoolChoice(kind=ON_DEMAND, decided_by=OLD),
+            "GPUs come on demand, as `DATABRICKS_USE_POOL` asks",
+            "it holds for this shell alone; `pool: on_demand` is part of the run",
+        ),
+        (
+            PoolChoice(kind=NAMED, pool="p-1", decided_by="pool", unused=("A", "B")),
+            "GPUs come from the pool `p-1`, as `pool` asks",
+            "`A`, `B` say otherwise: not used",
+        ),
+    ],
+)
+def test_a_plan_says_where_gpus_come_from_and_what_decided(
+    choice: PoolChoice, summary: str, hint: str | None
+) -> None:
+    placement = choice.placement
+    assert (placement.note.code, placement.note.severity) == ("pool", Severity.INFO)
+    assert (placement.note.summary, placement.note.hint) == (summary, hint)
+    assert (placement.id, placement.field) == (
+        choice.pool,
+        "pool" if choice.decided_by == "pool" else None,
+    )

@@ -15,11 +15,15 @@ REF = AttemptRef(Address.run("train", "lr=0.1"), 8)
 
 
 def asked(
-    *, pool: str | None = None, staged: StagedLaunch | None = None, **said: Any
+    *, placement: str | None = None, staged: StagedLaunch | None = None, **said: Any
 ) -> dict[str, Any]:
     spec = {"gpus": 2, "type": "A10", "entrypoint": "a.py", **said}
     launching = launching_of(
-        ref=REF, token="sgpu1-abc", spec=json.dumps(spec), code_digest="sha256:c", pool=pool
+        ref=REF,
+        token="sgpu1-abc",
+        spec=json.dumps(spec),
+        code_digest="sha256:c",
+        placement=placement,
     )
     staged = staged or StagedLaunch(
         folder="/Workspace/x/8-sgpu1-ab",
@@ -75,7 +79,7 @@ def test_the_platforms_limit_has_time_for_its_queue(said: dict[str, Any], second
 
 def test_a_run_with_everything() -> None:
     body = asked(
-        pool="p1",
+        placement="p1",
         staged=StagedLaunch(
             folder="/Workspace/Users/me/.sgpu/runs/1/big/8",
             experiments="/Workspace/Users/me",

@@ -70,11 +70,11 @@ _ORIGINS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRun:
-    """The run that a job launches: its config, the id of the pool that GPUs come from, if from one,
-    and where it is staged."""
+    """The run that a job launches: its config, the id of its placement, if any, and where it is
+    staged."""
 
     config: RunConfig
-    pool: str | None
+    placement: str | None
     staged: StagedLaunch
 
 
@@ -160,7 +160,7 @@ def _environment(job: Job, run: JobRun | None) -> dict[str, Json] | None:
 
 
 def _run_task(run: JobRun) -> dict[str, Json]:
-    asked = task_of(run.config, run.staged, run_name=run.config.name, pool=run.pool)
+    asked = task_of(run.config, run.staged, run_name=run.config.name, placement=run.placement)
     (deployment,) = asked.pop("deployments")  # type: ignore[misc]  # a list of one
     task: dict[str, Json] = {
         "ai_runtime_task": {**asked, DEPLOYMENTS: {"0": deployment}},

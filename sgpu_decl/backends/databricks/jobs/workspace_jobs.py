@@ -153,7 +153,7 @@ class WorkspaceJobs:
         code = launching.inputs.code_digest
         return JobRun(
             config=config,
-            pool=launching.inputs.pool,
+            placement=launching.inputs.placement,
             staged=StagedLaunch(
                 folder=self._workspace.layout.commands(self._folders.of(launching)),
                 experiments=self._workspace.experiments,

@@ -19,6 +19,7 @@ __all__ = [
     "DEFAULT_BASE",
     "ENVIRONMENT",
     "LONGEST",
+    "YAML_FIELDS",
     "StagedLaunch",
     "artifact_uri",
     "base_of",
@@ -51,6 +52,29 @@ _LOWEST = MappingProxyType({"GPU_8xB300": 6})  # environment versions; the other
 _LEVELS = {"view": "CAN_VIEW", "run": "CAN_MANAGE_RUN", "manage": "CAN_MANAGE"}
 
 
+YAML_FIELDS = {
+    "accelerator_type": "type",
+    "accelerator_count": "gpus",
+    "provisioned_capacity_id": "pool",
+    "priority_class": "priority",
+    "experiment": "mlflow.experiment",
+    "mlflow_experiment_directory": "mlflow.experiment",
+    "mlflow_run": "mlflow.run_name",
+    "mlflow_artifact_location": "mlflow.artifact_location",
+    "unity_catalog_image_path": "image",
+    "environment_version": "env.base",
+    "base_environment": "env.base",
+    "dependencies": "env.dependencies",
+    "timeout_minutes": "timeout",
+    "max_retries": "retry.max",
+    "usage_policy_id": "budget",
+    "usage_policy_name": "budget",
+    "env_variables": "env.variables",
+    "secrets": "env.secrets",
+}
+"""Fields of the request to the YAML's that they are made of."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedLaunch:
     """Where in the workspace the launch and its code lie (`None`: it has none), and experiments
@@ -79,7 +103,7 @@ def payload(launch: LaunchRecord, config: RunConfig, staged: StagedLaunch) -> di
             config,
             staged,
             run_name=f"{ref.address.folder}-{ref.number}",
-            pool=launch.inputs.pool,
+            placement=launch.inputs.placement,
         ),
         "max_retries": retries_of(config),
     }
@@ -105,13 +129,13 @@ def payload(launch: LaunchRecord, config: RunConfig, staged: StagedLaunch) -> di
 
 
 def task_of(
-    config: RunConfig, staged: StagedLaunch, *, run_name: str, pool: str | None
+    config: RunConfig, staged: StagedLaunch, *, run_name: str, placement: str | None
 ) -> dict[str, Json]:
     """Return the `ai_runtime_task`.
 
     Args:
         run_name: what its MLflow run is called where the config does not say.
-        pool: the id of the pool that GPUs come from, if from one.
+        placement: that of the launch, the id of the pool that GPUs come from.
 
     Raises:
         BackendError: the platform has no such machines.
@@ -128,8 +152,8 @@ def task_of(
         "accelerator_type": machines.accelerator,
         "accelerator_count": machines.gpus,
     }
-    if pool is not None:
-        compute["provisioned_capacity_id"] = pool
+    if placement is not None:
+        compute["provisioned_capacity_id"] = placement
     experiment = experiment_of(config, staged.experiments)
     task: dict[str, Json] = {
         "experiment": experiment.name,

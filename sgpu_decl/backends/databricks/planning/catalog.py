@@ -54,7 +54,7 @@ class Catalog:
 
     def pools_for(self, accelerator: str) -> tuple[str, ...]:
         """The ids of the pools with nodes of a kind, the largest first."""
-        fitting = [pool for pool in self.pools or () if pool.accelerator == accelerator]
+        fitting = [item for item in self.pools or () if item.accelerator == accelerator]
         return tuple(item.id for item in sorted(fitting, key=lambda item: (-item.gpus, item.id)))
 
 
@@ -82,7 +82,7 @@ def catalog_of(connection: Connection) -> Catalog:
     accelerators, pools = answer["accelerators"], answer["pools"]
     return Catalog(
         accelerators=None if accelerators is None else tuple(accelerators),
-        pools=None if pools is None else tuple(ReservedPool(**pool) for pool in pools),
+        pools=None if pools is None else tuple(ReservedPool(**item) for item in pools),
     )
 
 

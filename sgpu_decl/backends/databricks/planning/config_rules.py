@@ -25,6 +25,7 @@ from sgpu_decl.backends.databricks.planning.machines import (
     refusal_of,
     refuse_type,
 )
+from sgpu_decl.backends.databricks.planning.pools import check_priority
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -176,21 +177,14 @@ def _nodes(machines: Machines) -> str:
 
 
 def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
-    if config.priority is not None:
-        if config.priority.upper() not in _PRIORITIES:
-            yield Diagnostic(
-                code="unknown_priority",
-                summary=f"there is no priority `{config.priority}`",
-                place=places.get("priority"),
-                hint=f"use one of {', '.join(f'`{item}`' for item in _PRIORITIES)}",
-            )
-        if config.pool is None:
-            yield Diagnostic(
-                code="priority_without_pool",
-                summary="`priority` counts inside of a pool, and the run names none",
-                place=places.get("priority"),
-                hint="add `pool`, or leave `priority` out",
-            )
+    if config.priority is not None and config.priority.upper() not in _PRIORITIES:
+        yield Diagnostic(
+            code="unknown_priority",
+            summary=f"there is no priority `{config.priority}`",
+            place=places.get("priority"),
+            hint=f"use one of {', '.join(f'`{item}`' for item in _PRIORITIES)}",
+        )
+    yield from check_priority(config, places)
     declared = [name for name in ("base", *config.env.origins) if getattr(config.env, name)]
     if config.image is not None and declared:
         yield Diagnostic(

@@ -8,6 +8,7 @@ from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, without_refus
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of
 from sgpu_decl.backends.databricks.launching.experiment_access import LEVELS
 from sgpu_decl.backends.databricks.launching.submit import (
+    YAML_FIELDS,
     StagedLaunch,
     base_of,
     environment_of,
@@ -25,6 +26,7 @@ from sgpu_decl.backends.databricks.planning.catalog import (
     policy_of,
 )
 from sgpu_decl.backends.databricks.planning.machines import machines_of
+from sgpu_decl.backends.databricks.planning.pools import PoolChoice
 from sgpu_decl.backends.databricks.planning.staging_access import check_staging
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.remote.files import RemoteMissing
@@ -33,44 +35,22 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.pool import PoolChoice, PoolKind
 
 __all__ = ["VALIDATION", "RemoteChecks", "validation_body"]
-
-_FIELDS = {
-    "accelerator_type": "type",
-    "accelerator_count": "gpus",
-    "provisioned_capacity_id": "pool",
-    "priority_class": "priority",
-    "experiment": "mlflow.experiment",
-    "mlflow_experiment_directory": "mlflow.experiment",
-    "mlflow_run": "mlflow.run_name",
-    "mlflow_artifact_location": "mlflow.artifact_location",
-    "unity_catalog_image_path": "image",
-    "environment_version": "env.base",
-    "base_environment": "env.base",
-    "dependencies": "env.dependencies",
-    "timeout_minutes": "timeout",
-    "max_retries": "retry.max",
-    "usage_policy_id": "budget",
-    "usage_policy_name": "budget",
-    "env_variables": "env.variables",
-    "secrets": "env.secrets",
-}
-"""Fields of the request to the YAML's that they are made of."""
-
 
 VALIDATION = "/api/2.0/ai-training/config:validate"
 
 
-def validation_body(config: RunConfig, staged: StagedLaunch, pool: str | None) -> dict[str, Any]:
+def validation_body(
+    config: RunConfig, staged: StagedLaunch, placement: str | None
+) -> dict[str, Any]:
     """What `config:validate` is asked about a run. Raises BackendError as `task_of` does.
 
     Args:
-        pool: the id of the pool that GPUs come from, if from one.
+        placement: that of the launch.
     """
     return {
-        "task": task_of(config, staged, run_name=config.name, pool=pool),
+        "task": task_of(config, staged, run_name=config.name, placement=placement),
         "environment": environment_of(Env(base=base_of(config)), config.env.dependencies or ()),
         "run_options": {
             "max_retries": retries_of(config),
@@ -108,7 +88,8 @@ class RemoteChecks:
         """
         workspace = self.workspace
         yield from self._accelerator()
-        yield from self._pool(choice)
+        if choice is not None:
+            yield from choice.check(workspace.connection.host, self.catalog.pools, self.places)
         yield from self._budget()
         yield from self._secrets()
         yield from self._groups()
@@ -129,20 +110,6 @@ class RemoteChecks:
             place=self.places.get("type"),
             hint=f"it offers {listed}",
         )
-
-    def _pool(self, choice: PoolChoice | None) -> Iterator[Diagnostic]:
-        pools = self.catalog.pools
-        if choice is None or choice.kind is not PoolKind.NAMED or pools is None:
-            return
-        ids = [pool.id for pool in pools]
-        if choice.pool not in ids:
-            listed = ", ".join(f"`{item}`" for item in ids)
-            yield Diagnostic(
-                code="unknown_pool",
-                summary=f"`{self.workspace.connection.host}` has no pool `{choice.pool}`",
-                place=self.places.get("pool"),
-                hint=f"it has {listed}" if listed else "it has none: use `pool: on_demand`",
-            )
 
     def _budget(self) -> Iterator[Diagnostic]:
         if self.config.budget is None:
@@ -238,18 +205,18 @@ class RemoteChecks:
             "see",
         )
 
-    def validated(self, pool: str | None) -> Iterator[Diagnostic]:
+    def validated(self, placement: str | None) -> Iterator[Diagnostic]:
         """What `config:validate` says, if the workspace has it. It is asked about the request that
         `apply` submits. Only the last folders of the command's path are missing: they name the
         attempt, and the answer holds for all attempts.
 
         Args:
-            pool: the id of the pool that GPUs come from, if from one.
+            placement: that of the launch.
         """
         workspace = self.workspace
         folder = workspace.layout.commands(f"{workspace.layout.runs}/{self.config.name}")
         staged = StagedLaunch(folder=folder, experiments=workspace.experiments)
-        body = validation_body(self.config, staged, pool)
+        body = validation_body(self.config, staged, placement)
         answers = workspace.connection.answers
         if answers.cached(body) == []:
             return
@@ -272,7 +239,7 @@ class RemoteChecks:
         """An answer that names a field of the YAML is an error. Any other may be about the question
         itself, so it does not refuse the run."""
         path, message = error.get("path"), error.get("message")
-        field = _FIELDS.get(str(path or "").rpartition(".")[2].partition("[")[0], "")
+        field = YAML_FIELDS.get(str(path or "").rpartition(".")[2].partition("[")[0], "")
         yield Diagnostic(
             code="workspace_refuses",
             severity=Severity.ERROR if field else Severity.WARNING,

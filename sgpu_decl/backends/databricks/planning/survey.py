@@ -18,7 +18,7 @@ from sgpu_decl.backends.databricks.planning.catalog import (
 from sgpu_decl.backends.databricks.planning.code_rules import code_findings
 from sgpu_decl.backends.databricks.planning.config_rules import config_findings
 from sgpu_decl.backends.databricks.planning.machines import machines_of
-from sgpu_decl.backends.databricks.planning.pools import choose_pool
+from sgpu_decl.backends.databricks.planning.pools import PoolKind, choose_pool
 from sgpu_decl.backends.databricks.planning.remote_checks import RemoteChecks
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.config.backend import BackendOptions
@@ -29,7 +29,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter
-from sgpu_decl.model.pool import PoolChoice, PoolKind
+from sgpu_decl.model.launch import Placement
 from sgpu_decl.model.ray_cluster import NodeShape
 from sgpu_decl.staging.snapshot import Snapshot
 
@@ -74,15 +74,14 @@ class DatabricksSurvey(Survey):
             return interpreter_of(env.python, folder, self._pythons)
         return None
 
-    def pool(self, config: RunConfig) -> tuple[PoolChoice | None, Sequence[Diagnostic]]:
-        choice, findings = choose_pool(config.pool, os.environ)
-        if choice is None or choice.kind is not PoolKind.RESERVED:
-            return choice, findings
-        try:
-            catalog = catalog_of(self._workspaces.of(config.backend).connection)
-        except SgpuError:
-            return choice, findings  # `check` says why
-        return choose_pool(config.pool, os.environ, accessible=_pools(catalog, config))
+    def placement(self, config: RunConfig) -> tuple[Placement | None, Sequence[Diagnostic]]:
+        choice, findings = choose_pool(config, os.environ)
+        if choice is not None and choice.kind is PoolKind.RESERVED:
+            with suppress(SgpuError):  # `check` says why
+                catalog = catalog_of(self._workspaces.of(config.backend).connection)
+                accessible = _pools(catalog, config)
+                choice, findings = choose_pool(config, os.environ, accessible=accessible)
+        return (choice.placement if choice is not None else None), findings
 
     def nodes(self, config: RunConfig) -> NodeShape | None:
         machines = machines_of(config)
@@ -112,11 +111,11 @@ class DatabricksSurvey(Survey):
             catalog = catalog_of(workspace.connection)
             found += self._clock(workspace.connection, places)
             accessible = _pools(catalog, config)
-            choice, _ = choose_pool(config.pool, os.environ, accessible=accessible)
+            choice, _ = choose_pool(config, os.environ, accessible=accessible)
             checks = RemoteChecks(workspace, catalog, config, places)
             found += checks.findings(choice)
             if not has_errors(found):
-                found += checks.validated(choice.pool if choice is not None else None)
+                found += checks.validated(choice.placement.id if choice is not None else None)
         except SgpuError as error:
             if error.code != "unknown_base":  # said where environments are looked at
                 found += self._unreachable(error, places)
