@@ -14,7 +14,7 @@ __all__ = ["check_kernel"]
 
 _CHECK = "kernel"
 _OLDEST = (5, 4)
-# A full or read-only disk says nothing about the kernel; `room` and `limits` say it.
+# A full or read-only disk says nothing about the kernel; `disk` and `limits` say it.
 _OF_THE_DISK = frozenset({"EACCES", "EDQUOT", "EFBIG", "ENOSPC", "EROFS"})
 _FILE_FEATURES_COST = {
     "flock": "two commands at once do not exclude each other",
@@ -43,7 +43,7 @@ def check_kernel(attempts: Path) -> Iterator[Finding]:
         if errno.errorcode.get(error.errno or 0) not in _OF_THE_DISK:
             raise
         text = f"the system calls for files could not be tried: {error_text(error)}"
-        yield warn(_CHECK, text, "see `room` and `limits`")
+        yield warn(_CHECK, text, "see `disk` and `limits`")
         return
     refused = {name: word for name, word in found.items() if word not in {OK, *_OF_THE_DISK}}
     for name, word in refused.items():

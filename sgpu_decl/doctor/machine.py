@@ -8,6 +8,8 @@ from sgpu_decl.config.loaded import LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.doctor.clock_check import check_clock
 from sgpu_decl.doctor.collectives import check_collectives
+from sgpu_decl.doctor.content_store_checks import check_content_stores
+from sgpu_decl.doctor.disk_space import check_disk_space
 from sgpu_decl.doctor.gpus import check_gpus
 from sgpu_decl.doctor.interpreter_checks import check_interpreters, yaml_folder
 from sgpu_decl.doctor.kernel import check_kernel
@@ -15,10 +17,8 @@ from sgpu_decl.doctor.leftovers import check_attempts, check_processes
 from sgpu_decl.doctor.limit_checks import check_limits, check_memory
 from sgpu_decl.doctor.network import check_network
 from sgpu_decl.doctor.program_checks import check_programs
-from sgpu_decl.doctor.room import check_room
 from sgpu_decl.doctor.run_checks import check_runs
 from sgpu_decl.doctor.states import check_state, readable_state
-from sgpu_decl.doctor.store_checks import check_stores
 from sgpu_decl.doctor.torch_build import check_torch
 from sgpu_decl.doctor.tracking_stores import check_tracking_stores
 from sgpu_decl.errors import InvalidInput, SgpuError
@@ -62,7 +62,7 @@ def _checks(
     yield "kernel", check_kernel(project.state_dir)
     yield "memory", check_memory()
     yield "limits", check_limits()
-    yield "room", check_room(project.state_dir, default_root())
+    yield "disk", check_disk_space(project.state_dir, default_root())
     yield "ports", check_network()
     yield "uv", check_programs(runs)
     state = None
@@ -77,7 +77,7 @@ def _checks(
         state = readable_state(project.states)
     states = () if state is None else (state,)
     yield "clock", check_clock(states)
-    yield "store", check_stores(project, states)
+    yield "store", check_content_stores(project, states)
     if state is not None:
         yield "attempts", check_attempts(project, state)
     yield "processes", check_processes()

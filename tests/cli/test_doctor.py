@@ -85,7 +85,7 @@ def test_a_project_in_order(sgpu: Shell) -> None:
     assert sgpu.written() == before
     assert {finding["check"] for finding in findings(answer)} >= {
         "file", "interpreter", "torch", "gpus", "nccl", "kernel", "memory", "processors", "limits",
-        "room", "ports", "loopback", "hostname", "uv", "git", "mlflow", "state", "clock", "store",
+        "disk", "ports", "loopback", "hostname", "uv", "git", "mlflow", "state", "clock", "store",
         "processes",
     }  # fmt: skip
     assert lines(answer, "file") == ["ok: `run.yaml` is valid; number of runs: 1 | None"]
@@ -365,7 +365,7 @@ def test_a_check_that_cannot_look_hides_no_other(sgpu: Shell, closed_store: Path
     answer = run(other, "bash", "-c", 'cd /; exec "$@"', "bash", *nobody, *DOCTOR)
     if not answer.out:
         pytest.skip("nobody may not read the tests' Python")
-    assert "is not writable" in lines(answer, "room")[0]
+    assert "is not writable" in lines(answer, "disk")[0]
     (line,) = lines(answer, "store")
     assert line.startswith("fail: could not be checked: EACCES")
     assert lines(answer, "processes")
@@ -406,7 +406,7 @@ def test_a_full_disk(sgpu: Shell, tmp_path: Path) -> None:
     answer = on_small_disk(
         sgpu, "size=4m", "mkdir .sgpu && head -c 8m /dev/zero > fill 2>/dev/null", tmp_path
     )
-    (line,) = [item for item in lines(answer, "room") if "attempts" in item]
+    (line,) = [item for item in lines(answer, "disk") if "attempts" in item]
     assert line.startswith(f"fail: only 0 B free for attempts (`{tmp_path}/disk/.sgpu`)")
     assert "`sgpu gc`" in line
     assert answer.code == 1
@@ -414,21 +414,21 @@ def test_a_full_disk(sgpu: Shell, tmp_path: Path) -> None:
 
 def test_a_disk_without_inodes(sgpu: Shell, tmp_path: Path) -> None:
     answer = on_small_disk(sgpu, "size=500m,nr_inodes=50", "mkdir .sgpu", tmp_path)
-    (line,) = [item for item in lines(answer, "room") if "attempts" in item]
+    (line,) = [item for item in lines(answer, "disk") if "attempts" in item]
     assert "but only 48 inodes: no more files" in line
 
 
 def test_a_folder_of_temporary_files_that_executes_nothing(sgpu: Shell) -> None:
     script = 'mount -t tmpfs -o noexec tmpfs /tmp; mkdir /tmp/here; cd /tmp/here; exec "$@"'
     answer = wrapped(sgpu, "unshare", "-m", "bash", "-c", script, "bash")
-    found = [line for line in lines(answer, "room") if "can be executed" in line]
+    found = [line for line in lines(answer, "disk") if "can be executed" in line]
     assert any(item.startswith("warn: nothing on `/tmp` (temporary files)") for item in found)
 
 
 def test_little_shared_memory(sgpu: Shell) -> None:
     script = 'mount -t tmpfs -o size=64m tmpfs /dev/shm; exec "$@"'
     answer = wrapped(sgpu, "unshare", "-m", "bash", "-c", script, "bash")
-    (line,) = [item for item in lines(answer, "room") if "/dev/shm" in item]
+    (line,) = [item for item in lines(answer, "disk") if "/dev/shm" in item]
     assert line.startswith("warn: only 67.1 MB of 67.1 MB free in `/dev/shm`")
     assert "--shm-size" in line
 

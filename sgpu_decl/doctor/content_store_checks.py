@@ -10,14 +10,14 @@ from sgpu_decl.model.doctor_finding import Finding, fail, few, ok, warn
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.staging.code_store import default_root
 
-__all__ = ["check_stores"]
+__all__ = ["check_content_stores"]
 
 _CHECK = "store"
 _LARGEST = 1 << 20  # bytes of an object that is read
 _MOST = 256  # objects: one of each folder
 
 
-def check_stores(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:
+def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:
     """Read a sample of the objects, and check whether runs lack an object."""
     root = default_root()
     if not os.path.isdir(root):

@@ -1,4 +1,4 @@
-"""Room and inodes where runs write."""
+"""Free space and inodes where runs write."""
 
 import os
 import sys
@@ -8,9 +8,9 @@ from pathlib import Path
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["check_room"]
+__all__ = ["check_disk_space"]
 
-_CHECK = "room"
+_CHECK = "disk"
 _MEMORY = "/dev/shm"  # noqa: S108  looked at, not written to
 _TEMPORARY = "/tmp"  # noqa: S108
 _FULL, _SCARCE = 100 << 20, 2 << 30
@@ -19,7 +19,7 @@ _SHARED_FULL, _SHARED_SMALL = 16 << 20, 64 << 20
 _GC = "`sgpu gc` frees attempts that have ended, `sgpu gc --keep-last 1` more of them"
 
 
-def check_room(attempts: Path, store: Path) -> Iterator[Finding]:
+def check_disk_space(attempts: Path, store: Path) -> Iterator[Finding]:
     """Look at the file systems of attempts and stores, of temporary files and of shared memory;
     places on the same one are looked at together."""
     places: dict[int, tuple[Path, list[str]]] = {}
