@@ -56,7 +56,7 @@ class DoctorCalls:
         findings: "Sequence[Finding]",
         profile: Path | None = None,
         *,
-        partial: bool = False,
+        only: "Sequence[str]" = (),
     ) -> Path | None:
         """Keep what was found of a target, for a report and for the workspace emulator.
 
@@ -64,7 +64,8 @@ class DoctorCalls:
             kind: what found it, such as `free`: the findings take the place of its last ones.
             profile: the file for the profile; by default one beside the states of the project,
                 which is brought up to date.
-            partial: they take the place of findings of the same checks alone.
+            only: the runs of a probe that made them, where it left others out: what those found
+                is kept.
 
         Returns:
             The file of the profile; `None` where no assumption was measured.
@@ -75,7 +76,7 @@ class DoctorCalls:
         from sgpu_decl.doctor import last_findings
 
         folder, target = self._folder, self._target
-        last_findings.keep_findings(kind, findings, folder, target, partial=partial)
+        last_findings.keep_findings(kind, findings, folder, target, only=only)
         measured = last_findings.profile_of(findings)
         if not measured.found:
             return None

@@ -75,8 +75,8 @@ def command(
         findings = session.doctor.target() if probe is None else probe.findings(session)
         file = None if profile is None else Path(profile)
         kind = "free" if probe is None else "probe"
-        partial = probe is not None and bool(probe.options.only)
-        keep = _kept(session, kind, findings, file, partial=partial)
+        only = () if probe is None else probe.options.only
+        keep = _kept(session, kind, findings, file, only=only)
         try:
             with sigterm_as_interrupt(), closing(keep) as kept:
                 return report(kept, output, project)
@@ -113,7 +113,7 @@ def _kept(
     findings: "Generator[Finding, None, None]",
     profile: Path | None,
     *,
-    partial: bool,
+    only: tuple[str, ...],
 ) -> "Generator[Finding, None, None]":
     """The findings as they come; at the end they are kept, with the profile."""
     if profile is not None:
@@ -123,7 +123,7 @@ def _kept(
         for finding in findings:
             found.append(finding)
             yield finding
-    written = session.doctor.keep(kind, found, profile, partial=partial)
+    written = session.doctor.keep(kind, found, profile, only=only)
     if written is not None:
         target = target_option(session.target)
         note(f"profile: `{written}`; `sgpu dev workspace --profile FILE` behaves like it")

@@ -44,19 +44,27 @@ def write_profile(profile: Profile, file: Path) -> None:
 
 
 def keep_findings(
-    kind: str, findings: Sequence[Finding], folder: Path, target: str, *, partial: bool = False
+    kind: str, findings: Sequence[Finding], folder: Path, target: str, *, only: Sequence[str] = ()
 ) -> None:
-    """Keep findings for a report, in place of the last ones of their kind; if they are `partial`,
-    in place of those of the same checks. Raises SgpuError."""
+    """Write findings to the file of the target, in place of the last ones of their kind. Findings of
+    a probe's runs that are not among `only` stay.
+
+    Raises:
+        SgpuError: the file cannot be read or written.
+    """
     file = folder / f"{target}.json"
-    kept = _read(file) if file.exists() else {}
-    replaced = {finding.check for finding in findings}
+    recorded = _read(file) if file.exists() else {}
+    checks = {finding.check for finding in findings}
     try:
-        stay = [item for item in kept.get(kind, ()) if partial and item["check"] not in replaced]
-    except (KeyError, TypeError):
+        others = [
+            entry
+            for entry in recorded.get(kind, ())
+            if only and entry["check"] not in checks and entry.get("run") not in only
+        ]
+    except (KeyError, TypeError, AttributeError):
         raise _unreadable(file) from None
-    kept[kind] = [*stay, *(finding.to_json() for finding in findings)]
-    _write(file, json.dumps(kept, indent=1))
+    recorded[kind] = [*others, *(finding.to_json() for finding in findings)]
+    _write(file, json.dumps(recorded, indent=1))
 
 
 def kept_findings(folder: Path, target: str) -> tuple[Finding, ...]:
@@ -103,6 +111,7 @@ def _finding(entry: dict[str, Any]) -> Finding:
         assumption=entry.get("assumption"),
         expected=entry.get("expected"),
         found=entry.get("found"),
+        run=entry.get("run"),
     )
 
 

@@ -25,6 +25,7 @@ class Finding:
     hint: the next step, where there is one.
     assumption: the id in `model/assumptions.yaml`, where the check measured one of them;
         `expected` is what it says, `found` the measured value.
+    run: the run of a probe that it comes from, one of `probe.ACTS`.
     """
 
     check: str
@@ -34,6 +35,7 @@ class Finding:
     assumption: str | None = None
     expected: Json = None
     found: Json = None
+    run: str | None = None
 
     def to_json(self) -> dict[str, Json]:
         answer: dict[str, Json] = {
@@ -45,6 +47,8 @@ class Finding:
         if self.assumption is not None:
             measured = {"expected": self.expected, "found": self.found}
             answer |= {"assumption": self.assumption, **measured}
+        if self.run is not None:
+            answer["run"] = self.run
         return answer
 
 

@@ -282,6 +282,19 @@ def test_one_run_is_repeated_and_what_others_found_stays(
     assert "cancel-sends-term" in report
 
 
+def test_a_repeated_run_takes_back_all_that_it_found_before(
+    probe: Probe, shell: Shell, server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe("--only", "hold")
+    assert "cancel-grace-seconds" in shell.here("doctor", "report").out
+    monkeypatch.setattr(server, "profile", Profile({"cancel-sends-term": False}))
+
+    second = probe("--only", "hold")
+
+    assert findings(second)["cancel-sends-term"]["run"] == "hold"
+    assert "cancel-grace-seconds" not in shell.here("doctor", "report").out
+
+
 def test_a_probe_says_its_cost_and_launches_nothing_without_a_yes(
     shell: Shell, server: WorkspaceServer
 ) -> None:

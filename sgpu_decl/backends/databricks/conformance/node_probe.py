@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected
@@ -100,8 +101,13 @@ class _Probe:
         self._folder = f"{self._root}/{self._token}"
         self._rootless = _missing(workspace, self._root)
         self._runs = [ProbeRun(workspace, act, self._folder, self._token) for act in _acts(options)]
+        self._current = self._runs[0]
 
     def findings(self) -> Iterator[Finding]:
+        for finding in self._all_findings():
+            yield replace(finding, run=self._current.name)
+
+    def _all_findings(self) -> Iterator[Finding]:
         """Others are submitted when `report` got a GPU and has ended: they take one, too."""
         first, *later = self._runs
         if not (yield from self._submitted(first)):
@@ -121,8 +127,8 @@ class _Probe:
             "retried": self._timed_out,
             "gang": self._together,
         }
-        for run in short:
-            yield from ends[run.name](run)
+        for self._current in short:
+            yield from ends[self._current.name](self._current)
 
     def remove(self) -> None:
         """Raises BackendError: something of the probe is still there."""
@@ -146,6 +152,7 @@ class _Probe:
 
     def _submitted(self, run: ProbeRun) -> Generator[Finding, None, bool]:
         """Submit a run; returns whether there is one: its body was taken."""
+        self._current = run
         self._note(f"submitting `{run.name}`")
         try:
             run.begin()
