@@ -50,6 +50,7 @@ def join_run(folder: str, variables: "Mapping[str, str]", environ: "Mapping[str,
     on_import("mlflow.environment_variables", after=membership.watch_choices)
     on_import("mlflow.tracking.fluent", after=membership.watch_starts)
     on_import("mlflow.tracking.fluent", after=membership.settle_experiments)
+    on_import("mlflow.models.model", after=membership.join_models)
     on_import("mlflow.tracking._tracking_service.client", after=membership.watch_runs)
 
 
@@ -125,6 +126,21 @@ class _Membership:
             return choose(*args, **options)
 
         _replace(module, "set_experiment", set_experiment)
+
+    def join_models(self, module: "ModuleType") -> None:
+        """Let `log_model` log to our run if the code has opened none: MLflow opens the run for
+        every other call, and makes a model without one."""
+        log = module.Model.log
+
+        @functools.wraps(log)
+        def log_to_run(*args: "Any", **options: "Any") -> "Any":
+            if options.get("run_id") is None and sys.modules["mlflow"].active_run() is None:
+                self._follow_store()
+                self._follow_names()
+                options["run_id"] = os.environ.get(_RUN)
+            return log(*args, **options)
+
+        module.Model.log = log_to_run
 
     def _follow_store(self) -> None:
         if os.environ.get(_STORE) != self._own[_STORE]:

@@ -96,3 +96,18 @@ def test_a_rank_that_imports_no_mlflow_waits_for_no_tracker(project: Shell) -> N
     done = project("apply", "-y")
     assert done.code == 0
     assert "False False\n" in done.out
+
+
+@pytest.mark.parametrize(
+    ("choice", "models"), [("model first", 1), ("model beside another experiment", 0)]
+)
+def test_a_model_that_is_logged_before_all_else_is_of_the_attempts_run(
+    project: Shell, choice: str, models: int
+) -> None:
+    tracking = chosen(project, SCRIPT, choice, 1)
+    with closing(sqlite3.connect(project.folder / ".sgpu" / "mlflow.db")) as db:
+        linked = db.execute(
+            "SELECT COUNT(*) FROM inputs WHERE source_id = ? AND destination_type = 'MODEL_OUTPUT'",
+            (tracking["run_id"],),
+        ).fetchone()
+    assert linked == (models,)

@@ -39,6 +39,16 @@ def main(choice: str) -> str:
     elif choice == "bare":
         mlflow.log_metric("loss", 0.5)
         assert mlflow.active_run().info.run_id == own
+    elif choice == "model first":
+        model = mlflow.pyfunc.log_model(name="m", python_model=lambda model_input: model_input)
+        assert model.run_id == own
+        assert mlflow.active_run() is None
+        with mlflow.start_run() as run:
+            assert run.info.run_id == own
+    elif choice == "model beside another experiment":
+        mlflow.set_experiment("other")
+        model = mlflow.pyfunc.log_model(name="m", python_model=lambda model_input: model_input)
+        assert model.run_id is None
     elif choice == "nested":
         with mlflow.start_run(run_name="parent") as run:  # noqa: SIM117 - as people write it
             with mlflow.start_run(run_name="child", nested=True) as child:
