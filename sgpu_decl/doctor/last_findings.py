@@ -46,8 +46,8 @@ def write_profile(profile: Profile, file: Path) -> None:
 def keep_findings(
     kind: str, findings: Sequence[Finding], folder: Path, target: str, *, only: Sequence[str] = ()
 ) -> None:
-    """Write findings to the file of the target, in place of the last ones of their kind. Findings of
-    a probe's runs that are not among `only` stay.
+    """Replace the findings of a kind in the file of the target. If `only` names runs of a probe,
+    the findings of its other runs stay.
 
     Raises:
         SgpuError: the file cannot be read or written.
