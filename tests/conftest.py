@@ -1,9 +1,12 @@
 """What holds for all tests."""
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Tests start some thousand processes: where no bytecode is kept, each compiles the package anew.
@@ -14,7 +17,19 @@ sys.dont_write_bytecode = False
 settings.register_profile("sgpu", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sgpu")
 
+_HOMES = pytest.StashKey[str]()
 
-def pytest_configure() -> None:
+
+def pytest_configure(config: pytest.Config) -> None:
     # A shell starts background jobs with interrupts ignored, and every child would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):  # workers inherit the environment of the first process
+        homes = tempfile.mkdtemp(prefix="sgpu-tests-")
+        config.stash[_HOMES] = homes
+        for name in ("CACHE", "DATA", "STATE"):
+            os.environ[f"XDG_{name}_HOME"] = os.path.join(homes, name.lower())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if homes := config.stash.get(_HOMES, None):
+        shutil.rmtree(homes, ignore_errors=True)
