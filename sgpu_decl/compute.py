@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["GPUType", "read_gpu_type"]
 
 
-def read_gpu_type(given: object, *, parameter: str = "gpu_type") -> "GpuType":
+def read_gpu_type(gpu_type: object, *, parameter: str = "gpu_type") -> "GpuType":
     """Return the type that a run's config holds.
 
     Args:
@@ -27,12 +27,12 @@ def read_gpu_type(given: object, *, parameter: str = "gpu_type") -> "GpuType":
     )
     from sgpu_decl.errors import InvalidInput
 
-    found = GpuType.find(given) if isinstance(given, str) else None
-    if found is None:
-        shown = given if isinstance(given, str) else type(given).__name__
+    kind = GpuType.find(gpu_type) if isinstance(gpu_type, str) else None
+    if kind is None:
+        text = gpu_type if isinstance(gpu_type, str) else type(gpu_type).__name__
         raise InvalidInput(
-            f"`{parameter}` must be a type of GPU, not `{shown}`",
-            hint=unknown_type_hint(str(shown)),
+            f"`{parameter}` must be a type of GPU, not `{text}`",
+            hint=unknown_type_hint(str(text)),
             code="unknown_gpu_type",
         )
-    return found
+    return kind

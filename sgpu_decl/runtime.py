@@ -63,7 +63,7 @@ def get_local_rank() -> int:
     Raises:
         RankUnknown: the environment does not say it.
     """
-    return _told("LOCAL_RANK")
+    return _from_environment("LOCAL_RANK")
 
 
 def get_local_world_size() -> int:
@@ -72,7 +72,7 @@ def get_local_world_size() -> int:
     Raises:
         RankUnknown: the environment does not say it.
     """
-    return _told("LOCAL_WORLD_SIZE")
+    return _from_environment("LOCAL_WORLD_SIZE")
 
 
 def get_node_rank() -> int:
@@ -81,7 +81,7 @@ def get_node_rank() -> int:
     Raises:
         RankUnknown: the environment does not say it.
     """
-    return _told("NODE_RANK")
+    return _from_environment("NODE_RANK")
 
 
 def get_node_ip() -> str:
@@ -121,7 +121,7 @@ def get_replica_rank() -> int:
     Raises:
         RankUnknown: the environment does not say it.
     """
-    return _told("REPLICA_RANK")
+    return _from_environment("REPLICA_RANK")
 
 
 def init_process_group(
@@ -169,18 +169,18 @@ def _agreed(name: str, question: str) -> int:
     there."""
     group = _group()
     if group is None:
-        return _told(name)
-    seen = int(getattr(group, question)())
-    if name in os.environ and (told := _told(name)) != seen:
+        return _from_environment(name)
+    answer = int(getattr(group, question)())
+    if name in os.environ and (declared := _from_environment(name)) != answer:
         raise _unknown(
-            f"`{name}` is {told}, but the process group says {seen}",
+            f"`{name}` is {declared}, but the process group says {answer}",
             "bring the group up with `sgpu_decl.runtime.init_process_group()`, "
             "and leave the variables of the rank as they are",
         )
-    return seen
+    return answer
 
 
-def _told(name: str) -> int:
+def _from_environment(name: str) -> int:
     """Return what the environment says."""
     text = os.environ.get(name)
     if text is None:

@@ -5,27 +5,27 @@ from collections.abc import Mapping
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["shown_arguments"]
+__all__ = ["readable_arguments"]
 
 _LONGEST = 2_000  # characters of one argument; the pickle has it whole
 _DEPTH = 6
 
 
-def shown_arguments(named: Mapping[str, object]) -> dict[str, Json]:
+def readable_arguments(arguments: Mapping[str, object]) -> dict[str, Json]:
     """The arguments by name. They stand in the state and the plan, so that calls can be compared;
     what looks like a token is hidden."""
-    return {name: _bounded(value) for name, value in named.items()}
+    return {name: _bounded(value) for name, value in arguments.items()}
 
 
 def _bounded(value: object) -> Json:
-    shown = _shown(value, _DEPTH)
-    if isinstance(shown, str | bool | int | float) or shown is None:
-        return shown
-    text = canonical(shown)
-    return shown if len(text) <= _LONGEST else _words(value)
+    readable = _readable(value, _DEPTH)
+    if isinstance(readable, str | bool | int | float) or readable is None:
+        return readable
+    text = canonical(readable)
+    return readable if len(text) <= _LONGEST else _words(value)
 
 
-def _shown(value: object, depth: int) -> Json:
+def _readable(value: object, depth: int) -> Json:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int) and type(value) is int:
@@ -35,9 +35,9 @@ def _shown(value: object, depth: int) -> Json:
     if isinstance(value, str):
         return mask(str(value))[:_LONGEST]
     if depth and isinstance(value, list | tuple) and len(value) <= _LONGEST:
-        return [_shown(item, depth - 1) for item in value]
+        return [_readable(item, depth - 1) for item in value]
     if depth and isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _shown(item, depth - 1) for key, item in value.items()}
+        return {key: _readable(item, depth - 1) for key, item in value.items()}
     return _words(value)
 
 

@@ -18,8 +18,8 @@ class Bound:
 
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
-    named: Mapping[str, object]
-    fill: tuple[Filled, ...]
+    by_name: Mapping[str, object]
+    filled: tuple[Filled, ...]
 
 
 def bind(
@@ -33,7 +33,7 @@ def bind(
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):  # a builtin that does not tell
-        return Bound(args=args, kwargs=kwargs, named=dict(kwargs), fill=())
+        return Bound(args=args, kwargs=kwargs, by_name=dict(kwargs), fill=())
     name = getattr(function, "__name__", type(function).__name__)
     try:
         bound = signature.bind_partial(*args, **kwargs)
@@ -46,27 +46,27 @@ def bind(
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         and parameter.name not in bound.arguments
     ]
-    filled: tuple[Filled, ...] = get_args(Filled)
-    fill = tuple(item for item in filled if item in missing and _by_name(signature, item))
-    lacking = [f"`{item}`" for item in missing if item not in fill]
-    if lacking:
-        raise _mismatch(name, signature, f"missing {' and '.join(lacking)}")
-    return Bound(args=args, kwargs=kwargs, named=_named(signature, bound), fill=fill)
+    fillable: tuple[Filled, ...] = get_args(Filled)
+    filled = tuple(item for item in fillable if item in missing and _takes_keyword(signature, item))
+    missing_names = [f"`{item}`" for item in missing if item not in filled]
+    if missing_names:
+        raise _mismatch(name, signature, f"missing {' and '.join(missing_names)}")
+    return Bound(args=args, kwargs=kwargs, by_name=_by_parameter(signature, bound), fill=filled)
 
 
-def _by_name(signature: inspect.Signature, name: str) -> bool:
+def _takes_keyword(signature: inspect.Signature, name: str) -> bool:
     parameter = signature.parameters[name]
     return parameter.kind is not parameter.POSITIONAL_ONLY
 
 
-def _named(signature: inspect.Signature, bound: inspect.BoundArguments) -> dict[str, object]:
-    named: dict[str, object] = {}
+def _by_parameter(signature: inspect.Signature, bound: inspect.BoundArguments) -> dict[str, object]:
+    values: dict[str, object] = {}
     for name, value in bound.arguments.items():
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
+            values.update(value)
         else:
-            named[name] = value
-    return named
+            values[name] = value
+    return values
 
 
 class ArgumentMismatch(InvalidInput, TypeError):

@@ -53,7 +53,7 @@ class Declaration:
                 code="unknown_target",
             )
         loaded, findings = declare_call(
-            self._given(),
+            self._run_fields(),
             name=self.origin.name,
             place=self.origin.place,
             spelled=self.settings.spelled,
@@ -70,20 +70,20 @@ class Declaration:
             raise refuse(self.origin.name, findings)
         return Validated(loaded=loaded, findings=findings, source="")
 
-    def _given(self) -> dict[str, Json]:
-        given: dict[str, Json] = {
-            **self.settings.given(),
+    def _run_fields(self) -> dict[str, Json]:
+        fields: dict[str, Json] = {
+            **self.settings.run_fields(),
             "entrypoint": self.origin.entrypoint,
             "until": "always",
             "on_active": "parallel",
         }
         if self.arguments:
-            given["args"] = dict(self.arguments)
+            fields["args"] = dict(self.arguments)
         if not self.settings.remote:
-            given["backend"] = DEFAULT
+            fields["backend"] = DEFAULT
         if self.parent.nested:
-            given["mlflow"] = {"experiment": self.parent.experiment}
-        return given
+            fields["mlflow"] = {"experiment": self.parent.experiment}
+        return fields
 
     def _fallback(self) -> dict[str, Json]:
         fallback: dict[str, Json] = {"mlflow": self._mlflow()}
@@ -92,12 +92,12 @@ class Declaration:
         return {**fallback, **_of_this_machine(), "timeout": f"{DEFAULT_TIMEOUT:g}s"}
 
     def _mlflow(self) -> dict[str, Json]:
-        named: dict[str, Json] = {"run_name": self.origin.name}
+        block: dict[str, Json] = {"run_name": self.origin.name}
         if self.parent.experiment is not None and (self.parent.chosen or not self.settings.remote):
-            named["experiment"] = self.parent.experiment
+            block["experiment"] = self.parent.experiment
         if self.parent.store is not None and not self.settings.remote:
-            named["tracking_uri"] = self.parent.store
-        return named
+            block["tracking_uri"] = self.parent.store
+        return block
 
 
 def _as_on_nodes() -> bool:

@@ -5,6 +5,7 @@ import pickle
 import re
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from sgpu_decl.errors import RunFailed
@@ -58,8 +59,9 @@ class RankFailed(RunFailed):
         return f"{self.message}\n\n{self.traceback.rstrip()}" if self.traceback else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.message, self.hint, self.attempt, self.rank, self.failed, self.failure,
-                        self.traceback)  # fmt: skip
+        names = ("hint", "attempt", "rank", "failed", "failure", "traceback")
+        fields = {name: getattr(self, name) for name in names}
+        return partial(type(self), **fields), (self.message,)
 
 
 def raise_failure(session: "Session", ref: AttemptRef, run: Mapping[str, Json]) -> NoReturn:
@@ -73,17 +75,17 @@ def raise_failure(session: "Session", ref: AttemptRef, run: Mapping[str, Json]) 
         RankFailed: there is none to be had.
     """
     cause = run.get("first_cause")
-    known = cause if isinstance(cause, Mapping) else {}
-    rank = known.get("rank")
-    told = _told(session, ref, run, known)
-    own = _own(session, ref, rank) if isinstance(rank, int) else None
-    if own is None:
-        raise told
-    own.add_note(told.message)
-    raise own from told
+    details = cause if isinstance(cause, Mapping) else {}
+    rank = details.get("rank")
+    failure = _rank_failed(session, ref, run, details)
+    exception = _rank_exception(session, ref, rank) if isinstance(rank, int) else None
+    if exception is None:
+        raise failure
+    exception.add_note(failure.message)
+    raise exception from failure
 
 
-def _told(
+def _rank_failed(
     session: "Session", ref: AttemptRef, run: Mapping[str, Json], cause: Mapping[str, Json]
 ) -> RankFailed:
     ranks = run.get("ranks")
@@ -133,7 +135,7 @@ def with_lines(trace: str) -> str:
     return "\n".join(whole)
 
 
-def _own(session: "Session", ref: AttemptRef, rank: int) -> BaseException | None:
+def _rank_exception(session: "Session", ref: AttemptRef, rank: int) -> BaseException | None:
     """The rank's exception, if it left one that is known here."""
     raw = session.runs.failure(ref, rank)
     if raw is None:
@@ -141,13 +143,13 @@ def _own(session: "Session", ref: AttemptRef, rank: int) -> BaseException | None
     try:
         error = pickle.loads(raw)  # noqa: S301  from our own ranks, in a folder of ours
         if isinstance(error, tuple):
-            error = _put_together(*error)
+            error = _rebuilt_exception(*error)
     except Exception:  # noqa: BLE001  a class that is not here, or whose `__init__` takes something else
         return None
     return error if isinstance(error, BaseException) else None
 
 
-def _put_together(
+def _rebuilt_exception(
     kind: type[BaseException], args: tuple[object, ...], state: Mapping[str, object]
 ) -> BaseException:
     """An exception whose class takes other arguments than it hands on, from its parts."""
@@ -155,16 +157,3 @@ def _put_together(
     error.args = args
     error.__dict__.update(state)
     return error
-
-
-def _again(
-    message: str,
-    hint: str | None,
-    attempt: str,
-    rank: int | None,
-    failed: int,
-    failure: str | None,
-    traceback: str | None,
-) -> RankFailed:
-    return RankFailed(message, hint=hint, attempt=attempt, rank=rank, failed=failed,
-                      failure=failure, traceback=traceback)  # fmt: skip

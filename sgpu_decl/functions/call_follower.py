@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Phases", "follow", "say", "stopped_by_interrupt", "tell_plan"]
 
 MOST_LINES = 2_000  # that a notebook keeps of one call; the log has them all
-_SAID = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
+_ANNOUNCED = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.STOPPING)
 
 
 def say(text: str) -> None:
@@ -66,16 +66,16 @@ def tell_plan(plan: Plan) -> None:
 
 def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
     """Show what happens until the attempt has ended; return its status object."""
-    telling = _Telling(session)
+    narrator = _Narrator(session)
     for item in session.runs.follow([ref], ranks=(0,)):
         if isinstance(item, AttemptView):
-            telling.standing(item)
+            narrator.standing(item)
         elif item is not None:
-            telling.lines(item)
+            narrator.lines(item)
     for finding in session.record_ended():
         say(finding.summary)
     run = status_object(session.runs.describe([ref])[0])
-    telling.over(run)
+    narrator.over(run)
     return run
 
 
@@ -104,7 +104,7 @@ def _stop(session: "Session", ref: AttemptRef) -> None:
     say(ending(status_object(session.runs.describe([ref])[0]), colour=False))
 
 
-class _Telling:
+class _Narrator:
     """What ranks print goes where it would here, everything else to stderr. A notebook is not
     flooded: it keeps all output in the page."""
 
@@ -112,8 +112,8 @@ class _Telling:
         self._session = session
         self._restart = 0
         self._tracking: str | None = None
-        self._shown = ""
-        self._left = MOST_LINES if "ipykernel" in sys.modules else None
+        self._last_line = ""
+        self._remaining = MOST_LINES if "ipykernel" in sys.modules else None
         self._cut = False
 
     def standing(self, status: AttemptView) -> None:
@@ -121,25 +121,25 @@ class _Telling:
             if restart.number > self._restart:
                 say(restart_line(status.ref, restart, now=datetime.now(UTC)))
         self._restart = status.restart
-        if status.state in _SAID or status.waiting_for:
+        if status.state in _ANNOUNCED or status.waiting_for:
             line = state_line(status)
-            if line != self._shown:
-                self._shown = line
+            if line != self._last_line:
+                self._last_line = line
                 say(line)
         if status.tracking != self._tracking:
             self._tracking = status.tracking
             (view,) = self._session.runs.describe([status.ref])
-            for told in tracking_notes(status_object(view)):
-                say(told)
+            for text in tracking_notes(status_object(view)):
+                say(text)
 
     def lines(self, item: "LogLines") -> None:
         if self._cut:
             return
         lines = item.lines
-        if self._left is not None:
-            self._cut = len(lines) > self._left
-            lines = lines[: self._left]
-            self._left -= len(lines)
+        if self._remaining is not None:
+            self._cut = len(lines) > self._remaining
+            lines = lines[: self._remaining]
+            self._remaining -= len(lines)
         if lines:
             stream = sys.stderr if item.stream == "stderr" else sys.stdout
             stream.write(clean_lines("\n".join(lines)) + "\n")
@@ -148,8 +148,8 @@ class _Telling:
             say(f"rank 0 has printed {MOST_LINES:,} lines: more of them are in its log only")
 
     def over(self, run: Mapping[str, Json]) -> None:
-        if tracked := tracked_line(run):
-            say(tracked)
-        for told in tracking_notes(run):
-            say(told)
+        if line := tracked_line(run):
+            say(line)
+        for text in tracking_notes(run):
+            say(text)
         say(ending(run, colour=False))

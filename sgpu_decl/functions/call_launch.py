@@ -67,8 +67,8 @@ def _launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
             deadline = time.monotonic() + PATIENCE
             continue
         staged, noticed = session.stage(planned, progress=Phases())
-        for found in noticed:
-            say(f"{found.severity}: {found.summary}")
+        for finding in noticed:
+            say(f"{finding.severity}: {finding.summary}")
         try:
             with _interrupts_later() as interrupted:
                 applied = session.apply(staged, call=prepared.call)
@@ -90,17 +90,17 @@ def _launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
 @contextmanager
 def _interrupts_later() -> Iterator[Callable[[], bool]]:
     """Hold an interrupt back while a launch is half done; the value says whether one came."""
-    came = False
+    interrupted = False
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's signature
-        nonlocal came
-        came = True
+        nonlocal interrupted
+        interrupted = True
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # interrupts go to the main thread
         return
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield lambda: came
+        yield lambda: interrupted
     finally:
         signal.signal(signal.SIGINT, before)

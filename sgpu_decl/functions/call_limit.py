@@ -41,5 +41,5 @@ def await_room(session: "Session", plan: Plan, limit: int | None) -> bool:
 
 def _declared(change: Change) -> int | None:
     """The `max_parallel` of what is launched."""
-    said = parse(change.launch.inputs.spec).get("max_parallel") if change.launch else None
-    return said if isinstance(said, int) else None
+    limit = parse(change.launch.inputs.spec).get("max_parallel") if change.launch else None
+    return limit if isinstance(limit, int) else None

@@ -16,8 +16,19 @@ _OPTION = re.compile(r" \(`--set [^`]*`\)")  # of a command line that is not the
 
 def refuse(name: str, findings: Sequence[Diagnostic]) -> InvalidInput:
     """The error that a call with these findings is: one says itself, several are listed."""
-    wrong = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
-    return _error(name, [_words(item.summary, item.place, item.hint) for item in wrong], wrong)
+    errors = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
+    if len(errors) > 1:
+        lines = "".join(
+            f"\n  {_line(error)}" + (f"; {error.hint}" if error.hint else "") for error in errors
+        )
+        message = f"{len(errors)} things are wrong{lines}"
+    else:
+        message = _line(errors[0])
+    return InvalidInput(
+        f"`{name}` cannot be called: {message}",
+        hint=errors[0].hint if len(errors) == 1 else None,
+        diagnostics=errors,
+    )
 
 
 def refuse_plan(
@@ -29,28 +40,12 @@ def refuse_plan(
         place: where the decorator stands: what is about it is told in its own words.
         spelled: the decorator's parameters, by the field that each gives.
     """
-    found = [_diagnostic(check) for check in plan.checks if check.severity is Severity.ERROR]
-    return refuse(name, [respelt(item, place, spelled) for item in found]) if found else None
+    errors = [_diagnostic(check) for check in plan.checks if check.severity is Severity.ERROR]
+    return refuse(name, [respelt(item, place, spelled) for item in errors]) if errors else None
 
 
-def _error(name: str, lines: list[str], found: tuple[Diagnostic, ...]) -> InvalidInput:
-    first = found[0]
-    where = f" ({first.place})" if first.place else ""
-    if len(found) == 1:
-        return InvalidInput(
-            f"`{name}` cannot be called: {first.summary}{where}",
-            hint=first.hint,
-            diagnostics=found,
-        )
-    listed = "\n".join(f"  {line}" for line in lines)
-    return InvalidInput(
-        f"`{name}` cannot be called: {len(found)} things are wrong\n{listed}", diagnostics=found
-    )
-
-
-def _words(summary: str, place: object, hint: str | None) -> str:
-    where = f" ({place})" if place else ""
-    return f"{summary}{where}" + (f"; {hint}" if hint else "")
+def _line(finding: Diagnostic) -> str:
+    return f"{finding.summary} ({finding.place})" if finding.place else finding.summary
 
 
 def _diagnostic(check: Check) -> Diagnostic:

@@ -63,19 +63,19 @@ def collect_outputs_or_raise(
     ranks = run["ranks"]
     size = len(ranks) if isinstance(ranks, list) else 0
     returned = session.runs.returned(ref)
-    if held := secrets_note(ref, returned):
-        say(held)
-    found = {entry["rank"]: entry for entry in returned}
+    if note := secrets_note(ref, returned):
+        say(note)
+    by_rank = {entry["rank"]: entry for entry in returned}
     for rank in range(size):
-        if rank not in found:
+        if rank not in by_rank:
             raise RankFailed(
                 f"rank {rank} of `{ref}` ended without returning",
                 hint="let the function return: `os._exit` ends a rank at once",
                 attempt=str(ref),
                 rank=rank,
             )
-    values = [_value(ref, rank, found[rank]) for rank in range(size)]
-    masked = {rank: found[rank]["shown"] for rank in range(size) if "shown" in found[rank]}
+    values = [_value(ref, rank, by_rank[rank]) for rank in range(size)]
+    masked = {rank: by_rank[rank]["shown"] for rank in range(size) if "shown" in by_rank[rank]}
     return Results(values, attempt=str(ref), masked=masked)
 
 

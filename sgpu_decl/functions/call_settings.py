@@ -11,7 +11,7 @@ from sgpu_decl.compute import read_gpu_type
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["UNSET", "Settings", "Unset", "told"]
+__all__ = ["UNSET", "Settings", "Unset", "merged_settings"]
 
 DEFAULT_TIMEOUT = 10_800.0  # seconds, of functions that run on this machine
 
@@ -44,7 +44,7 @@ class Settings:
     ray: bool = False
     spelled: Mapping[str, str] = field(default_factory=lambda: {"type": "gpu_type"})
 
-    def given(self) -> dict[str, Json]:
+    def run_fields(self) -> dict[str, Json]:
         """The settings as fields of a run."""
         fields: dict[str, Json] = {}
         if self.gpus is not None:
@@ -58,7 +58,7 @@ class Settings:
         return fields
 
 
-def told(before: Settings, values: Mapping[str, object]) -> Settings:
+def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
     """Lay what a decorator, or `with_overrides`, was told over what was known before.
 
     Args:
@@ -67,53 +67,53 @@ def told(before: Settings, values: Mapping[str, object]) -> Settings:
     Raises:
         InvalidInput: a value is of the wrong kind, or two names of one setting differ.
     """
-    unknown = [name for name in values if name not in _KNOWN]
+    unknown = [name for name in values if name not in _PARAMETERS]
     if unknown:
         from sgpu_decl.diagnostics.nearest_names import nearest
 
-        near = nearest(unknown[0], _KNOWN)
+        near = nearest(unknown[0], _PARAMETERS)
         raise InvalidInput(
             f"`distributed` has no parameter `{unknown[0]}`",
-            hint=f"did you mean `{near}`?" if near else f"it takes {', '.join(_KNOWN)}",
+            hint=f"did you mean `{near}`?" if near else f"it takes {', '.join(_PARAMETERS)}",
             code="unknown_parameter",
         )
-    changed: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     spelled = dict(before.spelled)
     if "num_gpus" in values:
         warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=3)
     count = _one_of(values, _COUNTS)
     if count is not None:
-        spelled["gpus"], changed["gpus"] = count, _count(count, values[count])
+        spelled["gpus"], changes["gpus"] = count, _count(count, values[count])
     kind = _one_of(values, _TYPES)
     if kind is not None:
         spelled["type"] = kind
-        changed["gpu_type"] = _type(kind, values[kind])
+        changes["gpu_type"] = _type(kind, values[kind])
     if not isinstance(timeout := values.get("timeout", UNSET), Unset):
         spelled["timeout"] = "timeout"
-        changed["timeout"] = _timeout(timeout)
+        changes["timeout"] = _timeout(timeout)
     for name in ("remote", "run_async"):
         if name in values:
-            changed[name] = _flag(name, values[name])
+            changes[name] = _flag(name, values[name])
     if (target := values.get("target")) is not None:
-        changed["target"] = _text("target", target)
-    return replace(before, **changed, spelled=spelled)
+        changes["target"] = _text("target", target)
+    return replace(before, **changes, spelled=spelled)
 
 
-_KNOWN = (*_COUNTS, *_TYPES, "remote", "timeout", "run_async", "target")
+_PARAMETERS = (*_COUNTS, *_TYPES, "remote", "timeout", "run_async", "target")
 
 
 def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:
     """The name that a setting was given by; two of them must say the same."""
-    used = [name for name in names if values.get(name) is not None]
-    for other in used[1:]:
-        if values[other] != values[used[0]]:
+    spellings = [name for name in names if values.get(name) is not None]
+    for other in spellings[1:]:
+        if values[other] != values[spellings[0]]:
             raise InvalidInput(
-                f"`{used[0]}` and `{other}` are one setting, and say two things: "
-                f"`{values[used[0]]}` and `{values[other]}`",
+                f"`{spellings[0]}` and `{other}` are one setting, and say two things: "
+                f"`{values[spellings[0]]}` and `{values[other]}`",
                 hint=f"leave `{other}` out",
                 code="parameters_differ",
             )
-    return used[0] if used else None
+    return spellings[0] if spellings else None
 
 
 def _count(name: str, value: object) -> int:

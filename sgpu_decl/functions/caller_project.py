@@ -23,13 +23,13 @@ def call_location(*, project: str | None = None, target: str | None = None) -> "
     from sgpu_decl.facts.location import Location, current_folder
 
     current_folder()
-    named = os.environ.get("SGPU_PROJECT") or None
-    if project is None and named is not None and not os.path.isdir(named):
+    folder_variable = os.environ.get("SGPU_PROJECT") or None
+    if project is None and folder_variable is not None and not os.path.isdir(folder_variable):
         raise NotFound(
-            f"`SGPU_PROJECT` names the folder `{named}`, which does not exist",
+            f"`SGPU_PROJECT` names the folder `{folder_variable}`, which does not exist",
             hint="name another, or unset it: then it is the project that your program lies in",
         )
-    folder = project or named
+    folder = project or folder_variable
     return Location(
         file=program_file(),
         project=Path(folder) if folder is not None else None,

@@ -36,30 +36,30 @@ def captured(function: types.FunctionType) -> Iterator[tuple[str, object]]:
 def loaded_packages(function: object) -> frozenset[str]:
     """The top-level packages that are imported when a function's pickle is loaded, before any of
     its code is executed; those that it imports itself are none of them."""
-    found: set[str] = set()
-    seen: set[int] = set()
+    packages: set[str] = set()
+    visited: set[int] = set()
     pending = [function]
-    while pending and len(seen) < _MOST:
+    while pending and len(visited) < _MOST:
         value = pending.pop()
-        if id(value) in seen:
+        if id(value) in visited:
             continue
-        seen.add(id(value))
+        visited.add(id(value))
         if isinstance(value, types.ModuleType):
-            found.add(value.__name__)
+            packages.add(value.__name__)
             continue
         if isinstance(value, CachedFunction):
             pending.append(value.__wrapped__)
             continue
         kind = value if isinstance(value, type | types.FunctionType) else type(value)
         if not _by_value(kind):
-            found.add(kind.__module__)
+            packages.add(kind.__module__)
         elif isinstance(kind, types.FunctionType):
             pending += [part for _, part in captured(kind)]
         else:
             pending += [*kind.__bases__, *vars(kind).values()]
         if isinstance(value, types.MethodType):
             pending += [value.__func__, value.__self__]
-    return frozenset(name.partition(".")[0] for name in found)
+    return frozenset(name.partition(".")[0] for name in packages)
 
 
 def _by_value(kind: type | types.FunctionType) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.call_settings import UNSET, Settings, Unset, told
+from sgpu_decl.functions.call_settings import UNSET, Settings, Unset, merged_settings
 from sgpu_decl.functions.function import DistributedFunction
 from sgpu_decl.model.gpu import GPUType
 
@@ -82,7 +82,7 @@ def distributed(
     Raises:
         InvalidInput: a setting is of the wrong kind, or two say different things.
     """
-    given: dict[str, object] = {
+    values: dict[str, object] = {
         "num_accelerators": num_accelerators,
         "accelerator_type": accelerator_type,
         "gpus": gpus,
@@ -93,11 +93,11 @@ def distributed(
         "target": target,
     }
     if num_gpus is not None:
-        given["num_gpus"] = num_gpus
+        values["num_gpus"] = num_gpus
     if callable(num_accelerators):  # `@distributed` without parentheses
-        del given["num_accelerators"]
-        return _decorator(told(Settings(), given))(num_accelerators)
-    return _decorator(told(Settings(), given))
+        del values["num_accelerators"]
+        return _decorator(merged_settings(Settings(), values))(num_accelerators)
+    return _decorator(merged_settings(Settings(), values))
 
 
 def ray_launch(
@@ -115,7 +115,7 @@ def ray_launch(
     Raises:
         InvalidInput: a setting is of the wrong kind, or two say different things.
     """
-    given = {
+    values = {
         "num_accelerators": num_accelerators,
         "accelerator_type": accelerator_type,
         "gpus": gpus,
@@ -124,7 +124,7 @@ def ray_launch(
         "timeout": timeout,
         "target": target,
     }
-    return _decorator(told(Settings(ray=True), given))
+    return _decorator(merged_settings(Settings(ray=True), values))
 
 
 def _decorator(settings: Settings) -> "Callable[[object], DistributedFunction[Any]]":

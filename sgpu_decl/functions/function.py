@@ -1,17 +1,39 @@
 """A function that runs as ranks when it is called by `.distributed(...)`."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import UTC, datetime
 from types import MethodType
 from typing import Generic, NoReturn, TypeVar, cast
 
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.call_settings import Settings, told
-from sgpu_decl.functions.shown import ShownPlan
+from sgpu_decl.functions.call_settings import Settings, merged_settings
+from sgpu_decl.model.plan import Plan
 
-__all__ = ["DistributedFunction"]
+__all__ = ["CallPlan", "DistributedFunction"]
 
 R = TypeVar("R")
+
+
+class CallPlan(Plan):
+    """A plan that `print` and notebooks show as `sgpu plan` does."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, plan: Plan) -> "CallPlan":
+        return cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
+
+    def __str__(self) -> str:
+        from sgpu_decl.views.plan_text import render
+
+        return render(self, now=datetime.now(UTC))
+
+    def _repr_html_(self) -> str:
+        from sgpu_decl.views.plan_html import render
+
+        return render(self, now=datetime.now(UTC))
 
 
 class CalledDirectly(InvalidInput, TypeError):
@@ -75,7 +97,7 @@ class DistributedFunction(Generic[R]):
 
         return cast("R", run(self._func, self._settings, args, kwargs))
 
-    def plan(self, *args: object, **kwargs: object) -> ShownPlan:
+    def plan(self, *args: object, **kwargs: object) -> CallPlan:
         """Say what `.distributed(...)` with these arguments would launch; writes only caches.
 
         Raises:
@@ -83,7 +105,7 @@ class DistributedFunction(Generic[R]):
         """
         from sgpu_decl.functions.prepared_call import prepare
 
-        return ShownPlan.of(prepare(self._func, self._settings, args, kwargs).plan().plan)
+        return CallPlan.of(prepare(self._func, self._settings, args, kwargs).plan().plan)
 
     def with_overrides(self, **values: object) -> "DistributedFunction[R]":
         """The same function with other settings: what `@distributed` takes.
@@ -91,7 +113,7 @@ class DistributedFunction(Generic[R]):
         Raises:
             InvalidInput: a setting is unknown, or of the wrong kind.
         """
-        return DistributedFunction(self._func, told(self._settings, values))
+        return DistributedFunction(self._func, merged_settings(self._settings, values))
 
     def __reduce__(self) -> tuple[object, ...]:
         return DistributedFunction, (self._func, self._settings)
@@ -103,6 +125,6 @@ class DistributedFunction(Generic[R]):
         return DistributedFunction(MethodType(self._func, instance), self._settings)
 
     def __repr__(self) -> str:
-        told_: Mapping[str, object] = self._settings.given()
-        words = ", ".join(f"{name}={value}" for name, value in told_.items())
+        settings = self._settings.run_fields().items()
+        words = ", ".join(f"{name}={value}" for name, value in settings)
         return f"<DistributedFunction {getattr(self._func, '__name__', '?')}({words})>"

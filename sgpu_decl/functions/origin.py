@@ -40,12 +40,12 @@ def origin_of(function: Callable[..., object]) -> Origin:
         (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ("", 1)
     )
     in_file = os.path.isfile(source) and not in_notebook(module)
-    shown = os.path.relpath(source) if in_file else program_file().name
+    file = os.path.relpath(source) if in_file else program_file().name
     name = "".join(_NAME.findall(called.replace(".", "_")))[:100] or "function"
     plain = _MODULE.fullmatch(module) and called.isidentifier()
     return Origin(
         name=name,
-        place=Place(shown, line, 1),
+        place=Place(file, line, 1),
         entrypoint=f"{module}:{called}" if plain else f"__main__:{name.replace('-', '_')}",
     )
 
@@ -69,12 +69,12 @@ def program_file() -> Path:
 def _notebook() -> str:
     """The notebook's name, where whoever runs the kernel tells it."""
     main = sys.modules.get("__main__")
-    told = (
+    path = (
         getattr(main, "__vsc_ipynb_file__", None)  # Visual Studio Code
         or getattr(main, "__session__", None)  # PyCharm
         or os.environ.get("JPY_SESSION_NAME")  # Jupyter Server 2
     )
-    name = Path(str(told)).name if told else ""
+    name = Path(str(path)).name if path else ""
     return name if name.endswith(".ipynb") else "notebook"
 
 
@@ -89,18 +89,18 @@ def _installed(path: Path) -> bool:
 def _own_folders() -> set[str]:
     """Where an interpreter keeps its library and its packages."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    found = {sysconfig.get_path(name) for name in names}
-    return {os.path.realpath(item) for item in found if item} | {item for item in found if item}
+    folders = {sysconfig.get_path(name) for name in names}
+    return {os.path.realpath(item) for item in folders if item} | {item for item in folders if item}
 
 
 def local_paths() -> tuple[str, ...]:
     """The folders of `sys.path` that the interpreter does not have by itself, in their order, the
     working folder as such."""
     own = _own_folders()
-    found = []
+    folders = []
     for entry in sys.path:
         folder = os.path.abspath(entry or os.getcwd())
         inside = any(folder == item or folder.startswith(item + os.sep) for item in own)
-        if not inside and os.path.isdir(folder) and folder not in found:
-            found.append(folder)
-    return tuple(found)
+        if not inside and os.path.isdir(folder) and folder not in folders:
+            folders.append(folder)
+    return tuple(folders)

@@ -14,7 +14,7 @@ Dump = Callable[[object], bytes]
 
 
 def culprit(
-    value: object, dump: Dump, error: BaseException, named: Mapping[str, object]
+    value: object, dump: Dump, error: BaseException, contents: Mapping[str, object]
 ) -> tuple[str, str, str]:
     """Return the path to the innermost value that cannot be pickled, its type and why.
 
@@ -27,14 +27,14 @@ def culprit(
         The path is empty where `value` itself is the one.
     """
     path: list[str] = []
-    seen: set[int] = set()
-    left = _MOST
+    visited: set[int] = set()
+    tries = _MOST
     while len(path) < _DEPTH:
-        for step, part in [*named.items(), *_parts(value)] if not path else _parts(value):
-            if id(part) in seen or left <= 0:
+        for step, part in [*contents.items(), *_parts(value)] if not path else _parts(value):
+            if id(part) in visited or tries <= 0:
                 continue
-            seen.add(id(part))
-            left -= 1
+            visited.add(id(part))
+            tries -= 1
             wrong = _refused(part, dump)
             if wrong is not None:
                 path.append(step)

@@ -30,7 +30,7 @@ class PicklePart:
 
     value: object
     what: str
-    named: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    contents: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def pickled(*parts: PicklePart) -> tuple[Pickled, ...]:
@@ -43,9 +43,9 @@ def pickled(*parts: PicklePart) -> tuple[Pickled, ...]:
         Unpicklable: something that they hold cannot be pickled; says what, and where it hangs.
     """
     first = Storages(refused=_on_a_device)
-    found = _dump(parts, first)
+    streams = _dump(parts, first)
     common = first.shared()
-    return _dump(parts, Storages(common, refused=_on_a_device)) if common else found
+    return _dump(parts, Storages(common, refused=_on_a_device)) if common else streams
 
 
 def _dump(parts: Sequence[PicklePart], storages: Storages) -> tuple[Pickled, ...]:
@@ -76,7 +76,7 @@ def _dump(parts: Sequence[PicklePart], storages: Storages) -> tuple[Pickled, ...
             try:
                 pickler.dump(part.value)
             except Exception as error:
-                path, kind, why = culprit(part.value, dump_alone, error, part.named)
+                path, kind, why = culprit(part.value, dump_alone, error, part.contents)
                 raise Unpicklable(
                     f"{part.what} cannot be sent to ranks: {path or 'it'} {_is_a(kind)}, {why}",
                     hint="make it inside of the function, or leave it out of what it uses",
@@ -95,10 +95,10 @@ def _on_a_device(device: str) -> Exception:
     )
 
 
-def mentions(found: bytes, name: str) -> bool:
+def mentions(text: bytes, name: str) -> bool:
     """Whether a pickled function, or a source, uses a name."""
     word = rb"(?<![A-Za-z0-9_])" + name.encode() + rb"(?![A-Za-z0-9_])"
-    return re.search(word, found) is not None
+    return re.search(word, text) is not None
 
 
 def _is_a(kind: str) -> str:

@@ -12,7 +12,7 @@ from sgpu_decl.api import Session
 from sgpu_decl.config.call_config import CAPTURED
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.arguments import shown_arguments
+from sgpu_decl.functions.arguments import readable_arguments
 from sgpu_decl.functions.bound_arguments import Bound, bind
 from sgpu_decl.functions.call_declaration import Declaration
 from sgpu_decl.functions.call_limit import MOST_CALLS
@@ -82,7 +82,7 @@ def prepare(
     declaration = Declaration(
         origin=origin,
         settings=settings,
-        arguments=shown_arguments(bound.named),
+        arguments=readable_arguments(bound.by_name),
         parent=above,
         target=location.target,
     )
@@ -99,9 +99,15 @@ def prepare(
 def _with_size_of_packages(plan: Plan) -> Plan:
     """Say how much it is, where a plan says that the packages of this interpreter go along."""
     for change in plan.changes:
-        found = change.environment if change.kind is Kind.ENVIRONMENT else None
-        if found is not None and found.bytes is not None and found.bytes_to_stage is not None:
-            amount = f": {size(found.bytes)}, {size(found.bytes_to_stage)} of it to stage"
+        environment = change.environment if change.kind is Kind.ENVIRONMENT else None
+        if (
+            environment is not None
+            and environment.bytes is not None
+            and environment.bytes_to_stage is not None
+        ):
+            amount = (
+                f": {size(environment.bytes)}, {size(environment.bytes_to_stage)} of it to stage"
+            )
             checks = (
                 replace(check, summary=check.summary + amount) if check.id == CAPTURED else check
                 for check in plan.checks
@@ -142,7 +148,7 @@ def _call(
         PicklePart(
             value=(tuple(bound.args), dict(bound.kwargs)),
             what=f"what is given to `{name}`",
-            named={f"the argument `{item}`": value for item, value in bound.named.items()},
+            contents={f"the argument `{item}`": value for item, value in bound.by_name.items()},
         ),
     )
     return Call(
@@ -162,8 +168,8 @@ def _call(
     )
 
 
-def _cloudpickle(*found: Pickled) -> str | None:
-    if not any(b"cloudpickle" in item.stream for item in found):
+def _cloudpickle(*pickles: Pickled) -> str | None:
+    if not any(b"cloudpickle" in item.stream for item in pickles):
         return None
     import cloudpickle
 
@@ -173,8 +179,8 @@ def _cloudpickle(*found: Pickled) -> str | None:
 def _counts_on_a_group(function: Callable[..., object], packed: Pickled) -> bool:
     """Whether a function that leaves its rank to be filled in uses torch, and brings up no process
     group itself: then it counts on one."""
-    found = packed.stream + _source(function)
-    return mentions(found, "torch") and not mentions(found, "init_process_group")
+    text = packed.stream + _source(function)
+    return mentions(text, "torch") and not mentions(text, "init_process_group")
 
 
 def _source(function: Callable[..., object]) -> bytes:

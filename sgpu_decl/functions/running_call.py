@@ -1,25 +1,48 @@
-"""A call that goes on while the caller does something else."""
+"""A call that goes on while the caller does something else, and its status."""
 
 import asyncio
 import shlex
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from sgpu_decl.functions.call_follower import follow, say, stopped_by_interrupt
 from sgpu_decl.functions.call_results import Results, collect_outputs_or_raise
-from sgpu_decl.functions.call_status import RunStatus
 from sgpu_decl.functions.caller_project import call_location
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.logs_text import clean_lines
 from sgpu_decl.views.status_json import status_object
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
 
-__all__ = ["DistributedFunctionCall"]
+__all__ = ["DistributedFunctionCall", "RunStatus"]
 
 R = TypeVar("R")
 REST = 0.05  # seconds between two looks of a task that awaits a call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """`state` is one of `queued staging starting running stopping succeeded failed cancelled lost`;
+    `run` is all that is known, as `sgpu status -o json` has it."""
+
+    run_id: str
+    state: AttemptState
+    run: Mapping[str, Json]
+
+    @property
+    def active(self) -> bool:
+        return self.state.active
+
+    def __str__(self) -> str:
+        return f"{self.run_id} {self.state}"
+
+    def _repr_html_(self) -> str:
+        from sgpu_decl.views.status_html import render
+
+        return render(self.run)
 
 
 class DistributedFunctionCall(Generic[R]):

@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgpu_decl.functions.arguments import shown_arguments
+from sgpu_decl.functions.arguments import readable_arguments
 from sgpu_decl.model.jsonable import canonical
 
 
 def test_json_is_shown_as_it_is_and_the_rest_in_few_words() -> None:
-    shown = shown_arguments(
+    shown = readable_arguments(
         {
             "epochs": 5,
             "lr": 1e-3,
@@ -36,7 +36,7 @@ def test_json_is_shown_as_it_is_and_the_rest_in_few_words() -> None:
 
 
 def test_what_looks_like_a_token_is_hidden() -> None:
-    shown = shown_arguments({"token": "hf_" + "a" * 34, "deep": {"x": ["dapi" + "0" * 32]}})
+    shown = readable_arguments({"token": "hf_" + "a" * 34, "deep": {"x": ["dapi" + "0" * 32]}})
     assert "aaaa" not in json.dumps(shown)
     assert "0000" not in json.dumps(shown)
 
@@ -48,4 +48,4 @@ def test_what_looks_like_a_token_is_hidden() -> None:
     max_leaves=20,
 )))  # fmt: skip
 def test_whatever_is_given_fits_in_a_spec(named: dict[str, object]) -> None:
-    canonical(shown_arguments(named))
+    canonical(readable_arguments(named))

@@ -5,12 +5,12 @@ import pytest
 from sgpu_decl import distributed
 from sgpu_decl.compute import GPUType
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.call_settings import Settings, told
+from sgpu_decl.functions.call_settings import Settings, merged_settings
 from sgpu_decl.functions.function import DistributedFunction
 
 
 def settings(**values: object) -> Settings:
-    return told(Settings(), values)
+    return merged_settings(Settings(), values)
 
 
 @pytest.mark.parametrize("name", ["gpus", "num_accelerators"])
