@@ -76,12 +76,12 @@ class DoctorCalls:
         from sgpu_decl.doctor import last_findings
 
         folder, target = self._folder, self._target
-        last_findings.keep_findings(kind, findings, folder, target, only=only)
+        last_findings.write_findings(kind, findings, folder, target, only=only)
         measured = last_findings.profile_of(findings)
         if not measured.found:
             return None
         if profile is None:
-            return last_findings.keep_profile(measured, folder, target)
+            return last_findings.update_profile(measured, folder, target)
         last_findings.write_profile(measured, profile)
         return profile
 
@@ -95,7 +95,7 @@ class DoctorCalls:
         """What the last check of the target found. Raises NotFound: there was none."""
         from sgpu_decl.doctor import last_findings
 
-        return last_findings.kept_findings(self._folder, self._target)
+        return last_findings.read_findings(self._folder, self._target)
 
 
 def load_profile(file: Path, shown: str) -> "Profile":

@@ -35,33 +35,33 @@ def check_collectives(
     Args:
         gpus: whether this machine has GPUs; without them NCCL is not used.
     """
-    found: list[Finding] = []
-    shown: list[str] = []
-    seen: set[tuple[str, str]] = set()
+    problems: list[Finding] = []
+    others: list[str] = []
+    looked_at: set[tuple[str, str]] = set()
     interfaces = [name for _, name in socket.if_nameindex()]
     for source, variables in _sources(runs, environ):
         for name, value in variables.items():
-            if (name, value) in seen:
+            if (name, value) in looked_at:
                 continue
-            seen.add((name, value))
+            looked_at.add((name, value))
             complaint = _complaint(name, value, interfaces)
             if complaint is not None:
                 text, hint = complaint
                 breaks = name in _BREAKING and (gpus or not name.startswith("NCCL_"))
                 grade = fail if breaks else warn
-                found.append(grade(_CHECK, f"`{name}={value}` ({source}): {text}", hint))
+                problems.append(grade(_CHECK, f"`{name}={value}` ({source}): {text}", hint))
             elif name.startswith(_PREFIXES):
-                shown.append(f"`{name}={value}` ({source})")
-    if shown or not found:
-        yield ok(_CHECK, ", ".join(shown) or "no variable changes how ranks talk to each other")
-    yield from found
+                others.append(f"`{name}={value}` ({source})")
+    if others or not problems:
+        yield ok(_CHECK, ", ".join(others) or "no variable changes how ranks talk to each other")
+    yield from problems
 
 
 def _sources(
     runs: tuple[LoadedRun, ...], environ: Mapping[str, str]
 ) -> Iterator[tuple[str, Mapping[str, str]]]:
     yield "of this shell", environ
-    known = set(environ)
+    names = set(environ)
     # As `initEnv` of NCCL's src/misc/param.cc: both files count, and what is set already stays.
     for path in (
         environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf"),
@@ -70,9 +70,9 @@ def _sources(
         variables = _configured(path)
         yield (
             f"of `{path}`",
-            {variable: variables[variable] for variable in variables if variable not in known},
+            {variable: variables[variable] for variable in variables if variable not in names},
         )
-        known |= set(variables)
+        names |= set(variables)
     for run in runs:
         yield f"of {run.address}", run.config.env.variables
 
@@ -117,10 +117,10 @@ def _interfaces_of_nccl(value: str, interfaces: list[str]) -> list[str]:
     exact = value.startswith("=")
     names = [name for name in value.removeprefix("=").split(",") if name]
 
-    def named(interface: str) -> bool:
+    def matches(interface: str) -> bool:
         return any(interface == name if exact else interface.startswith(name) for name in names)
 
-    return [item for item in interfaces if named(item) is not excluding]
+    return [item for item in interfaces if matches(item) is not excluding]
 
 
 def _no_interface(name: str, interfaces: list[str]) -> tuple[str, str]:

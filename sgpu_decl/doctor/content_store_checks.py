@@ -32,13 +32,13 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
             f"`{path}` does not match its checksum, which is its name",
             "delete it, and check the disk; the next `sgpu apply` stores it again from your files",
         )
-    yield from _lacking(project, states)
+    yield from _missing(project, states)
     unreferenced = project.store.unreferenced()
     freed = f"; unused snapshots of code: {unreferenced}" if unreferenced else ""
     yield ok(_CHECK, f"`{root}`: {len(sampled) - len(damaged)} sampled objects are whole{freed}")
 
 
-def _lacking(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:
+def _missing(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:
     again = "the next `sgpu apply` of a changed run, or `--rerun`, stores it again"
     current = [
         resource.last
@@ -47,26 +47,26 @@ def _lacking(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Find
         if resource.last is not None and not resource.gone
     ]
     for digest, users in _users((item.inputs.code_digest, item) for item in current).items():
-        lacking = project.store.lacking(digest)
-        if lacking is None:
+        missing = project.store.lacking(digest)
+        if missing is None:
             yield warn(_CHECK, f"the code of {users} is not there", again)
-        elif lacking:
-            yield warn(_CHECK, f"the code of {users} lacks `{lacking[0]}`", again)
+        elif missing:
+            yield warn(_CHECK, f"the code of {users} lacks `{missing[0]}`", again)
     for digest, users in _users((item.inputs.environment_digest, item) for item in current).items():
         manifest = project.environments.manifest(digest)
         if manifest is None:
             yield warn(_CHECK, f"the environment of {users} is not there", again)
-        elif lost := project.environments.missing(manifest):
-            yield warn(_CHECK, f"the environment of {users} lacks `{lost[0].path}`", again)
+        elif missing := project.environments.missing(manifest):
+            yield warn(_CHECK, f"the environment of {users} lacks `{missing[0].path}`", again)
 
 
 def _users(pairs: Iterable[tuple[str | None, Attempt]]) -> dict[str, str]:
     """The attempts by what they use, in words."""
-    found: dict[str, list[str]] = {}
+    by_digest: dict[str, list[str]] = {}
     for digest, attempt in pairs:
         if digest is not None:
-            found.setdefault(digest, []).append(str(attempt.ref))
-    return {digest: few(names) for digest, names in found.items()}
+            by_digest.setdefault(digest, []).append(str(attempt.ref))
+    return {digest: few(names) for digest, names in by_digest.items()}
 
 
 def _sample(objects: Path) -> list[Path]:
@@ -75,11 +75,11 @@ def _sample(objects: Path) -> list[Path]:
         folders = sorted(objects.iterdir())[:_MOST]
     except OSError:
         return []
-    found = []
+    sample = []
     for folder in folders:
         small = (file for file in sorted(_files(folder)) if file.stat().st_size <= _LARGEST)
-        found += [path for path in (next(small, None),) if path is not None]
-    return found
+        sample += [path for path in (next(small, None),) if path is not None]
+    return sample
 
 
 def _files(folder: Path) -> list[Path]:

@@ -47,17 +47,17 @@ def check_disk_space(attempts: Path, store: Path) -> Iterator[Finding]:
 
 
 def _room(path: Path, uses: str) -> Finding:
-    found = os.statvfs(path)
-    room, free = found.f_bavail * found.f_frsize, found.f_favail
+    space = os.statvfs(path)
+    room, free = space.f_bavail * space.f_frsize, space.f_favail
     text = f"{size(room)} free for {uses} (`{path}`)"
     if room < _FULL:
         return fail(_CHECK, f"only {text}", f"make room: {_GC}")
     # Some file systems, such as btrfs, have no number of inodes.
-    if found.f_files and free < _FULL_INODES:
+    if space.f_files and free < _FULL_INODES:
         return fail(_CHECK, f"{text}, but only {free:,} inodes: no more files", f"make room: {_GC}")
     if room < _SCARCE:
         return warn(_CHECK, f"only {text}", f"checkpoints may not fit: {_GC}")
-    if found.f_files and free < _SCARCE_INODES:
+    if space.f_files and free < _SCARCE_INODES:
         return warn(_CHECK, f"{text}, but only {free:,} inodes", f"delete small files: {_GC}")
     return ok(_CHECK, text)
 
@@ -66,12 +66,12 @@ def _shared_memory() -> Finding:
     larger = "start the container with `--shm-size=8g` or `--ipc=host`, or mount it larger"
     if not os.path.isdir(_MEMORY):
         return warn(_CHECK, f"there is no `{_MEMORY}`: NCCL and data loaders use it", larger)
-    found = os.statvfs(_MEMORY)
-    room, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    space = os.statvfs(_MEMORY)
+    room, total = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
     text = f"{size(room)} of {size(total)} free in `{_MEMORY}`, for NCCL and data loaders"
     if room < _SHARED_FULL:
-        left = f"delete what ended programs left in `{_MEMORY}`"
-        return fail(_CHECK, f"only {text}", left if total > _SHARED_SMALL else larger)
+        remove = f"delete what ended programs left in `{_MEMORY}`"
+        return fail(_CHECK, f"only {text}", remove if total > _SHARED_SMALL else larger)
     if total <= _SHARED_SMALL:
         return warn(_CHECK, f"only {text}", larger)
     return ok(_CHECK, text)

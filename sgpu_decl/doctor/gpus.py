@@ -57,11 +57,11 @@ def _of_one(use: GpuUse) -> Iterator[Finding]:
             f"{name} takes no processes: its compute mode is `Prohibited`",
             f"`sudo nvidia-smi -i {use.index} -c DEFAULT`",
         )
-    users = [(pid, used, _run_of(pid)) for pid, used in use.processes]
+    users = [(pid, memory, _run_of(pid)) for pid, memory in use.processes]
     ours = sorted({run for _, _, run in users if run})
     if ours:
         yield ok(_CHECK, f"{name} is used by {', '.join(ours)}")
-    foreign = [(pid, used) for pid, used, run in users if not run]
+    foreign = [(pid, memory) for pid, memory, run in users if not run]
     if foreign:
         yield warn(
             _CHECK,
@@ -79,8 +79,8 @@ def _of_one(use: GpuUse) -> Iterator[Finding]:
 
 
 def _described(user: tuple[int, int | None]) -> str:
-    pid, used = user
-    amount = "" if used is None else f", {size(used)}"
+    pid, memory = user
+    amount = "" if memory is None else f", {size(memory)}"
     return f"process {pid} ({_command(pid)}{amount})"
 
 

@@ -23,14 +23,16 @@ def check_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> I
         yield ok(_CHECK, f"{own}; ranks use it unless a run says otherwise")
         return
     yield ok(_CHECK, f"{own}, runs sgpu")
-    for python, users in _wanted(runs).items():
+    for python, users in _by_python(runs).items():
         addresses = few([str(user.address) for user in users])
-        found = interpreter_of(python, yaml_folder(project), project.pythons)
-        if isinstance(found, Interpreter):
-            version = f"Python {found.version}, " if found.version else ""
-            yield ok(_CHECK, f"{version}`{found.executable}`, is for the ranks of {addresses}")
+        interpreter = interpreter_of(python, yaml_folder(project), project.pythons)
+        if isinstance(interpreter, Interpreter):
+            version = f"Python {interpreter.version}, " if interpreter.version else ""
+            yield ok(
+                _CHECK, f"{version}`{interpreter.executable}`, is for the ranks of {addresses}"
+            )
         else:
-            diagnostic = found.diagnostic(users[0].places.get("env.python"))
+            diagnostic = interpreter.diagnostic(users[0].places.get("env.python"))
             yield fail(_CHECK, f"{addresses}: {diagnostic.summary}", diagnostic.hint)
     if declared := [str(run.address) for run in runs if run.config.env.origins]:
         yield ok(_CHECK, f"a declared environment is for the ranks of {few(declared)}")
@@ -39,9 +41,11 @@ def check_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> I
 def rank_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> tuple[str, ...]:
     """The executables that ranks use without a declared environment; that of sgpu if there are no
     runs."""
-    found = (interpreter_of(item, yaml_folder(project), project.pythons) for item in _wanted(runs))
-    known = [item.executable for item in found if isinstance(item, Interpreter)]
-    return tuple(dict.fromkeys(known)) if runs else (sys.executable,)
+    interpreters = (
+        interpreter_of(item, yaml_folder(project), project.pythons) for item in _by_python(runs)
+    )
+    executables = [item.executable for item in interpreters if isinstance(item, Interpreter)]
+    return tuple(dict.fromkeys(executables)) if runs else (sys.executable,)
 
 
 def yaml_folder(project: OpenedProject) -> Path:
@@ -50,10 +54,10 @@ def yaml_folder(project: OpenedProject) -> Path:
     return project.root if file is None else absolute(file).parent
 
 
-def _wanted(runs: tuple[LoadedRun, ...]) -> dict[str | None, list[LoadedRun]]:
+def _by_python(runs: tuple[LoadedRun, ...]) -> dict[str | None, list[LoadedRun]]:
     """The runs without a declared environment, by their `env.python`."""
-    found: dict[str | None, list[LoadedRun]] = {}
+    users: dict[str | None, list[LoadedRun]] = {}
     for run in runs:
         if not run.config.env.origins:
-            found.setdefault(run.config.env.python, []).append(run)
-    return found
+            users.setdefault(run.config.env.python, []).append(run)
+    return users

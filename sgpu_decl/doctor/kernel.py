@@ -38,14 +38,14 @@ def check_kernel(attempts: Path) -> Iterator[Finding]:
         yield warn(_CHECK, f"{system} is older than 5.4, which sgpu is tested with", None)
     usable = os.path.isdir(attempts) and os.access(attempts, os.W_OK)
     try:
-        found = kernel_features(os.fspath(attempts) if usable else None)
+        features = kernel_features(os.fspath(attempts) if usable else None)
     except OSError as error:
         if errno.errorcode.get(error.errno or 0) not in _OF_THE_DISK:
             raise
         text = f"the system calls for files could not be tried: {error_text(error)}"
         yield warn(_CHECK, text, "see `disk` and `limits`")
         return
-    refused = {name: word for name, word in found.items() if word not in {OK, *_OF_THE_DISK}}
+    refused = {name: word for name, word in features.items() if word not in {OK, *_OF_THE_DISK}}
     for name, word in refused.items():
         cost = COSTS.get(name) or _FILE_FEATURES_COST.get(name, "")
         yield warn(_CHECK, f"`{name}` is refused ({word}): {cost}", _way_out(name))

@@ -13,22 +13,22 @@ from sgpu_decl.model.assumptions import Profile, Value, assumptions, value_of
 from sgpu_decl.model.doctor_finding import Finding, Grade
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["keep_findings", "keep_profile", "kept_findings", "profile_of", "write_profile"]
+__all__ = ["profile_of", "read_findings", "update_profile", "write_findings", "write_profile"]
 
 _HEADING = "What `sgpu doctor` found: `sgpu dev workspace --profile FILE` behaves like this."
 
 
 def profile_of(findings: Sequence[Finding]) -> Profile:
     """The values that were found of assumptions."""
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for finding in findings:
         id_, value = finding.assumption, finding.found
         if id_ is not None and id_ in assumptions() and value is not None:
-            found[id_] = value_of(value)
-    return Profile(found)
+            values[id_] = value_of(value)
+    return Profile(values)
 
 
-def keep_profile(profile: Profile, folder: Path, target: str) -> Path:
+def update_profile(profile: Profile, folder: Path, target: str) -> Path:
     """Write a profile to its place in a project. What an earlier one has beyond it stays: a probe
     measures more than a free check. Returns the file. Raises SgpuError."""
     file = folder / f"{target}.yml"
@@ -43,7 +43,7 @@ def write_profile(profile: Profile, file: Path) -> None:
     save_profile(profile, file, _HEADING)
 
 
-def keep_findings(
+def write_findings(
     kind: str, findings: Sequence[Finding], folder: Path, target: str, *, only: Sequence[str] = ()
 ) -> None:
     """Replace the findings of a kind in the file of the target. If `only` names runs of a probe,
@@ -67,7 +67,7 @@ def keep_findings(
     _write(file, json.dumps(recorded, indent=1))
 
 
-def kept_findings(folder: Path, target: str) -> tuple[Finding, ...]:
+def read_findings(folder: Path, target: str) -> tuple[Finding, ...]:
     """The findings of the last check.
 
     Raises:
@@ -88,12 +88,12 @@ def kept_findings(folder: Path, target: str) -> tuple[Finding, ...]:
 
 def _read(file: Path) -> dict[str, list[dict[str, Any]]]:
     try:
-        kept = json.loads(file.read_text(encoding="utf-8"))
+        recorded = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise _unreadable(file) from None
-    if not isinstance(kept, dict):
+    if not isinstance(recorded, dict):
         raise _unreadable(file)
-    return kept
+    return recorded
 
 
 def _unreadable(file: Path) -> SgpuError:

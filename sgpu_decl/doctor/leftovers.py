@@ -20,7 +20,7 @@ _PROCESSES, _ATTEMPTS = "processes", "attempts"
 
 def check_processes() -> Iterator[Finding]:
     """Find processes of ranks, of all projects of this user, that nobody supervises."""
-    left: dict[tuple[str, str], list[int]] = {}
+    orphans: dict[tuple[str, str], list[int]] = {}
     supervised: dict[str, bool] = {}
     for pid, variables in _ranks():
         run_dir = variables.get("SGPU_RUN_DIR", "")
@@ -28,8 +28,8 @@ def check_processes() -> Iterator[Finding]:
             supervised[run_dir] = _is_supervised(run_dir)
         if not supervised[run_dir]:
             name = f"{variables.get('SGPU_ADDRESS')}#{variables.get('SGPU_ATTEMPT')}"
-            left.setdefault((name, run_dir), []).append(pid)
-    for (name, run_dir), pids in left.items():
+            orphans.setdefault((name, run_dir), []).append(pid)
+    for (name, run_dir), pids in orphans.items():
         numbers = " ".join(map(str, sorted(pids)))
         yield warn(
             _PROCESSES,
@@ -37,7 +37,7 @@ def check_processes() -> Iterator[Finding]:
             f"`sgpu cancel '{name}'` in its project stops them, or `kill {numbers}`: they may hold "
             "GPUs, ports and memory",
         )
-    if not left:
+    if not orphans:
         running = sum(supervised.values())
         yield ok(_PROCESSES, f"no process is left of an ended attempt; running attempts: {running}")
     abandoned = _abandoned_records()
@@ -52,10 +52,10 @@ def check_processes() -> Iterator[Finding]:
 def check_attempts(project: OpenedProject, state: State) -> Iterator[Finding]:
     """Compare what is recorded as active on this machine with what is."""
     mine = [item for item in state.active if item.backend == DEFAULT]
-    seen = project.backend(DEFAULT).attempts.look([state.launch_of(item) for item in mine])
-    lost = [ref for ref, view in seen.items() if view.state is AttemptState.LOST]
+    views = project.backend(DEFAULT).attempts.look([state.launch_of(item) for item in mine])
+    lost_refs = [ref for ref, view in views.items() if view.state is AttemptState.LOST]
     for attempt in mine:
-        view = seen.get(attempt.ref)
+        view = views.get(attempt.ref)
         if view is None:
             yield warn(
                 _ATTEMPTS,
@@ -69,13 +69,13 @@ def check_attempts(project: OpenedProject, state: State) -> Iterator[Finding]:
                 f"the supervisor of {attempt.ref} gives no sign of life since {since}",
                 project.shell_command(f"cancel '{attempt.ref}'") + " ends it by force in the end",
             )
-    for ref in lost:
+    for ref in lost_refs:
         yield warn(
             _ATTEMPTS,
             f"{ref} is recorded as active, and its supervisor is gone",
             "the next `sgpu apply` launches it again",
         )
-    if mine and not lost:
+    if mine and not lost_refs:
         yield ok(_ATTEMPTS, f"{len(mine)} recorded as active on this machine")
 
 
@@ -105,7 +105,7 @@ def _ranks() -> Iterator[tuple[int, Mapping[str, str]]]:
 def _abandoned_records() -> list[Path]:
     try:
         folder = Path(host_locks.host_lock_home(), "attempts")
-        found = [path for path in folder.glob("*/*") if not path.name.endswith(".tmp")]
-        return [item for item in found if held(os.fspath(item)) is False]
+        records = [path for path in folder.glob("*/*") if not path.name.endswith(".tmp")]
+        return [item for item in records if held(os.fspath(item)) is False]
     except OSError:
         return []

@@ -27,11 +27,11 @@ _LITTLE, _SCARCE = 200 << 20, 2 << 30
 
 def check_limits() -> Iterator[Finding]:
     """Look at the limits that ranks inherit from this shell."""
-    found = list(_limits())
+    problems = list(_limits())
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if not found:
+    if not problems:
         yield ok("limits", f"{files:,} open files; no other limit affects runs")
-    yield from found
+    yield from problems
 
 
 def _limits() -> Iterator[Finding]:

@@ -44,8 +44,8 @@ def check_machine(project: OpenedProject, *, in_project: bool) -> Generator[Find
     elif in_project:
         where = f"`{project.root}` has no `sgpu.yml` and no `run.yaml`"
         yield ok("file", f"{where}: the needs of its runs are not checked")
-    for check, found in _checks(project, runs, in_project=in_project):
-        yield from _told(check, found)
+    for check, findings in _checks(project, runs, in_project=in_project):
+        yield from _findings_of(check, findings)
 
 
 def _checks(
@@ -83,7 +83,7 @@ def _checks(
     yield "processes", check_processes()
 
 
-def _told(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+def _findings_of(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     """The findings of a check. If it raises an error, that is its finding, and others go on."""
     try:
         yield from findings
@@ -95,13 +95,13 @@ def _told(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 def _file(project: OpenedProject) -> tuple[Finding, tuple[LoadedRun, ...]]:
     """The project's file, and the runs of it that ranks of this machine are for."""
-    shown = project.opened.shown
+    file = project.opened.shown
     try:
         validated = read_file(project.opened, project.location)
     except InvalidInput as error:
         errors = [finding for finding in error.diagnostics if finding.severity is Severity.ERROR]
         first = f": {errors[0].summary}" if errors else ""
-        hint = project.shell_command(f"validate {shown}") + " shows all of it"
+        hint = project.shell_command(f"validate {file}") + " shows all of it"
         return fail("file", f"{error.message}{first}", hint), ()
     except SgpuError as error:
         return fail("file", error.message, error.hint), ()
@@ -112,5 +112,5 @@ def _file(project: OpenedProject) -> tuple[Finding, tuple[LoadedRun, ...]]:
     elsewhere = f", {away} of them elsewhere" if away else ""
     return ok(
         "file",
-        f"`{shown}` is valid; number of runs: {len(loaded.runs)}{elsewhere}{warnings}",
+        f"`{file}` is valid; number of runs: {len(loaded.runs)}{elsewhere}{warnings}",
     ), here

@@ -45,14 +45,14 @@ def _ports() -> Iterator[Finding]:
     else:
         yield ok("ports", f"{free} of {len(sample)} tried ports from {text} are free")
     try:
-        home, taken = host_locks.host_lock_home(), host_locks.taken_folder()
+        home, foreign = host_locks.host_lock_home(), host_locks.taken_folder()
     except OSError as error:
         yield fail("ports", f"locks of ports and GPUs have no folder: {error}", None)
         return
-    if taken is not None:
+    if foreign is not None:
         yield warn(
             "ports",
-            f"`{taken}` is not yours alone: the locks of ports and GPUs lie in `{home}`",
+            f"`{foreign}` is not yours alone: the locks of ports and GPUs lie in `{home}`",
             "have it removed if nobody needs it",
         )
 
@@ -79,9 +79,9 @@ def _names() -> Iterator[Finding]:
             "`localhost` is not 127.0.0.1",
             "add `127.0.0.1 localhost` to `/etc/hosts`",
         )
-    found = _resolved(name)
-    if found:
-        yield ok("hostname", f"`{name}` is {', '.join(sorted(found))}")
+    addresses = _resolved(name)
+    if addresses:
+        yield ok("hostname", f"`{name}` is {', '.join(sorted(addresses))}")
     else:
         yield warn(
             "hostname",
@@ -94,15 +94,15 @@ def _names() -> Iterator[Finding]:
 def _resolved(name: str) -> set[str] | None:
     """The addresses of a name; `None` if there are none in time. The thread that asks may wait
     longer than that for its answer, and ends with this process at the latest."""
-    found: list[set[str]] = []
+    answers: list[set[str]] = []
 
     def ask() -> None:
         try:
-            found.append({str(item[4][0]) for item in socket.getaddrinfo(name, None)})
+            answers.append({str(item[4][0]) for item in socket.getaddrinfo(name, None)})
         except OSError:
             return
 
     asker = threading.Thread(target=ask, daemon=True)
     asker.start()
     asker.join(_PATIENCE)
-    return found[0] if found else None
+    return answers[0] if answers else None

@@ -13,7 +13,7 @@ from sgpu_decl.system_errors import error_text
 __all__ = ["check_new", "load_profile", "save_profile"]
 
 
-def load_profile(file: Path, shown: str) -> Profile:
+def load_profile(file: Path, name: str) -> Profile:
     """Read the profile that a user names.
 
     Raises:
@@ -21,9 +21,9 @@ def load_profile(file: Path, shown: str) -> Profile:
         InvalidInput: it is no profile; all that is wrong is in `diagnostics`.
         SgpuError: it cannot be read.
     """
-    profile, wrong = read_profile(read_bytes(file), shown)
+    profile, wrong = read_profile(read_bytes(file), name)
     if profile is None:
-        raise InvalidInput(f"`{shown}` is no profile of a workspace", diagnostics=in_order(wrong))
+        raise InvalidInput(f"`{name}` is no profile of a workspace", diagnostics=in_order(wrong))
     return profile
 
 

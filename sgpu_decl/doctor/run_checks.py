@@ -12,7 +12,7 @@ __all__ = ["check_runs"]
 
 _CHECK = "runs"
 # Other checks say these without a run too.
-_SAID_ELSEWHERE = frozenset({
+_OF_OTHER_CHECKS = frozenset({
     "interpreter_untrusted", "locks_elsewhere", "mlflow_missing", "no_lock_folder",
     "python_missing",
 })  # fmt: skip
@@ -20,14 +20,14 @@ _SAID_ELSEWHERE = frozenset({
 
 def check_runs(runs: tuple[LoadedRun, ...], project: OpenedProject) -> Iterator[Finding]:
     """All findings are warnings: a run that this machine refuses may be for another target."""
-    found: dict[tuple[str, str | None], list[str]] = {}
+    problems: dict[tuple[str, str | None], list[str]] = {}
     for run in runs:
         for diagnostic in _against(run, project):
-            said = (diagnostic.summary, diagnostic.hint)
-            found.setdefault(said, []).append(str(run.address))
-    for (summary, hint), addresses in found.items():
+            problem = (diagnostic.summary, diagnostic.hint)
+            problems.setdefault(problem, []).append(str(run.address))
+    for (summary, hint), addresses in problems.items():
         yield warn(_CHECK, f"{few(addresses)}: {summary}", hint)
-    if runs and not found:
+    if runs and not problems:
         yield ok(_CHECK, "this machine has what the runs need")
 
 
@@ -36,5 +36,5 @@ def _against(run: LoadedRun, project: OpenedProject) -> Iterator[Diagnostic]:
     if survey is None:
         return
     for item in survey.check(run.config, run.places, yaml_folder(project), called=False):
-        if item.severity is not Severity.INFO and item.code not in _SAID_ELSEWHERE:
+        if item.severity is not Severity.INFO and item.code not in _OF_OTHER_CHECKS:
             yield item

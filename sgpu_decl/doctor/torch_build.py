@@ -112,18 +112,20 @@ def torch_build(executable: str) -> TorchBuild | None:
             text = (folder / "version.py").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        known = _constants(text)
-        if "__version__" in known:
+        constants = _constants(text)
+        if "__version__" in constants:
             return TorchBuild(
-                version=known["__version__"], cuda=known.get("cuda", ""), hip=known.get("hip", "")
+                version=constants["__version__"],
+                cuda=constants.get("cuda", ""),
+                hip=constants.get("hip", ""),
             )
     return None
 
 
 def _torch_folders(executable: str) -> Iterator[Path]:
     if executable == sys.executable:
-        found = importlib.util.find_spec("torch")  # of a top-level package: nothing is imported
-        yield from map(Path, (found and found.submodule_search_locations) or ())
+        spec = importlib.util.find_spec("torch")  # of a top-level package: nothing is imported
+        yield from map(Path, (spec and spec.submodule_search_locations) or ())
         return
     prefix = Path(os.path.abspath(executable)).parent.parent
     for folder in ("lib", "lib64"):
@@ -137,12 +139,14 @@ def _constants(text: str) -> dict[str, str]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return {}
-    found: dict[str, str] = {}
+    constants: dict[str, str] = {}
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AnnAssign):
             targets = [node.target]
         value = getattr(node, "value", None)
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            found |= {target.id: value.value for target in targets if isinstance(target, ast.Name)}
-    return found
+            constants |= {
+                target.id: value.value for target in targets if isinstance(target, ast.Name)
+            }
+    return constants

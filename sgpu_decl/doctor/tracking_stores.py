@@ -28,8 +28,8 @@ def check_tracking_stores(
     home: the folder of the project's own store.
     base: what relative URIs start from.
     """
-    tracked = [run for run in runs if run.config.mlflow.enabled]
-    if runs and not tracked:
+    tracked_runs = [run for run in runs if run.config.mlflow.enabled]
+    if runs and not tracked_runs:
         yield ok(_CHECK, "no run here is tracked")
         return
     if not available():
@@ -40,26 +40,26 @@ def check_tracking_stores(
         )
         return
     yield ok(_CHECK, f"MLflow {version('mlflow')}")
-    named = {
+    uris = {
         run.config.mlflow.tracking_uri or run.config.env.variables.get(_URI) or environ.get(_URI)
-        for run in tracked
+        for run in tracked_runs
     } or {environ.get(_URI)}
-    for uri in sorted({absolute_uri(item, base=base, home=home) for item in named}):
+    for uri in sorted({absolute_uri(item, base=base, home=home) for item in uris}):
         yield _store(uri, environ)
-    if left := forgotten_runs(home):
+    if open_runs := forgotten_runs(home):
         yield warn(
             _CHECK,
-            f"MLflow runs that were left open: {left}",
+            f"MLflow runs that were left open: {open_runs}",
             "the next `sgpu apply`, `status` or `wait` closes them",
         )
 
 
 def _store(uri: str, environ: Mapping[str, str]) -> Finding:
-    shown = mask(uri)
+    text = mask(uri)
     try:
-        return ok(_CHECK, f"`{shown}`: {store_in_words(uri, environ, _PATIENCE)}")
+        return ok(_CHECK, f"`{text}`: {store_in_words(uri, environ, _PATIENCE)}")
     except StoreError as error:
-        return fail(_CHECK, f"`{shown}`: {mask(str(error))}", _way_out(uri, error))
+        return fail(_CHECK, f"`{text}`: {mask(str(error))}", _way_out(uri, error))
 
 
 def _way_out(uri: str, error: StoreError) -> str:

@@ -36,7 +36,7 @@ def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str
             hint="it is the number at the end of the job's URL",
             code="bad_id",
         )
-    (wanted,) = desire(
+    (desired,) = desire(
         DeclaredJobs(
             jobs=(job,),
             mode=declared.mode,
@@ -48,27 +48,27 @@ def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str
         lambda _: True,
         project.state().lineage,
     )
-    if has_errors(wanted.findings):
-        raise InvalidInput(f"`{wanted.address}` cannot be kept", diagnostics=wanted.findings)
+    if has_errors(desired.findings):
+        raise InvalidInput(f"`{desired.address}` cannot be kept", diagnostics=desired.findings)
     backend = project.job_backend(declared.backend_of(job))
-    known = _recorded(project, wanted.address, job_id, backend.workspace)
-    if known is not None:
-        return known
+    existing = _recorded(project, desired.address, job_id, backend.workspace)
+    if existing is not None:
+        return existing
     document = backend.read(job_id)
     if document is None:
         raise NotFound(
             f"`{backend.workspace}` has no job {job_id}", hint="look at its list of jobs"
         )
     with project.writing("adopt") as writer:
-        before = writer.state.resources.get(wanted.address)
+        before = writer.state.resources.get(desired.address)
         number = (before.numbered if before else 0) + 1
-        spec = _spec(wanted, canonical(document))
-        mark = token(writer.state.lineage, wanted.address, number, digest(spec))
+        spec = _spec(desired, canonical(document))
+        mark = token(writer.state.lineage, desired.address, number, digest(spec))
         handle = JobHandle(id=job_id, workspace=backend.workspace, token=mark)
         resource = Resource(
-            address=wanted.address,
-            backend=wanted.backend,
-            owner=wanted.owner,
+            address=desired.address,
+            backend=desired.backend,
+            owner=desired.owner,
             spec=spec,
             last=None,
             numbered=number,
@@ -120,8 +120,8 @@ def _recorded(
     return None
 
 
-def _spec(wanted: DesiredJob, document: str) -> str:
+def _spec(desired: DesiredJob, document: str) -> str:
     """What the job has, as if it had been applied."""
-    spec = parse(wanted.spec)
+    spec = parse(desired.spec)
     ours = {key: spec[key] for key in OURS if key in spec}
-    return canonical({**parse(without_defaults(document, wanted.rules, wanted.spec)), **ours})
+    return canonical({**parse(without_defaults(document, desired.rules, desired.spec)), **ours})

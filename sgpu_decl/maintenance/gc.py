@@ -8,7 +8,7 @@ from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references
 from sgpu_decl.facts.opened_project import OpenedProject
-from sgpu_decl.maintenance.store_garbage import Unseen, collect_stores, unseen_owners
+from sgpu_decl.maintenance.store_garbage import UnseenOwner, collect_stores, unseen_owners
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
@@ -25,20 +25,20 @@ def garbage(
 ) -> list[Attempt]:
     """Choose the ended attempts to free: beyond the newest `keep_last` of each run, and older than
     `older_than` seconds where an age is given. With an age alone, age alone decides."""
-    kept = keep_last if keep_last is not None else (0 if older_than is not None else KEEP_LAST)
+    spared = keep_last if keep_last is not None else (0 if older_than is not None else KEEP_LAST)
     by_run: dict[object, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         by_run[attempt.ref.address].append(attempt)
-    chosen = []
+    surplus = []
     for history in by_run.values():
         newest_first = sorted(history, key=lambda item: item.ref.number, reverse=True)
-        for attempt in newest_first[kept:]:
+        for attempt in newest_first[spared:]:
             if attempt.state.active:
                 continue
             ended = attempt.ended_at or attempt.created_at
             if older_than is None or (now - ended).total_seconds() > older_than:
-                chosen.append(attempt)
-    return sorted(chosen, key=lambda item: item.ref)
+                surplus.append(attempt)
+    return sorted(surplus, key=lambda item: item.ref)
 
 
 def collect(
@@ -68,13 +68,13 @@ def collect(
         }
     with project.writing("gc") as writer:
         refresh(writer, backend)
-        known = project.states.read_all()
-        attempts = list(known[1]) if known else []
-        chosen = garbage(attempts, keep_last=keep_last, older_than=older_than, now=now)
+        recorded = project.states.read_all()
+        attempts = list(recorded[1]) if recorded else []
+        surplus = garbage(attempts, keep_last=keep_last, older_than=older_than, now=now)
         launch_of = writer.state.launch_of
         freed: list[AttemptRef] = []
         total = 0
-        for attempt in chosen:
+        for attempt in surplus:
             size = backend(attempt.backend).storage.size(launch_of(attempt))
             if size == 0:
                 continue
@@ -102,7 +102,7 @@ def collect(
     }
 
 
-def _not_found(owner: Unseen) -> dict[str, Json]:
+def _not_found(owner: UnseenOwner) -> dict[str, Json]:
     until = owner.seen + MISSING_SECONDS
     return {
         "path": owner.name,

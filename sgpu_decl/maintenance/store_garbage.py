@@ -9,11 +9,11 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.storing.stores import open_store
 
-__all__ = ["Unseen", "collect_stores", "unseen_owners"]
+__all__ = ["UnseenOwner", "collect_stores", "unseen_owners"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unseen:
+class UnseenOwner:
     """An owner that is not found, and the file that says what is kept for it. `seen` is when it was
     last found, in seconds since the epoch."""
 
@@ -31,21 +31,21 @@ def collect_stores(project: OpenedProject) -> tuple[int, int]:
     return code, project.environments.collect(_presence)
 
 
-def unseen_owners(project: OpenedProject) -> list[Unseen]:
+def unseen_owners(project: OpenedProject) -> list[UnseenOwner]:
     """The owners for which something is kept though they are not found, by name."""
     return sorted(
-        {item.record: item for item in _unseen(project)}.values(), key=lambda item: item.name
+        {item.record: item for item in _unseen_owners(project)}.values(), key=lambda item: item.name
     )
 
 
-def _unseen(project: OpenedProject) -> Iterator[Unseen]:
+def _unseen_owners(project: OpenedProject) -> Iterator[UnseenOwner]:
     for store in (project.store, project.environments):
-        for found, presence in store.unseen(_presence):
-            yield Unseen(
-                name=found.owner.path or found.owner.store or found.record.name,
-                record=os.fspath(found.record),
+        for reference, presence in store.unseen(_presence):
+            yield UnseenOwner(
+                name=reference.owner.path or reference.owner.store or reference.record.name,
+                record=os.fspath(reference.record),
                 missing=presence is Presence.MISSING,
-                seen=found.seen,
+                seen=reference.seen,
             )
 
 

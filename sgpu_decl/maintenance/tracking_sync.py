@@ -30,8 +30,8 @@ def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) ->
     """
     (view,) = runs.describe([ref])
     folder = Path(str(view.links["folder"])) if "folder" in view.links else None
-    tracked = read_record(folder) if folder is not None else None
-    if folder is None or tracked is None or "run_id" not in tracked:
+    record = read_record(folder) if folder is not None else None
+    if folder is None or record is None or "run_id" not in record:
         raise NotFound(
             f"`{ref}` has no MLflow run on this machine",
             hint=runs.shell_command(f"show {shlex.quote(str(ref))}") + " says why",
@@ -44,10 +44,10 @@ def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) ->
             + runs.shell_command(f"wait {shlex.quote(str(ref))}"),
             code="active_run",
         )
-    missed = tracked.get("instead_of")
+    missed = record.get("instead_of")
     target = server or (str(missed["tracking_uri"]) if isinstance(missed, dict) else None)
-    if target is None or target == tracked["tracking_uri"]:
-        store = mask(str(tracked["tracking_uri"]))
+    if target is None or target == record["tracking_uri"]:
+        store = mask(str(record["tracking_uri"]))
         raise SgpuError(
             f"`{ref}` was tracked by {store}: there is nothing to push",
             hint="name another server with `--to URI`",

@@ -35,15 +35,15 @@ class OpenRun:
 
     @classmethod
     @contextmanager
-    def begin(cls, asked: TrackingRequest, folder: Path) -> "Iterator[OpenRun]":
+    def begin(cls, request: TrackingRequest, folder: Path) -> "Iterator[OpenRun]":
         """Hold the file of a run that is about to be made.
 
         Raises:
             OSError: it cannot be written.
         """
-        below = Path(asked.home) / OPEN
+        below = Path(request.home) / OPEN
         below.mkdir(parents=True, exist_ok=True)
-        path = below / f"{asked.token}.json"
+        path = below / f"{request.token}.json"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -88,8 +88,8 @@ def close_runs(
     except OSError:
         return ()
     away: set[str] = set()
-    closed = (_close(home / OPEN / name, environ, away, by_client=by_client) for name in names)
-    return tuple(uri for uri in closed if uri is not None)
+    uris = (_close(home / OPEN / name, environ, away, by_client=by_client) for name in names)
+    return tuple(uri for uri in uris if uri is not None)
 
 
 def _close(
@@ -104,12 +104,12 @@ def _close(
     except BlockingIOError:
         return None  # its tracker lives, or another command is at it
     else:
-        return _close_held(OpenRun(path, descriptor, {}), environ, away, by_client=by_client)
+        return _close_locked(OpenRun(path, descriptor, {}), environ, away, by_client=by_client)
     finally:
         os.close(descriptor)
 
 
-def _close_held(
+def _close_locked(
     entry: OpenRun, environ: Mapping[str, str], away: set[str], *, by_client: bool
 ) -> str | None:
     from sgpu_decl.tracking.stores.choice import needs_no_mlflow, open_store
@@ -140,13 +140,13 @@ def _close_held(
     return uri
 
 
-def _end(known: Json, folder: Path) -> "TrackedOutcome | None":
+def _end(recorded: Json, folder: Path) -> "TrackedOutcome | None":
     """How the attempt ended, None while it is active."""
     from sgpu_decl.agent.attempt_status import read_attempt
     from sgpu_decl.tracking.mlflow_status import TrackedOutcome, outcome
 
-    if isinstance(known, Mapping):
-        return TrackedOutcome(**known)  # type: ignore[arg-type]
+    if isinstance(recorded, Mapping):
+        return TrackedOutcome(**recorded)  # type: ignore[arg-type]
     if not folder.is_dir():
         return outcome({})
     truth = read_attempt(folder)

@@ -123,8 +123,14 @@ def run_tags(
     (`mlflow.source.git.*`), the user's own, and ours, whose names begin with `sgpu.`."""
     ours = {"address": str(ref.address), "attempt": str(ref.number), "token": token, **facts}
     ours |= {f"git.{name}": value for name, value in git.items()}
-    shown = {f"mlflow.source.git.{name}": git[name] for name in ("commit", "branch") if name in git}
-    return _fit(shown) | _fit(tags) | _fit({f"sgpu.{name}": value for name, value in ours.items()})
+    commit_tags = {
+        f"mlflow.source.git.{name}": git[name] for name in ("commit", "branch") if name in git
+    }
+    return (
+        _fit(commit_tags)
+        | _fit(tags)
+        | _fit({f"sgpu.{name}": value for name, value in ours.items()})
+    )
 
 
 def parameters(spec: Json) -> dict[str, str]:
@@ -136,8 +142,8 @@ def parameters(spec: Json) -> dict[str, str]:
     return _fit({f"sgpu.{path}": text for path, text in _leaves(spec, "")})
 
 
-def to_json(asked: TrackingRequest) -> str:
-    return canonical(asdict(asked))
+def to_json(tracking: TrackingRequest) -> str:
+    return canonical(asdict(tracking))
 
 
 def from_json(text: str) -> TrackingRequest:
@@ -159,9 +165,9 @@ def _leaves(value: Json, path: str) -> Iterator[tuple[str, str]]:
         yield path, canonical(value)
 
 
-def _fit(named: Mapping[str, str]) -> dict[str, str]:
+def _fit(fields: Mapping[str, str]) -> dict[str, str]:
     fitted: dict[str, str] = {}
-    for name, value in named.items():
+    for name, value in fields.items():
         key = _UNFIT.sub("_", name).strip("/ ")[:KEY_LIMIT]
         if key and ".." not in key and "//" not in key:
             fitted.setdefault(key, value[:VALUE_LIMIT])

@@ -17,6 +17,7 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.tracking.request import BATCH
 from sgpu_decl.tracking.stores.client import PATIENCE
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import change_record, read_record
@@ -28,7 +29,6 @@ __all__ = ["SyncResult", "push_run"]
 
 _ORIGIN = "sgpu.origin_run_id"  # on the server: the id that a run has in the local store
 _PARENT = "mlflow.parentRunId"
-_VALUES = 100  # MAX_PARAMS_TAGS_PER_BATCH of mlflow.utils.validation
 _METRICS = 1000  # MAX_METRICS_PER_BATCH there
 
 
@@ -53,15 +53,15 @@ def push_run(folder: Path, server: str) -> SyncResult:
     """
     for name, value in {**PATIENCE, "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}.items():
         os.environ.setdefault(name, value)
-    tracked = read_record(folder) or {}
+    record = read_record(folder) or {}
     try:
-        push = _Push(MlflowClient(str(tracked["tracking_uri"])), MlflowClient(server))
-        pushed = push.carry_out(str(tracked["run_id"]), server)
+        push = _Push(MlflowClient(str(record["tracking_uri"])), MlflowClient(server))
+        result = push.carry_out(str(record["run_id"]), server)
     except MlflowException as error:
         raise StoreError(str(error)) from error
-    synced = {"tracking_uri": server, "run_id": pushed.run_id}
+    synced = {"tracking_uri": server, "run_id": result.run_id}
     change_record(folder, synced=synced)
-    return pushed
+    return result
 
 
 class _Push:
@@ -73,13 +73,13 @@ class _Push:
         self._left: dict[str, None] = {}
 
     def carry_out(self, run_id: str, server: str) -> SyncResult:
-        known: dict[str, str] = {}  # ids here to ids on the server
+        ids: dict[str, str] = {}  # ids here to ids on the server
         runs = list(self._family(self._here.get_run(run_id)))
         for run in runs:
-            known[run.info.run_id] = self._push(run, known)
+            ids[run.info.run_id] = self._push(run, ids)
         return SyncResult(
             tracking_uri=mask(server),
-            run_id=known[run_id],
+            run_id=ids[run_id],
             runs=len(runs),
             metrics=self._metrics,
             artifacts=self._artifacts,
@@ -89,16 +89,16 @@ class _Push:
     def _family(self, own: "Run") -> "Iterator[Run]":
         """The attempt's run, then the others that its ranks made here, parents before children."""
         yield own
-        seen = {own.info.run_id}
+        visited = {own.info.run_id}
         experiments = [experiment.experiment_id for experiment in self._here.search_experiments()]
         same = " and ".join(
             f"tags.`{name}` = '{own.data.tags[name]}'" for name in ("sgpu.address", "sgpu.attempt")
         )
-        found = [*self._search(experiments, same)]
-        found += self._search(experiments, f"tags.`{_PARENT}` = '{own.info.run_id}'")
-        for run in sorted(found, key=lambda run: int(run.info.start_time)):
-            if run.info.run_id not in seen and self._is_of(run, own):
-                seen.add(run.info.run_id)
+        others = [*self._search(experiments, same)]
+        others += self._search(experiments, f"tags.`{_PARENT}` = '{own.info.run_id}'")
+        for run in sorted(others, key=lambda run: int(run.info.start_time)):
+            if run.info.run_id not in visited and self._is_of(run, own):
+                visited.add(run.info.run_id)
                 yield run
 
     @staticmethod
@@ -108,29 +108,29 @@ class _Push:
         token = run.data.tags.get("sgpu.token", own.data.tags.get("sgpu.token"))
         return bool(token == own.data.tags.get("sgpu.token"))
 
-    def _search(self, experiments: list[str], wanted: str) -> "list[Run]":
-        found: list[Run] = []
+    def _search(self, experiments: list[str], query: str) -> "list[Run]":
+        runs: list[Run] = []
         token = None
         while True:
-            page = self._here.search_runs(experiments, wanted, max_results=1000, page_token=token)
-            found += page
+            page = self._here.search_runs(experiments, query, max_results=1000, page_token=token)
+            runs += page
             token = page.token
             if not token:
-                return found
+                return runs
 
-    def _push(self, run: "Run", known: Mapping[str, str]) -> str:
+    def _push(self, run: "Run", ids: Mapping[str, str]) -> str:
         name = str(self._here.get_experiment(run.info.experiment_id).name)
         experiment = self._experiment(name)
         tags = {**run.data.tags, _ORIGIN: run.info.run_id}
-        if tags.get(_PARENT) in known:
-            tags[_PARENT] = known[tags[_PARENT]]
+        if tags.get(_PARENT) in ids:
+            tags[_PARENT] = ids[tags[_PARENT]]
         there = self._find(experiment, run.info.run_id)
         if there is None:
-            made = self._there.create_run(
+            run_there = self._there.create_run(
                 experiment, start_time=run.info.start_time, run_name=run.info.run_name,
                 tags={_ORIGIN: run.info.run_id},
             )  # fmt: skip
-            there = str(made.info.run_id)
+            there = str(run_there.info.run_id)
         self._values(there, [Param(*pair) for pair in run.data.params.items()], tags)
         for key in run.data.metrics:
             self._log(there, self._here.get_metric_history(run.info.run_id, key))
@@ -143,17 +143,17 @@ class _Push:
         return there
 
     def _experiment(self, name: str) -> str:
-        found = self._there.get_experiment_by_name(name)
-        return str(found.experiment_id if found else self._there.create_experiment(name))
+        experiment = self._there.get_experiment_by_name(name)
+        return str(experiment.experiment_id if experiment else self._there.create_experiment(name))
 
     def _find(self, experiment: str, origin: str) -> str | None:
-        found = self._there.search_runs([experiment], f"tags.`{_ORIGIN}` = '{origin}'")
-        return str(found[0].info.run_id) if found else None
+        runs = self._there.search_runs([experiment], f"tags.`{_ORIGIN}` = '{origin}'")
+        return str(runs[0].info.run_id) if runs else None
 
     def _values(self, run_id: str, params: list[Param], tags: Mapping[str, str]) -> None:
         pairs = [RunTag(*pair) for pair in tags.items()]
-        for start in range(0, max(len(params), len(pairs)), _VALUES):
-            end = start + _VALUES
+        for start in range(0, max(len(params), len(pairs)), BATCH):
+            end = start + BATCH
             self._there.log_batch(run_id, params=params[start:end], tags=pairs[start:end])
 
     def _log(self, run_id: str, history: list[Metric]) -> None:
@@ -165,6 +165,6 @@ class _Push:
         if not self._here.list_artifacts(here):
             return
         with TemporaryDirectory() as folder:
-            found = Path(self._here.download_artifacts(here, "", folder))
-            self._there.log_artifacts(there, str(found))
-            self._artifacts += sum(1 for path in found.rglob("*") if path.is_file())
+            artifacts = Path(self._here.download_artifacts(here, "", folder))
+            self._there.log_artifacts(there, str(artifacts))
+            self._artifacts += sum(1 for path in artifacts.rglob("*") if path.is_file())

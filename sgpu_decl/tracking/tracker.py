@@ -43,49 +43,49 @@ def main() -> int:
     folder = Path(os.environ["SGPU_RUN_DIR"])
     os.umask(0o077)
     try:
-        asked = from_json((folder / FILE).read_text(encoding="utf-8"))
-        with OpenRun.begin(asked, folder) as entry:
-            return _track(asked, folder, entry)
+        request = from_json((folder / FILE).read_text(encoding="utf-8"))
+        with OpenRun.begin(request, folder) as entry:
+            return _track(request, folder, entry)
     except (OSError, TypeError, ValueError) as error:
         return _give_up(folder, error)
 
 
-def _track(asked: TrackingRequest, folder: Path, entry: OpenRun) -> int:
+def _track(request: TrackingRequest, folder: Path, entry: OpenRun) -> int:
     # MLflow's client takes relative places from the working folder.
-    os.chdir(asked.home)
+    os.chdir(request.home)
     try:
-        made, asked, store, reason = _make(asked, folder)
+        run, request, store, reason = _make(request, folder)
     except StoreError as error:
         entry.forget()
         return _give_up(folder, error)
-    entry.note_created(made.run_id, asked.tracking_uri)
+    entry.note_created(run.run_id, request.tracking_uri)
     instead: dict[str, Json] = {}
     if reason is not None:
         instead = {"instead_of": {"tracking_uri": reason[0], "reason": reason[1]}}
         _say(f"{reason[1]}: the local store takes its place")
-    write_record(folder, TRACKED, {**_answer(asked, made), **instead})
+    write_record(folder, TRACKED, {**_answer(request, run), **instead})
     try:
-        store.record(made.run_id, asked)
+        store.record(run.run_id, request)
     except StoreError as error:
         _say(f"the parameters are not recorded: {error}")
-    metrics = _wait_for_end(asked, made.run_id)
+    metrics = _wait_for_end(request, run.run_id)
     end = outcome(_truth(folder))
     try:
-        store.finish(made.run_id, end)
+        store.finish(run.run_id, end)
     except StoreError as error:
-        _say(f"the MLflow run {made.run_id} is still open: {error}")
+        _say(f"the MLflow run {run.run_id} is still open: {error}")
         entry.note_end(end)
-        write_record(folder, TRACKED, {**_answer(asked, made), **instead, "open": str(error)})
+        write_record(folder, TRACKED, {**_answer(request, run), **instead, "open": str(error)})
         return 1
     entry.forget()
     if metrics is not None:
         metrics.finish()
-    close_runs(Path(asked.home), environ=os.environ, by_client=True)
+    close_runs(Path(request.home), environ=os.environ, by_client=True)
     return 0
 
 
 def _make(
-    asked: TrackingRequest, folder: Path
+    request: TrackingRequest, folder: Path
 ) -> tuple[CreatedRun, TrackingRequest, RunStore, tuple[str, str] | None]:
     """Make the run, in the local store where its own does not take it.
 
@@ -100,37 +100,37 @@ def _make(
         write_record(folder, DOING, {"waiting_for": mask(what)})
 
     try:
-        return (*_create(asked, say), None)
+        return (*_create(request, say), None)
     except StoreError as error:
-        local = default_uri(Path(asked.home))
-        if asked.tracking_uri == local:
+        local = default_uri(Path(request.home))
+        if request.tracking_uri == local:
             raise
-        reason = (asked.tracking_uri, str(error))
-    artifacts = str(artifact_folder(Path(asked.home)))
-    here = replace(asked, tracking_uri=local, artifacts=artifacts)
+        reason = (request.tracking_uri, str(error))
+    artifacts = str(artifact_folder(Path(request.home)))
+    here = replace(request, tracking_uri=local, artifacts=artifacts)
     return (*_create(here, say), reason)
 
 
 def _create(
-    asked: TrackingRequest, say: Callable[[str], None]
+    request: TrackingRequest, say: Callable[[str], None]
 ) -> tuple[CreatedRun, TrackingRequest, RunStore]:
-    store = open_store(asked.tracking_uri, environ=os.environ, say=say)
-    return store.create(asked), asked, store
+    store = open_store(request.tracking_uri, environ=os.environ, say=say)
+    return store.create(request), request, store
 
 
-def _answer(asked: TrackingRequest, made: CreatedRun) -> dict[str, Json]:
+def _answer(request: TrackingRequest, run: CreatedRun) -> dict[str, Json]:
     env = {
-        "MLFLOW_TRACKING_URI": asked.tracking_uri,
-        "MLFLOW_RUN_ID": made.run_id,
-        "MLFLOW_EXPERIMENT_ID": made.experiment_id,
+        "MLFLOW_TRACKING_URI": request.tracking_uri,
+        "MLFLOW_RUN_ID": run.run_id,
+        "MLFLOW_EXPERIMENT_ID": run.experiment_id,
     }
-    if asked.names_experiment:
-        env["MLFLOW_EXPERIMENT_NAME"] = asked.experiment
+    if request.names_experiment:
+        env["MLFLOW_EXPERIMENT_NAME"] = request.experiment
     return {
-        "run_id": made.run_id,
-        "experiment_id": made.experiment_id,
-        "tracking_uri": asked.tracking_uri,
-        "experiment": asked.experiment,
+        "run_id": run.run_id,
+        "experiment_id": run.experiment_id,
+        "tracking_uri": request.tracking_uri,
+        "experiment": request.experiment,
         "env": env,
     }
 
@@ -153,15 +153,15 @@ def _truth(folder: Path) -> dict[str, object]:
         time.sleep(0.05)
 
 
-def _wait_for_end(asked: TrackingRequest, run_id: str) -> "_SystemMetrics | None":
+def _wait_for_end(request: TrackingRequest, run_id: str) -> "_SystemMetrics | None":
     """Wait for the attempt's end. If psutil is installed and the run is not short, import MLflow
     and record meanwhile how much CPU, memory and GPUs are used."""
     short = min(_SHORT, _interval(os.environ))
-    measured = asked.system_metrics and find_spec("psutil") is not None
+    measured = request.system_metrics and find_spec("psutil") is not None
     if not measured or _has_ended(short):
         _has_ended(None)
         return None
-    metrics = _SystemMetrics(asked, run_id)
+    metrics = _SystemMetrics(request, run_id)
     metrics.start()
     _has_ended(None)
     return metrics
@@ -183,9 +183,9 @@ def _interval(environ: Mapping[str, str]) -> float:
 class _SystemMetrics(threading.Thread):
     """Imports MLflow and records system metrics; nobody waits for it."""
 
-    def __init__(self, asked: TrackingRequest, run_id: str) -> None:
+    def __init__(self, request: TrackingRequest, run_id: str) -> None:
         super().__init__(daemon=True)
-        self._asked = asked
+        self._request = request
         self._run_id = run_id
         self._monitor: Any = None
 
@@ -196,7 +196,7 @@ class _SystemMetrics(threading.Thread):
             os.environ.setdefault(name, value)
         # By name, as MLflow does not say the types of its methods.
         module = import_module("mlflow.system_metrics.system_metrics_monitor")
-        monitor = module.SystemMetricsMonitor(self._run_id, tracking_uri=self._asked.tracking_uri)
+        monitor = module.SystemMetricsMonitor(self._run_id, tracking_uri=self._request.tracking_uri)
         monitor.start()
         self._monitor = monitor
 

@@ -48,10 +48,10 @@ def write_record(folder: Path, name: str, value: Mapping[str, Json]) -> None:
 def read_record(folder: Path) -> dict[str, Json] | None:
     """Return the content of `mlflow.json`; None if there is none yet."""
     try:
-        found = json.loads((folder / TRACKED).read_bytes())
+        record = json.loads((folder / TRACKED).read_bytes())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def has_open_runs(home: Path) -> bool:
@@ -71,9 +71,9 @@ def change_record(folder: Path, **fields: Json) -> None:
     """Set fields of `mlflow.json`; None takes one out. Nothing is done where it is gone."""
     record = read_record(folder)
     if record is not None:
-        kept = {**record, **fields}
+        fields_ = {**record, **fields}
         write_record(
-            folder, TRACKED, {name: value for name, value in kept.items() if value is not None}
+            folder, TRACKED, {name: value for name, value in fields_.items() if value is not None}
         )
 
 
@@ -81,10 +81,10 @@ def tracking_links(folder: Path) -> dict[str, Json]:
     """Return where MLflow has the attempt of a folder, as `status` shows it; empty where nothing
     tracks it. Passwords are masked. `elsewhere` lists where its ranks made runs of their own:
     `tracking_uri`, `experiment`, `runs`, each place once."""
-    tracked = read_record(folder) or {}
+    record = read_record(folder) or {}
     elsewhere = _elsewhere(folder)
-    shown = {**tracked, "elsewhere": elsewhere} if elsewhere else tracked
-    return {name: _masked(value) for name, value in shown.items()}
+    links = {**record, "elsewhere": elsewhere} if elsewhere else record
+    return {name: _masked(value) for name, value in links.items()}
 
 
 def _masked(value: Json) -> Json:
@@ -104,11 +104,11 @@ def _elsewhere(folder: Path) -> list[Json]:
     places: Counter[tuple[str, str]] = Counter()
     for line in lines:
         try:
-            made = json.loads(line)
+            run = json.loads(line)
         except ValueError:
             continue  # cut short where the disk was full
-        if isinstance(made, dict):
-            places[str(made.get("tracking_uri")), str(made.get("experiment"))] += 1
+        if isinstance(run, dict):
+            places[str(run.get("tracking_uri")), str(run.get("experiment"))] += 1
     return [
         {"tracking_uri": uri, "experiment": experiment, "runs": number}
         for (uri, experiment), number in places.items()

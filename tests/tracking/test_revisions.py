@@ -8,7 +8,7 @@ import pytest
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.request import TrackingRequest
-from sgpu_decl.tracking.stores.sqlite import KNOWN, SqlRunStore, revision
+from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore, revision
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.mlflow, pytest.mark.expensive]
@@ -36,8 +36,8 @@ def test_a_run_can_be_made_and_ended_in_every_revision_that_is_known(tmp_path: P
     Base.metadata.create_all(engine)
     config = _get_alembic_config(uri)
     order = [item.revision for item in ScriptDirectory.from_config(config).walk_revisions()][::-1]
-    assert set(order) >= KNOWN
-    assert order[-1] in KNOWN, "this MLflow is newer: look at its tables, then add its revision"
+    assert set(order) >= REVISIONS
+    assert order[-1] in REVISIONS, "this MLflow is newer: look at its tables, then add its revision"
     made = []
     for step in order[order.index("6953534de441") :]:
         with engine.begin() as connection:

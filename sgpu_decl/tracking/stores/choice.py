@@ -40,13 +40,13 @@ def open_store(
     if path is None:
         say(f"MLflow's own client, which knows the store {uri}")
         return _client(uri, shared=False)
-    from sgpu_decl.tracking.stores.sqlite import KNOWN, SqlRunStore, revision
+    from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore, revision
     from sgpu_decl.tracking.stores.sqlite_tables import make_store
 
     make_store(path, say)
-    if (found := revision(path)) in KNOWN:
+    if (schema := revision(path)) in REVISIONS:
         return SqlRunStore(path)
-    say(f"MLflow's own client: the schema {found} of {path} is unknown here")
+    say(f"MLflow's own client: the schema {schema} of {path} is unknown here")
     return _client(uri, shared=True)
 
 
@@ -56,11 +56,11 @@ def needs_no_mlflow(uri: str, environ: Mapping[str, str]) -> bool:
         from sgpu_decl.tracking.stores.rest import needs_client
 
         return not needs_client(environ)
-    from sgpu_decl.tracking.stores.sqlite import KNOWN, revision
+    from sgpu_decl.tracking.stores.sqlite import REVISIONS, revision
 
     path = sqlite_file(uri)
     try:
-        return path is not None and revision(path) in KNOWN
+        return path is not None and revision(path) in REVISIONS
     except StoreError:
         return False
 
@@ -81,14 +81,14 @@ def store_in_words(uri: str, environ: Mapping[str, str], patience: float) -> str
     path = sqlite_file(uri)
     if path is None:
         return "not looked at: it needs MLflow's own client"
-    from sgpu_decl.tracking.stores.sqlite import KNOWN, revision
+    from sgpu_decl.tracking.stores.sqlite import REVISIONS, revision
 
-    found = revision(path, patience)
-    if found is None:
+    schema = revision(path, patience)
+    if schema is None:
         return "is made by the first run"
-    if found in KNOWN:
-        return f"schema {found}"
-    return f"schema {found}, which is unknown here: MLflow's own client is used, which is slower"
+    if schema in REVISIONS:
+        return f"schema {schema}"
+    return f"schema {schema}, which is unknown here: MLflow's own client is used, which is slower"
 
 
 def _is_server(uri: str) -> bool:

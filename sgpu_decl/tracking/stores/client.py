@@ -11,12 +11,11 @@ from mlflow.entities import Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
-from sgpu_decl.tracking.request import TrackingRequest
+from sgpu_decl.tracking.request import BATCH, TrackingRequest
 from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
 
 __all__ = ["PATIENCE", "ClientRunStore"]
 
-BATCH = 100  # MAX_PARAMS_TAGS_PER_BATCH of mlflow.utils.validation
 TRIES = 6
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "8"}
 """Set before MLflow is asked: by itself it tries a server that is away for minutes."""
@@ -33,11 +32,11 @@ class ClientRunStore:
         self._tries = TRIES if shared else 1
         self._client: MlflowClient = self._try(partial(MlflowClient, tracking_uri=uri))
 
-    def create(self, asked: TrackingRequest) -> CreatedRun:
-        experiment = self._try(partial(self._experiment, asked))
-        tags = list(asked.tags.items())
+    def create(self, request: TrackingRequest) -> CreatedRun:
+        experiment = self._try(partial(self._experiment, request))
+        tags = list(request.tags.items())
         create = partial(
-            self._client.create_run, experiment, run_name=asked.run_name, tags=dict(tags[:BATCH])
+            self._client.create_run, experiment, run_name=request.run_name, tags=dict(tags[:BATCH])
         )
         run_id = str(self._try(create).info.run_id)
         for start in range(BATCH, len(tags), BATCH):
@@ -45,8 +44,8 @@ class ClientRunStore:
             self._try(partial(self._client.log_batch, run_id, tags=batch))
         return CreatedRun(run_id=run_id, experiment_id=experiment)
 
-    def record(self, run_id: str, asked: TrackingRequest) -> None:
-        params = [Param(name, value) for name, value in asked.params.items()]
+    def record(self, run_id: str, request: TrackingRequest) -> None:
+        params = [Param(name, value) for name, value in request.params.items()]
         for start in range(0, len(params), BATCH):
             batch = params[start : start + BATCH]
             self._try(partial(self._client.log_batch, run_id, params=batch))
@@ -57,19 +56,19 @@ class ClientRunStore:
         tags = [RunTag(name, value) for name, value in end.tags.items()]
         self._try(partial(self._client.log_batch, run_id, tags=tags))
 
-    def _experiment(self, asked: TrackingRequest) -> str:
+    def _experiment(self, request: TrackingRequest) -> str:
         """Return the experiment's id; where two create it at once, both find the one."""
-        found = self._client.get_experiment_by_name(asked.experiment)
-        if found is None:
+        experiment = self._client.get_experiment_by_name(request.experiment)
+        if experiment is None:
             try:
-                return str(self._client.create_experiment(asked.experiment, asked.artifacts))
+                return str(self._client.create_experiment(request.experiment, request.artifacts))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
-            found = self._client.get_experiment_by_name(asked.experiment)
-        if found is None or found.lifecycle_stage == "deleted":
-            raise deleted_experiment(asked.experiment)
-        return str(found.experiment_id)
+            experiment = self._client.get_experiment_by_name(request.experiment)
+        if experiment is None or experiment.lifecycle_stage == "deleted":
+            raise deleted_experiment(request.experiment)
+        return str(experiment.experiment_id)
 
     def _try(self, step: Callable[[], T]) -> T:
         errors: tuple[type[Exception], ...] = (*_store_errors(), OSError)

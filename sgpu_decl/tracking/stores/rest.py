@@ -66,14 +66,14 @@ class RestRunStore:
         Raises:
             StoreError: it does not answer, is none of MLflow, or refuses the credentials.
         """
-        self._named("Default")
+        self._experiment_named("Default")
 
-    def create(self, asked: TrackingRequest) -> CreatedRun:
-        experiment = self._experiment(asked)
-        tags = list(asked.tags.items())
+    def create(self, request: TrackingRequest) -> CreatedRun:
+        experiment = self._experiment(request)
+        tags = list(request.tags.items())
         body: dict[str, Json] = {
             "experiment_id": experiment,
-            "run_name": asked.run_name,
+            "run_name": request.run_name,
             "user_id": "unknown",
             "start_time": time.time_ns() // 1_000_000,
             "tags": _pairs(tags[:BATCH]),
@@ -87,8 +87,8 @@ class RestRunStore:
         self._log(run_id, tags=tags[BATCH:])
         return CreatedRun(run_id=run_id, experiment_id=experiment)
 
-    def record(self, run_id: str, asked: TrackingRequest) -> None:
-        self._log(run_id, params=list(asked.params.items()))
+    def record(self, run_id: str, request: TrackingRequest) -> None:
+        self._log(run_id, params=list(request.params.items()))
 
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         ended = end.ended_at or time.time_ns() // 1_000_000
@@ -102,32 +102,32 @@ class RestRunStore:
         else:
             self._log(run_id, tags=list(end.tags.items()))
 
-    def _experiment(self, asked: TrackingRequest) -> str:
+    def _experiment(self, request: TrackingRequest) -> str:
         """Return the experiment's id; where two create it at once, both find the one."""
-        found = self._named(asked.experiment)
-        if found is None:
-            body: dict[str, Json] = {"name": asked.experiment}
-            if asked.artifacts is not None:
-                body["artifact_location"] = asked.artifacts
+        experiment = self._experiment_named(request.experiment)
+        if experiment is None:
+            body: dict[str, Json] = {"name": request.experiment}
+            if request.artifacts is not None:
+                body["artifact_location"] = request.artifacts
             try:
                 return str(self._ask("POST", "experiments/create", body)["experiment_id"])
             except _Refused as error:
                 if error.code != "RESOURCE_ALREADY_EXISTS":
                     raise
-            found = self._named(asked.experiment)
-        if found is None or found.get("lifecycle_stage") == "deleted":
-            raise deleted_experiment(asked.experiment)
-        return str(found["experiment_id"])
+            experiment = self._experiment_named(request.experiment)
+        if experiment is None or experiment.get("lifecycle_stage") == "deleted":
+            raise deleted_experiment(request.experiment)
+        return str(experiment["experiment_id"])
 
-    def _named(self, name: str) -> Mapping[str, Json] | None:
+    def _experiment_named(self, name: str) -> Mapping[str, Json] | None:
         query = urllib.parse.urlencode({"experiment_name": name})
         try:
-            found = self._ask("GET", f"experiments/get-by-name?{query}")["experiment"]
+            experiment = self._ask("GET", f"experiments/get-by-name?{query}")["experiment"]
         except _Refused as error:
             if error.code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             return None
-        return found if isinstance(found, Mapping) else None
+        return experiment if isinstance(experiment, Mapping) else None
 
     def _log(
         self,
@@ -177,11 +177,11 @@ class RestRunStore:
     def _refusal(self, error: urllib.error.HTTPError) -> StoreError:
         status = f"{self._host} answers {error.code} {error.reason}"
         try:
-            told = self._object(error.read())
+            answer = self._object(error.read())
         except (StoreError, OSError, http.client.HTTPException):
             return StoreError(status)
         return _Refused(
-            f"{status}: {told.get('message') or told}", str(told.get("error_code") or "")
+            f"{status}: {answer.get('message') or answer}", str(answer.get("error_code") or "")
         )
 
 

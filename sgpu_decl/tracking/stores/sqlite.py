@@ -1,7 +1,7 @@
 """An MLflow run in a SQLite store, by SQL: no MLflow is imported, so it takes milliseconds.
 
 The statements are those of `mlflow.store.tracking.sqlalchemy_store`. They hold for the revisions of
-the schema in `KNOWN`; a store of another revision is MLflow's own client's.
+the schema in `REVISIONS`; a store of another revision is MLflow's own client's.
 """
 
 import sqlite3
@@ -15,12 +15,12 @@ from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.request import TrackingRequest
 from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
 
-__all__ = ["ARTIFACTS", "KNOWN", "SqlRunStore", "revision"]
+__all__ = ["ARTIFACTS", "REVISIONS", "SqlRunStore", "revision"]
 
 ARTIFACTS = "mlruns"  # DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH of mlflow.store.tracking
 
 # `alembic_version` of every release from 3.1.0 to 3.17.2, and of the revisions between them.
-KNOWN = frozenset({
+REVISIONS = frozenset({
     "6953534de441", "bda7b8c39065", "cbc13b556ace", "770bee3ae1dd", "a1b2c3d4e5f6", "de4033877273",
     "1a0cddfcaa16", "534353b11cbc", "71994744cf8e", "3da73c924c2f", "bf29a5ff90ea", "1bd49d398cd23",
     "b7c8d9e0f1a2", "5d2d30f0abce", "c9d4e5f6a7b8", "2c33131f4dae", "d3e4f5a6b7c8", "d0e1f2a3b4c5",
@@ -50,8 +50,8 @@ def revision(path: Path, patience: float = _PATIENCE) -> str | None:
         names = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
         if not {"alembic_version", "runs", "experiments"} <= names:
             return None
-        found = db.execute("SELECT version_num FROM alembic_version").fetchone()
-    return str(found[0]) if found else None
+        row = db.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(row[0]) if row else None
 
 
 class SqlRunStore:
@@ -61,25 +61,25 @@ class SqlRunStore:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def create(self, asked: TrackingRequest) -> CreatedRun:
+    def create(self, request: TrackingRequest) -> CreatedRun:
         run_id = uuid.uuid4().hex
         with _connected(self._path) as db:
             db.execute("BEGIN IMMEDIATE")
-            experiment, location = self._experiment(db, asked)
+            experiment, location = self._experiment(db, request)
             db.execute(
                 """INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name,
                        user_id, status, start_time, source_version, lifecycle_stage, artifact_uri,
                        experiment_id)
                    VALUES (?, ?, 'UNKNOWN', '', '', 'unknown', 'RUNNING', ?, '', 'active', ?, ?)""",
-                (run_id, asked.run_name, _now(), f"{location.rstrip('/')}/{run_id}/artifacts",
+                (run_id, request.run_name, _now(), f"{location.rstrip('/')}/{run_id}/artifacts",
                  experiment),
             )  # fmt: skip
-            _tag(db, run_id, {"mlflow.runName": asked.run_name, **asked.tags})
+            _tag(db, run_id, {"mlflow.runName": request.run_name, **request.tags})
             db.execute("COMMIT")
         return CreatedRun(run_id=run_id, experiment_id=str(experiment))
 
-    def record(self, run_id: str, asked: TrackingRequest) -> None:
-        rows = [(key, value, run_id) for key, value in asked.params.items()]
+    def record(self, run_id: str, request: TrackingRequest) -> None:
+        rows = [(key, value, run_id) for key, value in request.params.items()]
         with _connected(self._path) as db:
             db.execute("BEGIN IMMEDIATE")
             db.executemany(
@@ -90,42 +90,43 @@ class SqlRunStore:
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         with _connected(self._path) as db:
             db.execute("BEGIN IMMEDIATE")
-            changed = db.execute(
+            update = db.execute(
                 """UPDATE runs SET status = ?, end_time = ?
                    WHERE run_uuid = ? AND lifecycle_stage = 'active'""",
                 (end.status, end.ended_at or _now(), run_id),
             )
-            if changed.rowcount:
+            if update.rowcount:
                 _tag(db, run_id, end.tags)
             db.execute("COMMIT")
 
-    def _experiment(self, db: sqlite3.Connection, asked: TrackingRequest) -> tuple[int, str]:
+    def _experiment(self, db: sqlite3.Connection, request: TrackingRequest) -> tuple[int, str]:
         """Return the experiment's id and where its artifacts lie."""
-        found = db.execute(
+        row = db.execute(
             "SELECT experiment_id, artifact_location, lifecycle_stage FROM experiments "
             "WHERE name = ?",
-            (asked.experiment,),
+            (request.experiment,),
         ).fetchone()
-        if found is not None:
-            identity, location, stage = found
+        if row is not None:
+            identity, location, stage = row
             if stage != "active":
-                raise deleted_experiment(asked.experiment)
+                raise deleted_experiment(request.experiment)
             return identity, str(location)
-        made = db.execute(
+        identity = db.execute(
             """INSERT INTO experiments
                    (name, artifact_location, lifecycle_stage, creation_time, last_update_time)
                VALUES (?, ?, 'active', ?, ?)""",
-            (asked.experiment, asked.artifacts, _now(), _now()),
+            (request.experiment, request.artifacts, _now(), _now()),
         ).lastrowid
-        if made is None:
-            raise StoreError(f"the experiment `{asked.experiment}` could not be created")
-        if asked.artifacts is not None:
-            return made, asked.artifacts
-        location = str(self._path.parent / ARTIFACTS / str(made))
+        if identity is None:
+            raise StoreError(f"the experiment `{request.experiment}` could not be created")
+        if request.artifacts is not None:
+            return identity, request.artifacts
+        location = str(self._path.parent / ARTIFACTS / str(identity))
         db.execute(
-            "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (location, made)
+            "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?",
+            (location, identity),
         )
-        return made, location
+        return identity, location
 
 
 def _tag(db: sqlite3.Connection, run_id: str, tags: Mapping[str, str]) -> None:

@@ -65,20 +65,20 @@ def _empty_store(say: Callable[[str], None]) -> Path:
         name = f"{version('mlflow')}.db"
     except PackageNotFoundError as error:
         raise StoreError("MLflow is not installed: `pip install 'sgpu[mlflow]'`") from error
-    kept = Path(platformdirs.user_cache_path("sgpu")) / "mlflow" / name
-    if kept.exists():
-        return kept
-    kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _locked(kept):
-        if not kept.exists():
+    cached = Path(platformdirs.user_cache_path("sgpu")) / "mlflow" / name
+    if cached.exists():
+        return cached
+    cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _locked(cached):
+        if not cached.exists():
             say("MLflow to make the tables of a store, once on this machine")
-            part = kept.with_name(f".{name}.{os.getpid()}.part")
+            part = cached.with_name(f".{name}.{os.getpid()}.part")
             try:
                 _have_mlflow_make(part)
-                part.replace(kept)
+                part.replace(cached)
             finally:
                 part.unlink(missing_ok=True)
-    return kept
+    return cached
 
 
 def _have_mlflow_make(path: Path) -> None:

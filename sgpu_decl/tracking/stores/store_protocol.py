@@ -20,14 +20,14 @@ class CreatedRun:
 
 
 class RunStore(Protocol):
-    def create(self, asked: TrackingRequest) -> CreatedRun:
+    def create(self, request: TrackingRequest) -> CreatedRun:
         """Create a run with its tags, and its experiment if there is none of that name.
 
         Raises:
             StoreError: it cannot be created.
         """
 
-    def record(self, run_id: str, asked: TrackingRequest) -> None:
+    def record(self, run_id: str, request: TrackingRequest) -> None:
         """Record the parameters of a run.
 
         Raises:
