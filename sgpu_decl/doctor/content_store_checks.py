@@ -56,8 +56,8 @@ def _missing(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Find
         manifest = project.environments.manifest(digest)
         if manifest is None:
             yield warn(_CHECK, f"the environment of {users} is not there", again)
-        elif missing := project.environments.missing(manifest):
-            yield warn(_CHECK, f"the environment of {users} lacks `{missing[0].path}`", again)
+        elif files := project.environments.missing(manifest):
+            yield warn(_CHECK, f"the environment of {users} lacks `{files[0].path}`", again)
 
 
 def _users(pairs: Iterable[tuple[str | None, Attempt]]) -> dict[str, str]:

@@ -19,7 +19,7 @@ class Bound:
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     by_name: Mapping[str, object]
-    filled: tuple[Filled, ...]
+    fill: tuple[Filled, ...]
 
 
 def bind(
@@ -47,11 +47,11 @@ def bind(
         and parameter.name not in bound.arguments
     ]
     fillable: tuple[Filled, ...] = get_args(Filled)
-    filled = tuple(item for item in fillable if item in missing and _takes_keyword(signature, item))
-    missing_names = [f"`{item}`" for item in missing if item not in filled]
+    fill = tuple(item for item in fillable if item in missing and _takes_keyword(signature, item))
+    missing_names = [f"`{item}`" for item in missing if item not in fill]
     if missing_names:
         raise _mismatch(name, signature, f"missing {' and '.join(missing_names)}")
-    return Bound(args=args, kwargs=kwargs, by_name=_by_parameter(signature, bound), fill=filled)
+    return Bound(args=args, kwargs=kwargs, by_name=_by_parameter(signature, bound), fill=fill)
 
 
 def _takes_keyword(signature: inspect.Signature, name: str) -> bool:

@@ -17,7 +17,7 @@ def positional(rank: int, /) -> None: ...
 
 def test_every_argument_has_its_name() -> None:
     bound = bind(plain, (1, 5, 6, 7), {"key": 8, "other": 9})
-    assert bound.named == {"a": 1, "b": 5, "rest": (6, 7), "key": 8, "other": 9}
+    assert bound.by_name == {"a": 1, "b": 5, "rest": (6, 7), "key": 8, "other": 9}
     assert bound.fill == ()
 
 
