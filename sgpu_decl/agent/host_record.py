@@ -21,6 +21,7 @@ import time
 from sgpu_decl.agent.attempt_files import SUPERVISOR_LOCK, encode, parse_object
 from sgpu_decl.agent.host_locks import host_lock_folder, host_lock_home
 from sgpu_decl.agent.locks import held, wait_until_free
+from sgpu_decl.agent.processes import carriers_by_cookie
 from sgpu_decl.agent.regular_opener import regular_opener
 
 try:  # it loads in a tenth of the time of hashlib's OpenSSL
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BEAT",
     "HostRecord",
+    "abandoned_records",
+    "delete_useless_records",
     "orphans",
     "read_record",
     "record_path",
@@ -136,6 +139,38 @@ def take_abandoned(run_dir: str) -> dict[str, Any] | None:
     except OSError:
         return None
     return record
+
+
+def abandoned_records() -> list[str]:
+    """Return the records of all attempts, of any project, whose guardian and supervisor were both
+    killed."""
+    import glob
+
+    try:
+        paths = glob.glob(os.path.join(host_lock_home(), "attempts", "*", "*"))
+    except OSError:
+        return []  # there is no place for records that is ours
+    return [path for path in paths if not path.endswith(".tmp") and held(path) is False]
+
+
+def delete_useless_records() -> None:
+    """Delete the abandoned records of attempts whose folder was deleted and that left no process:
+    nobody will look for them."""
+    records = {path: _parsed(path) or {} for path in abandoned_records()}
+    tokens = {
+        path: record.get("token", "")
+        for path, record in records.items()
+        if not os.path.exists(record.get("run_dir", ""))
+    }
+    carriers = carriers_by_cookie(frozenset(tokens.values())) if tokens else {}
+    for path, token in tokens.items():
+        if token in carriers:
+            continue
+        try:
+            os.unlink(path)
+            os.rmdir(os.path.dirname(path))
+        except OSError:
+            continue  # somebody else has deleted it, or the folder has other records
 
 
 def wait_until_over(run_dir: str) -> None:

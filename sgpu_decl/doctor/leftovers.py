@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sgpu_decl.agent import attempt_files, host_locks, processes
-from sgpu_decl.agent.host_record import read_record
+from sgpu_decl.agent import attempt_files, processes
+from sgpu_decl.agent.host_record import abandoned_records, read_record
 from sgpu_decl.agent.locks import held
 from sgpu_decl.backends.kinds import DEFAULT
 from sgpu_decl.facts.opened_project import OpenedProject
@@ -40,12 +40,13 @@ def check_processes() -> Iterator[Finding]:
     if not orphans:
         running = sum(supervised.values())
         yield ok(_PROCESSES, f"no process is left of an ended attempt; running attempts: {running}")
-    abandoned = _abandoned_records()
+    abandoned = abandoned_records()
     if abandoned:
         yield ok(
             "locks",
             f"{len(abandoned)} attempts were killed together with their supervisor; their records "
-            f"in `{abandoned[0].parent.parent}` lock nothing",
+            f"in `{Path(abandoned[0]).parent.parent}` lock nothing; `sgpu gc` deletes those of "
+            "deleted attempts",
         )
 
 
@@ -100,12 +101,3 @@ def _ranks() -> Iterator[tuple[int, Mapping[str, str]]]:
         variables = processes.variables(int(name))
         if "SGPU_COOKIE" in variables and int(name) not in own:
             yield int(name), variables
-
-
-def _abandoned_records() -> list[Path]:
-    try:
-        folder = Path(host_locks.host_lock_home(), "attempts")
-        records = [path for path in folder.glob("*/*") if not path.name.endswith(".tmp")]
-        return [item for item in records if held(os.fspath(item)) is False]
-    except OSError:
-        return []

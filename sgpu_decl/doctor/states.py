@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.state_store import StateStore
@@ -69,10 +68,4 @@ def _modes(path: Path) -> Iterator[Finding]:
 
 def _resources(state: State) -> str:
     there = [resource for resource in state.resources.values() if not resource.gone]
-    active = sum(item.state not in _ENDED for item in state.active)
-    return f"resources: {len(there)}, recorded as active: {active}"
-
-
-_ENDED = frozenset(
-    {AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.LOST}
-)
+    return f"resources: {len(there)}, recorded as active: {len(state.active)}"

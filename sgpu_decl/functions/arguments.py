@@ -1,5 +1,6 @@
 """A call's arguments for those who read: what JSON holds as it is, anything else in few words."""
 
+import math
 from collections.abc import Mapping
 
 from sgpu_decl.diagnostics.masks import mask
@@ -26,12 +27,10 @@ def _bounded(value: object) -> Json:
 
 
 def _readable(value: object, depth: int) -> Json:
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, bool) or type(value) is int:
         return value
-    if isinstance(value, int) and type(value) is int:
-        return value
-    if isinstance(value, float) and type(value) is float:
-        return value if value - value == 0 else str(value)
+    if type(value) is float:
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, str):
         return mask(str(value))[:_LONGEST]
     if depth and isinstance(value, list | tuple) and len(value) <= _LONGEST:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from sgpu_decl.config.call_config import respelt
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.origin import Origin
 from sgpu_decl.model.plan import Check, Plan
 
 __all__ = ["refuse", "refuse_plan"]
@@ -15,7 +15,7 @@ _OPTION = re.compile(r" \(`--set [^`]*`\)")  # of a command line that is not the
 
 
 def refuse(name: str, findings: Sequence[Diagnostic]) -> InvalidInput:
-    """The error that a call with these findings is: one says itself, several are listed."""
+    """The error of a call with these findings: a single one is the message, several are listed."""
     errors = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
     if len(errors) > 1:
         lines = "".join(
@@ -31,17 +31,16 @@ def refuse(name: str, findings: Sequence[Diagnostic]) -> InvalidInput:
     )
 
 
-def refuse_plan(
-    plan: Plan, *, name: str, place: Place, spelled: Mapping[str, str]
-) -> InvalidInput | None:
+def refuse_plan(plan: Plan, origin: Origin, spelled: Mapping[str, str]) -> InvalidInput | None:
     """The error that a plan's checks are, or None where it can be applied.
 
     Args:
-        place: where the decorator stands: what is about it is told in its own words.
+        origin: of the function. Findings at its place use the words of the decorator.
         spelled: the decorator's parameters, by the field that each gives.
     """
     errors = [_diagnostic(check) for check in plan.checks if check.severity is Severity.ERROR]
-    return refuse(name, [respelt(item, place, spelled) for item in errors]) if errors else None
+    findings = [respelt(item, origin.place, spelled) for item in errors]
+    return refuse(origin.name, findings) if findings else None
 
 
 def _line(finding: Diagnostic) -> str:

@@ -118,11 +118,8 @@ def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:
 
 def _count(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInput(
-            f"`{name}` must be a whole number of 1 or more, not `{value!r}`",
-            hint="it is the number of ranks, one on each GPU",
-            code="wrong_parameter",
-        )
+        hint = "it is the number of ranks, one on each GPU"
+        raise _wrong(name, "a whole number of 1 or more", value, hint)
     return value
 
 
@@ -148,29 +145,24 @@ def _timeout(value: object) -> float | None:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)
     if seconds is None or not math.isfinite(seconds) or seconds <= 0:
-        raise InvalidInput(
-            f"`timeout` must be a number of seconds, not `{value!r}`",
-            hint="write `timeout=3600`, `timeout='6h'`, or `timeout=None` for no limit",
-            code="wrong_parameter",
-        )
+        hint = "write `timeout=3600`, `timeout='6h'`, or `timeout=None` for no limit"
+        raise _wrong("timeout", "a number of seconds", value, hint)
     return seconds
 
 
 def _flag(name: str, value: object) -> bool:
     if isinstance(value, bool):
         return value
-    raise InvalidInput(
-        f"`{name}` must be True or False, not `{value!r}`",
-        hint=f"write `{name}=True`",
-        code="wrong_parameter",
-    )
+    raise _wrong(name, "True or False", value, f"write `{name}=True`")
 
 
 def _text(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
-    raise InvalidInput(
-        f"`{name}` must be text, not `{value!r}`",
-        hint="name one of the project's `targets`",
-        code="wrong_parameter",
+    raise _wrong(name, "text", value, "name one of the project's `targets`")
+
+
+def _wrong(name: str, kind: str, value: object, hint: str) -> InvalidInput:
+    return InvalidInput(
+        f"`{name}` must be {kind}, not `{value!r}`", hint=hint, code="wrong_parameter"
     )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.api import Session
 from sgpu_decl.config.call_config import CAPTURED
-from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.functions.arguments import readable_arguments
 from sgpu_decl.functions.bound_arguments import Bound, bind
@@ -20,7 +19,7 @@ from sgpu_decl.functions.call_settings import Settings
 from sgpu_decl.functions.caller_project import call_location
 from sgpu_decl.functions.caller_tracking import Parent, parent
 from sgpu_decl.functions.captured_values import loaded_packages
-from sgpu_decl.functions.origin import local_paths, origin_of
+from sgpu_decl.functions.origin import Origin, local_paths, origin_of
 from sgpu_decl.functions.pickles import PicklePart, mentions, pickled
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.call import Call, Pickled
@@ -35,12 +34,10 @@ __all__ = ["PreparedCall", "prepare"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """A call that can be planned and launched. `place` and `spelled` are those of its decorator:
-    where it stands, and the parameters that it was given, by the field of a run."""
+    """A call that can be planned and launched."""
 
-    name: str
-    place: Place
-    spelled: Mapping[str, str]
+    origin: Origin
+    settings: Settings
     session: Session
     call: Call
 
@@ -71,14 +68,8 @@ def prepare(
     origin = origin_of(function)
     above = parent()
     limit = MOST_CALLS if settings.remote else None
-    call = _call(
-        origin.name,
-        function,
-        bound,
-        above,
-        attended=not (settings.remote or settings.run_async),
-        limit=limit,
-    )
+    attended = not (settings.remote or settings.run_async)
+    call = _call(origin.name, function, bound, above, attended=attended, limit=limit)
     declaration = Declaration(
         origin=origin,
         settings=settings,
@@ -87,13 +78,7 @@ def prepare(
         target=location.target,
     )
     session = Session.for_call(location, declaration.read, call.path)
-    return PreparedCall(
-        name=origin.name,
-        place=origin.place,
-        spelled=settings.spelled,
-        session=session,
-        call=call,
-    )
+    return PreparedCall(origin=origin, settings=settings, session=session, call=call)
 
 
 def _with_size_of_packages(plan: Plan) -> Plan:

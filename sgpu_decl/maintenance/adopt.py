@@ -1,6 +1,8 @@
 """`sgpu adopt`: a job that exists already becomes that of an address. Nothing is changed but the
 state; the next apply puts what the file says in the place of what it has."""
 
+from dataclasses import replace
+
 from sgpu_decl.config.loaded import LoadedJob
 from sgpu_decl.diagnostics.diagnostic import has_errors
 from sgpu_decl.diagnostics.nearest_names import nearest
@@ -37,13 +39,7 @@ def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str
             code="bad_id",
         )
     (desired,) = desire(
-        DeclaredJobs(
-            jobs=(job,),
-            mode=declared.mode,
-            backends=declared.backends,
-            runs=declared.runs,
-            owner=declared.owner,
-        ),
+        replace(declared, jobs=(job,)),
         project.job_backend,
         lambda _: True,
         project.state().lineage,

@@ -4,6 +4,7 @@ refers to."""
 from collections import defaultdict
 from datetime import UTC, datetime
 
+from sgpu_decl.agent.host_record import delete_useless_records
 from sgpu_decl.applying.recovery import refresh
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.applying.store_references import record_references
@@ -92,6 +93,8 @@ def collect(
             kinds = {item.backend for item in attempts} | {item.backend for item in jobs}
             total += sum(backend(kind).storage.collect() for kind in kinds)
             record_references(project, writer.state.lineage, needs_of(writer.state))
+    if not dry_run:
+        delete_useless_records()
     code, environments = (0, 0) if dry_run else collect_stores(project)
     return {
         "attempts": [str(ref) for ref in freed],
