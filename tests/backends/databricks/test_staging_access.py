@@ -82,3 +82,22 @@ def test_what_is_no_folder_is_said(
     (tenant / "Workspace" / "Shared" / "notes").write_text("not a folder")
     staged_at(project, folder)
     assert said(session) == finding
+
+
+def test_a_volume_for_artifacts_that_is_missing(
+    session: Callable[[], Session], project: Path, tenant: Path
+) -> None:
+    with (project / "run.yaml").open("a") as file:
+        file.write("mlflow: {artifact_location: /Volumes/main/ml/artifacts/runs}\n")
+
+    def places() -> list[int | None]:
+        checks = session().plan().plan.checks
+        return [
+            check.place.line if check.place else None
+            for check in checks
+            if check.id == "artifact_volume_missing"
+        ]
+
+    assert places() == [9]
+    (tenant / "Volumes" / "main" / "ml" / "artifacts").mkdir(parents=True)
+    assert places() == []

@@ -27,7 +27,10 @@ from sgpu_decl.backends.databricks.planning.catalog import (
 )
 from sgpu_decl.backends.databricks.planning.machines import machines_of
 from sgpu_decl.backends.databricks.planning.pools import PoolChoice
-from sgpu_decl.backends.databricks.planning.staging_access import check_staging
+from sgpu_decl.backends.databricks.planning.staging_access import (
+    check_artifact_volume,
+    check_staging,
+)
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.config.env import Env
@@ -96,6 +99,8 @@ class RemoteChecks:
         yield from self._experiment_folder()
         yield from self._experiment_access()
         yield from check_staging(workspace.connection, workspace.staging, self.places)
+        location = self.config.mlflow.artifact_location
+        yield from check_artifact_volume(workspace.connection, location, self.places)
 
     def _accelerator(self) -> Iterator[Diagnostic]:
         config, offered = self.config, self.catalog.accelerators

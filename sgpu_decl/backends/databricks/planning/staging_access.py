@@ -16,7 +16,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["check_staging"]
+__all__ = ["check_artifact_volume", "check_staging"]
 
 _WRITES = frozenset({"CAN_EDIT", "CAN_MANAGE"})
 _FOLDERS = frozenset({"DIRECTORY", "REPO"})
@@ -43,15 +43,39 @@ def check_staging(
             yield finding
 
 
+def check_artifact_volume(
+    connection: Connection, location: str | None, places: Mapping[str, Place]
+) -> Iterator[Diagnostic]:
+    """Warn if the workspace does not show the volume of `mlflow.artifact_location`.
+
+    Raises:
+        BackendError: the workspace cannot be asked.
+    """
+    if location is None or not location.startswith(VOLUMES):
+        return
+    with without_refusals():
+        place = places.get("mlflow.artifact_location")
+        loss = "a new experiment could keep no artifacts"
+        finding = _missing_volume(connection, location, "artifact_volume_missing", loss, place)
+        if finding is not None:
+            yield finding
+
+
 def _in_volume(connection: Connection, staging: str, place: Place | None) -> Diagnostic | None:
-    name = ".".join(staging.removeprefix(VOLUMES).split("/")[:3])
+    return _missing_volume(connection, staging, "staging_missing", "`apply` would fail", place)
+
+
+def _missing_volume(
+    connection: Connection, path: str, code: str, loss: str, place: Place | None
+) -> Diagnostic | None:
+    name = ".".join(path.removeprefix(VOLUMES).split("/")[:3])
     doing = f"looking at the volume `{name}`"
     if connection.find(doing, f"/api/2.1/unity-catalog/volumes/{name}") is not None:
         return None
     return Diagnostic(
-        code="staging_missing",
+        code=code,
         severity=Severity.WARNING,
-        summary=f"`{connection.host}` shows no volume `{name}`, and `apply` would fail",
+        summary=f"`{connection.host}` shows no volume `{name}`, and {loss}",
         place=place,
         hint=f"make it with `databricks volumes create {name.replace('.', ' ')} MANAGED`, or "
         "ask who manages it for access",
