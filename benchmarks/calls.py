@@ -101,15 +101,15 @@ def _alternating(
     first: Callable[[], object], second: Callable[[], object], repeats: int
 ) -> tuple[float, float]:
     """The medians of both, after a round that does not count."""
-    taken: tuple[list[float], list[float]] = ([], [])
+    seconds: tuple[list[float], list[float]] = ([], [])
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         for number in range(repeats + 1):
-            for times, step in zip(taken, (first, second), strict=True):
+            for times, step in zip(seconds, (first, second), strict=True):
                 began = time.perf_counter()
                 step()
                 if number:
                     times.append(time.perf_counter() - began)
-    return statistics.median(taken[0]), statistics.median(taken[1])
+    return statistics.median(seconds[0]), statistics.median(seconds[1])
 
 
 def _processes(argv: list[object]) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from measuring import Row, Taken, take
+from measuring import Measurement, Row, measure
 
 __all__ = ["captures"]
 
@@ -54,13 +54,13 @@ assert capture(sys.argv[1], progress=Quiet(), cache=Path(sys.argv[2]))[0] is not
 
 
 def captures(
-    scratch: Path, interpreter: Path, package: str, installing: Taken | None
+    scratch: Path, interpreter: Path, package: str, installing: Measurement | None
 ) -> Iterator[Row]:
     """Of a virtual environment, and of one of its packages."""
     environment = interpreter.parents[1]
     python = sys.executable
-    first: list[Taken] = []
-    peers: dict[str, list[Taken]] = {"cp -a": [], "cp -al": []}
+    first: list[Measurement] = []
+    peers: dict[str, list[Measurement]] = {"cp -a": [], "cp -al": []}
     if shutil.which("zstd"):
         peers["tar and zstd -3"] = []
     else:
@@ -78,11 +78,13 @@ def captures(
                 f"tar -C {environment} -cf - . | zstd -q -3 -T0 > {copy}.tar.zst",
             ),
         }
-        for name, taken in peers.items():
-            taken.append(take(copying[name], scratch))
-        first.append(take((python, "-c", TAKES, str(interpreter), str(store), str(cache)), scratch))
-    mine = _median(first)
-    medians = {name: _median(taken) for name, taken in peers.items()}
+        for name, rounds in peers.items():
+            rounds.append(measure(copying[name], scratch))
+        first.append(
+            measure((python, "-c", TAKES, str(interpreter), str(store), str(cache)), scratch)
+        )
+    mine = Measurement.median(first)
+    medians = {name: Measurement.median(rounds) for name, rounds in peers.items()}
     if installing is not None:
         medians["uv pip install, warm cache, no bytecode"] = installing
     for name, peer in medians.items():
@@ -101,7 +103,7 @@ def captures(
         limit=1,
     )
     look = (python, "-c", LOOKS, str(interpreter), str(scratch / "capture0/cache"))
-    unchanged = _median([take(look, scratch) for _ in range(2 * ROUNDS + 1)])
+    unchanged = Measurement.median([measure(look, scratch) for _ in range(2 * ROUNDS + 1)])
     yield Row(
         what="capture of an unchanged environment, process and all",
         took=f"{unchanged.seconds:.2f} s",
@@ -126,9 +128,9 @@ def applied(scratch: Path, interpreter: Path) -> Iterator[Row]:
         (folder / "bare.yaml").write_text(RUN)
         (folder / "run.yaml").write_text(f"{RUN}env: {{snapshot: true, python: {interpreter}}}\n")
         homes = ("env", f"XDG_DATA_HOME={home}/data", f"XDG_CACHE_HOME={home}/cache")
-        copies.append(take(("cp", "-a", str(environment), str(copy)), scratch))
-        applies.append(take((*homes, SGPU, "apply", "-y", "run.yaml"), folder))
-    mine, peer = _median(applies), _median(copies)
+        copies.append(measure(("cp", "-a", str(environment), str(copy)), scratch))
+        applies.append(measure((*homes, SGPU, "apply", "-y", "run.yaml"), folder))
+    mine, peer = Measurement.median(applies), Measurement.median(copies)
     yield Row(
         what="first apply in a captured environment, ranks and all",
         took=f"{mine.seconds:.2f} s, {mine.memory / 1e6:.0f} MB",
@@ -139,7 +141,8 @@ def applied(scratch: Path, interpreter: Path) -> Iterator[Row]:
     more, floors = [], []
     for number in range(2 * ROUNDS + 2):
         seconds = [
-            take((*homes, SGPU, "plan", name), folder).seconds for name in ("run.yaml", "bare.yaml")
+            measure((*homes, SGPU, "plan", name), folder).seconds
+            for name in ("run.yaml", "bare.yaml")
         ]
         floor = subprocess.check_output([sys.executable, "-c", FLOOR, os.fspath(environment)])
         if number:  # the first fills the caches
@@ -165,10 +168,10 @@ def upgraded(scratch: Path, interpreter: Path, package: str) -> Row:
             if path.is_file():
                 with open(path, "ab") as file:
                     file.write(b"\n# %d" % number)
-        mine = take((*take_in, str(where / "cache")), scratch)
+        mine = measure((*take_in, str(where / "cache")), scratch)
         copy = where / f"package{number}"
         hashing = "find . -type f -print0 | xargs -0 sha256sum"
-        peer = take(("sh", "-c", f"cp -a {folder} {copy} && cd {copy} && {hashing}"), scratch)
+        peer = measure(("sh", "-c", f"cp -a {folder} {copy} && cd {copy} && {hashing}"), scratch)
         more.append((mine.seconds - peer.seconds, mine, peer))
     seconds, mine, peer = sorted(more, key=lambda item: item[0])[ROUNDS // 2]
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -178,11 +181,4 @@ def upgraded(scratch: Path, interpreter: Path, package: str) -> Row:
         against=f"1 s more than cp -a and sha256sum of it, {peer.seconds:.2f} s",
         ratio=seconds / 1.0,
         limit=1,
-    )
-
-
-def _median(taken: Sequence[Taken]) -> Taken:
-    return Taken(
-        seconds=statistics.median(item.seconds for item in taken),
-        memory=max(item.memory for item in taken),
     )

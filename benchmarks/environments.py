@@ -16,7 +16,7 @@ from pathlib import Path
 
 from captures import captures
 from installs import installed
-from measuring import Row, Taken, take
+from measuring import Measurement, Row, measure
 
 import sgpu_decl.agent
 from sgpu_decl.agent.environment.tree_files import discard, remove
@@ -76,8 +76,8 @@ def large_environment(folder: Path) -> Path:
 def environments(scratch: Path) -> Iterator[Row]:
     """Trees, packs and captures of it."""
     # In a process of its own: a child's peak memory counts from its parent's.
-    said = subprocess.check_output([sys.executable, __file__, scratch], text=True)
-    what, python = said.splitlines()
+    output = subprocess.check_output([sys.executable, __file__, scratch], text=True)
+    what, python = output.splitlines()
     interpreter = scratch / "environment/bin/python"
     uv = shutil.which("uv")
     if uv is None:
@@ -100,22 +100,22 @@ def prepare(scratch: Path) -> None:
     print(captured.base)
 
 
-def trees(scratch: Path, what: str, python: str, installing: Taken | None) -> Iterator[Row]:
+def trees(scratch: Path, what: str, python: str, installing: Measurement | None) -> Iterator[Row]:
     """The first tree of an environment, and a look at one that is there."""
     base = hydrating(scratch, python, scratch / "store/objects")
     first = scratch / "trees/first"
-    take((*base, f"--tree={first}"), scratch)
-    made, copied = [], []
+    measure((*base, f"--tree={first}"), scratch)
+    rounds_here, copied = [], []
     for number in range(ROUNDS):
         tree, copy = scratch / f"trees/{number}", scratch / f"trees/copy{number}"
-        made.append(take((*base, f"--tree={tree}"), scratch))
-        copied.append(take(("cp", "-al", str(first), str(copy)), scratch))
+        rounds_here.append(measure((*base, f"--tree={tree}"), scratch))
+        copied.append(measure(("cp", "-al", str(first), str(copy)), scratch))
         discard(str(tree))
         remove(str(copy))
-    mine, peer = _median(made), _median(copied)
+    mine, peer = Measurement.median(rounds_here), Measurement.median(copied)
     yield Row(
         what=f"first tree {what}",
-        took=_shown(mine),
+        took=str(mine),
         against=f"cp -al, {peer.seconds:.2f} s",
         ratio=mine.seconds / peer.seconds,
         limit=2,
@@ -123,7 +123,7 @@ def trees(scratch: Path, what: str, python: str, installing: Taken | None) -> It
     if installing is not None:
         yield Row(
             what=f"first tree {what}",
-            took=_shown(mine),
+            took=str(mine),
             against=f"uv pip install, warm cache, no bytecode, {installing.seconds:.2f} s",
             ratio=mine.seconds / installing.seconds,
             limit=None,
@@ -155,17 +155,17 @@ def trees(scratch: Path, what: str, python: str, installing: Taken | None) -> It
 def packs(scratch: Path, python: str) -> Iterator[Row]:
     """The environment on its way to a worker that has nothing, and its first tree there."""
     folder, worker, tree = scratch / "packs", scratch / "worker", scratch / "trees/first"
-    send = take((sys.executable, "-c", SEND), scratch)
+    send = measure((sys.executable, "-c", SEND), scratch)
     hydrate = hydrating(scratch, python, worker / "objects")
-    arrive = take((*hydrate, f"--packs={folder}", f"--tree={worker / 'trees/there'}"), scratch)
+    arrive = measure((*hydrate, f"--packs={folder}", f"--tree={worker / 'trees/there'}"), scratch)
     discard(str(worker / "trees/there"))
     if shutil.which("zstd") is None:
         print("zstd is not on the PATH: no figures beside it")
         return
     archive, there = scratch / "tree.tar.zst", scratch / "there"
     there.mkdir()
-    pack = take(("sh", "-c", f"tar -C {tree} -cf - . | zstd -q -3 -T0 > {archive}"), scratch)
-    unpack = take(("sh", "-c", f"zstd -qdc {archive} | tar -C {there} -xf -"), scratch)
+    pack = measure(("sh", "-c", f"tar -C {tree} -cf - . | zstd -q -3 -T0 > {archive}"), scratch)
+    unpack = measure(("sh", "-c", f"zstd -qdc {archive} | tar -C {there} -xf -"), scratch)
     remove(str(there))
     bytes_sent = sum(path.stat().st_size for path in folder.iterdir())
     for step, mine, peer in (
@@ -174,7 +174,7 @@ def packs(scratch: Path, python: str) -> Iterator[Row]:
     ):
         yield Row(
             what=f"{step}, {bytes_sent / 1e6:.0f} MB beside {archive.stat().st_size / 1e6:.0f}",
-            took=_shown(mine),
+            took=str(mine),
             against=f"tar and zstd -3, {peer.seconds:.2f} s",
             ratio=mine.seconds / peer.seconds,
             limit=None,
@@ -183,28 +183,17 @@ def packs(scratch: Path, python: str) -> Iterator[Row]:
 
 def hydrating(scratch: Path, python: str, objects: Path) -> Sequence[str]:
     """The command that makes a tree, but for its place."""
-    given = (
+    options = (
         f"--manifest={scratch / 'manifest.json'}",
         f"--objects={objects}",
         f"--python={python}",
     )
-    return (python, "-I", "-S", str(AGENT), "hydrate", *given)
+    return (python, "-I", "-S", str(AGENT), "hydrate", *options)
 
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-
-
-def _median(taken: Sequence[Taken]) -> Taken:
-    return Taken(
-        seconds=statistics.median(item.seconds for item in taken),
-        memory=max(item.memory for item in taken),
-    )
-
-
-def _shown(taken: Taken) -> str:
-    return f"{taken.seconds:.2f} s, {taken.memory / 1e6:.0f} MB"
 
 
 if __name__ == "__main__":

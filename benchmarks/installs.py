@@ -2,13 +2,12 @@
 and making a tree of it stand beside. Wheels hold no bytecode, and uv compiles none here."""
 
 import os
-import statistics
 import subprocess
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from measuring import Taken, take
+from measuring import Measurement, measure
 
 __all__ = ["installed"]
 
@@ -16,7 +15,7 @@ ROUNDS = 3
 WHEEL = "Wheel-Version: 1.0\nGenerator: benchmark\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def installed(scratch: Path, interpreter: Path, uv: str) -> Taken:
+def installed(scratch: Path, interpreter: Path, uv: str) -> Measurement:
     """Install all packages of a virtual environment into fresh ones, by links into uv's cache where
     the file system can; the first of them fills the cache."""
     (site,) = interpreter.parents[1].glob("lib/python*/site-packages")
@@ -24,17 +23,14 @@ def installed(scratch: Path, interpreter: Path, uv: str) -> Taken:
     wheels.mkdir()
     names = [_wheel(info, wheels) for info in sorted(site.glob("*-1.0.dist-info"))]
     environ = {"UV_CACHE_DIR": str(scratch / "uv-cache"), "UV_NO_CONFIG": "1"}
-    taken = []
+    rounds = []
     for number in range(ROUNDS + 1):
         venv = scratch / f"installed{number}"
         subprocess.run(
             [uv, "venv", "-q", "--python", interpreter, venv], check=True, env=os.environ | environ
         )
-        taken.append(take(_install(uv, venv, wheels, names, environ), scratch))
-    return Taken(
-        seconds=statistics.median(item.seconds for item in taken[1:]),
-        memory=max(item.memory for item in taken[1:]),
-    )
+        rounds.append(measure(_install(uv, venv, wheels, names, environ), scratch))
+    return Measurement.median(rounds[1:])
 
 
 def _install(

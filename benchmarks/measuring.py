@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Row", "Taken", "alternating", "take"]
+__all__ = ["Measurement", "Row", "alternating", "measure"]
 
 PATIENCE = 60.0  # seconds
 PYTHON_VARIABLES = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
@@ -28,52 +28,56 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Measurement:
     """Seconds of wall clock and bytes of peak memory of one command."""
 
     seconds: float
     memory: int
 
+    def __str__(self) -> str:
+        return f"{self.seconds:.2f} s, {self.memory / 1e6:.0f} MB"
 
-def take(argv: Sequence[str], cwd: Path, *, fine: tuple[int, ...] = (0,)) -> Taken:
+    @classmethod
+    def median(cls, rounds: Sequence["Measurement"]) -> "Measurement":
+        """The median of the seconds, with the largest memory."""
+        return cls(
+            seconds=statistics.median(item.seconds for item in rounds),
+            memory=max(item.memory for item in rounds),
+        )
+
+
+def measure(argv: Sequence[str], cwd: Path, *, fine: tuple[int, ...] = (0,)) -> Measurement:
     """Run one command, measured.
 
     Raises:
-        SystemExit: it ended with a code that is not in `fine`; what it said is shown.
+        SystemExit: it ended with a code that is not in `fine`; the message has its output.
     """
     env = {name: value for name, value in os.environ.items() if name not in PYTHON_VARIABLES}
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         started = time.perf_counter()
-        process = subprocess.Popen(argv, cwd=cwd, env=env, stdout=said, stderr=said)
+        process = subprocess.Popen(argv, cwd=cwd, env=env, stdout=output, stderr=output)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode not in fine:
-            said.seek(0)
-            text = said.read().decode(errors="replace")[-3000:]
+            output.seek(0)
+            text = output.read().decode(errors="replace")[-3000:]
             sys.exit(f"`{' '.join(argv)}` ended with {process.returncode}:\n{text}")
-    return Taken(seconds=seconds, memory=usage.ru_maxrss * 1024)
+    return Measurement(seconds=seconds, memory=usage.ru_maxrss * 1024)
 
 
 def alternating(
     commands: Sequence[tuple[Sequence[str], Path]], repeats: int, *, warm: bool = False
-) -> tuple[list[Taken], int]:
+) -> tuple[list[Measurement], int]:
     """Run the commands in turn; return their medians and the number of rounds they are of.
 
     There are `repeats` rounds after one to `warm` up if asked, or fewer once they took `PATIENCE`.
     """
     if warm:
         for argv, cwd in commands:
-            take(argv, cwd)
-    rounds: list[list[Taken]] = []
+            measure(argv, cwd)
+    rounds: list[list[Measurement]] = []
     started = time.perf_counter()
     while len(rounds) < repeats and (not rounds or time.perf_counter() - started < PATIENCE):
-        rounds.append([take(argv, cwd) for argv, cwd in commands])
-    medians = [
-        Taken(
-            seconds=statistics.median(taken.seconds for taken in column),
-            memory=int(statistics.median(taken.memory for taken in column)),
-        )
-        for column in zip(*rounds, strict=True)
-    ]
-    return medians, len(rounds)
+        rounds.append([measure(argv, cwd) for argv, cwd in commands])
+    return [Measurement.median(column) for column in zip(*rounds, strict=True)], len(rounds)

@@ -151,8 +151,8 @@ def ranks(scratch: Path) -> Iterator[Row]:
     everybody = (by_agent, by_loop, by_torchrun)
     for count in (4, 16):
         what = f"{count} ranks to their first line"
-        taken = _alternate(scratch, FIRST_LINE, count, 7, everybody)
-        yield from _to_the_last(what, taken, floor=2.5, torchrun=None)
+        results = _alternate(scratch, FIRST_LINE, count, 7, everybody)
+        yield from _to_the_last(what, results, floor=2.5, torchrun=None)
     if HAS_TORCH:
         for count, limit, ways in (
             (4, 0.75, everybody),
@@ -160,18 +160,18 @@ def ranks(scratch: Path) -> Iterator[Row]:
             (16, 0.25, (by_agent, by_torchrun)),
         ):
             what = f"{count} ranks to torch's all_reduce"
-            taken = _alternate(scratch, ALL_REDUCE, count, 3, ways)
-            yield from _to_the_last(what, taken, floor=None, torchrun=limit)
+            results = _alternate(scratch, ALL_REDUCE, count, 3, ways)
+            yield from _to_the_last(what, results, floor=None, torchrun=limit)
     yield from _deaths(scratch)
     yield from _idle(scratch)
     yield from _printing(scratch)
 
 
 def _to_the_last(
-    what: str, taken: dict[Way, list[Done]], *, floor: float | None, torchrun: float | None
+    what: str, results: dict[Way, list[Done]], *, floor: float | None, torchrun: float | None
 ) -> Iterator[Row]:
     seconds = {
-        way: [done.last("up") - done.started for done in column] for way, column in taken.items()
+        way: [done.last("up") - done.started for done in column] for way, column in results.items()
     }
     own = seconds[by_agent]
     if by_loop in seconds:
@@ -182,13 +182,13 @@ def _to_the_last(
 
 def _deaths(scratch: Path) -> Iterator[Row]:
     """A rank of four dies: how soon the others are told, and the command returns."""
-    taken = _alternate(scratch, DEATH, 4, 9, (by_agent, by_loop, by_torchrun))
+    results = _alternate(scratch, DEATH, 4, 9, (by_agent, by_loop, by_torchrun))
 
-    def told(done: Done) -> list[float]:
+    def notified(done: Done) -> list[float]:
         died = done.last("died")
         return [at - died for name, at in done.notes.items() if name.endswith("-told")]
 
-    each = sorted(one for done in taken[by_agent] for one in told(done))
+    each = sorted(one for done in results[by_agent] for one in notified(done))
     slow = each[int(0.95 * (len(each) - 1))]
     yield Row(
         what="a rank dies, to the TERM of its peers (p95)",
@@ -198,7 +198,8 @@ def _deaths(scratch: Path) -> Iterator[Row]:
         limit=1.0,
     )
     back = {
-        way: [done.returned - done.last("died") for done in column] for way, column in taken.items()
+        way: [done.returned - done.last("died") for done in column]
+        for way, column in results.items()
     }
     middle = statistics.median(back[by_agent])
     what = "a rank dies, to the command's return"
@@ -226,7 +227,7 @@ def _idle(scratch: Path) -> Iterator[Row]:
     time.sleep(0.5)  # for the last snapshot of the start
     before = sum(map(_processor_time, agents))
     time.sleep(3)
-    used = sum(map(_processor_time, agents)) - before
+    processor_seconds = sum(map(_processor_time, agents)) - before
     memory = sum(map(_memory, agents))
     os.kill(identity["pid"], signal.SIGTERM)
     wait_until_free(str(folder / "supervisor.lock"))
@@ -239,17 +240,17 @@ def _idle(scratch: Path) -> Iterator[Row]:
     )
     yield Row(
         what="processor time of the agent while ranks compute",
-        took=f"{used / 3e3:.0f} us per s",
+        took=f"{processor_seconds / 3e3:.0f} us per s",
         against="one thousandth of a core",
-        ratio=used / 3e6,
+        ratio=processor_seconds / 3e6,
         limit=1.0,
     )
 
 
 def _printing(scratch: Path) -> Iterator[Row]:
     """Four ranks print 100 MB together, in lines of 100 bytes."""
-    taken = _alternate(scratch, PRINT, 4, 3, (by_agent, by_loop))
-    own, bare = ([done.last("up") - done.started for done in column] for column in taken.values())
+    results = _alternate(scratch, PRINT, 4, 3, (by_agent, by_loop))
+    own, bare = ([done.last("up") - done.started for done in column] for column in results.values())
     yield _compare("4 ranks print 100 MB", own, "the same, unbuffered too, alone", bare, 1.0)
 
 
@@ -257,16 +258,18 @@ def _alternate(
     scratch: Path, source: str, count: int, rounds: int, ways: Sequence[Way]
 ) -> dict[Way, list[Done]]:
     """Return what each of the ways took, after a round that only warms the file cache."""
-    taken: dict[Way, list[Done]] = {way: [] for way in ways if HAS_TORCH or way is not by_torchrun}
+    results: dict[Way, list[Done]] = {
+        way: [] for way in ways if HAS_TORCH or way is not by_torchrun
+    }
     for number in range(rounds + 1):
-        for way, column in taken.items():
+        for way, column in results.items():
             folder = scratch / f"ranks-{way.__name__}-{number}"
             folder.mkdir()
             done = way(folder, source, count)
             shutil.rmtree(folder)
             if number:
                 column.append(done)
-    return taken
+    return results
 
 
 def _compare(
@@ -326,8 +329,8 @@ def _done(output: Path, started: float) -> Done:
     notes = {path.name: float(path.read_text()) for path in output.iterdir()}
     if not notes:
         logs = [path for path in folder.rglob("*") if path.suffix == ".log" or path.name == "log"]
-        said = "".join(path.read_text(errors="replace") for path in logs)
-        sys.exit(f"the ranks noted nothing: {read_attempt(folder)}\n{said[-3000:]}")
+        output = "".join(path.read_text(errors="replace") for path in logs)
+        sys.exit(f"the ranks noted nothing: {read_attempt(folder)}\n{output[-3000:]}")
     return Done(started=started, returned=returned, notes=notes)
 
 

@@ -48,24 +48,24 @@ def main(file: str, threads: int) -> None:
 def _send(client: WorkspaceClient, requests: Sequence[Request]) -> None:
     for item in requests:
         path = item["path"].replace(".sgpu", ".bare")
-        said: dict[str, Any] = {"query": item["query"]}
+        options: dict[str, Any] = {"query": item["query"]}
         if path.endswith("/workspace/import"):
             form = {name: text.replace(".sgpu", ".bare") for name, text in item["json"].items()}
             with UploadForm(
                 form, "content", io.BytesIO(bytes(max(1, item["size"] - _FORM)))
             ) as body:
-                said["headers"], said["data"] = {"Content-Type": body.content_type}, body
-                client.api_client.do(item["method"], path, **said)
+                options["headers"], options["data"] = {"Content-Type": body.content_type}, body
+                client.api_client.do(item["method"], path, **options)
             continue
         if item["json"] is not None:
             body = json.loads(json.dumps(item["json"]).replace(".sgpu", ".bare"))
             if "idempotency_token" in body:
                 body["idempotency_token"] = f"bare-{body['idempotency_token']}"[:64]
-            said["body"] = body
+            options["body"] = body
         elif item["method"] == "POST":
-            said["headers"] = {"Content-Type": "application/octet-stream"}
-            said["data"] = bytes(item["size"])
-        client.api_client.do(item["method"], path, **said)
+            options["headers"] = {"Content-Type": "application/octet-stream"}
+            options["data"] = bytes(item["size"])
+        client.api_client.do(item["method"], path, **options)
 
 
 if __name__ == "__main__":

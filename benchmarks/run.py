@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from measuring import Row, Taken, alternating, take
+from measuring import Measurement, Row, alternating, measure
 from workloads import (
     blocks,
     matrix,
@@ -57,12 +57,12 @@ def starting(scratch: Path, repeats: int) -> Iterator[Row]:
         repeats,
         warm=True,
     )
-    for (what, _, limit), taken in zip(commands, columns, strict=True):
+    for (what, _, limit), measurement in zip(commands, columns, strict=True):
         yield Row(
             what=what,
-            took=f"{taken.seconds * 1000:.0f} ms",
+            took=f"{measurement.seconds * 1000:.0f} ms",
             against=f"python -c pass, {empty.seconds * 1000:.0f} ms",
-            ratio=taken.seconds / empty.seconds,
+            ratio=measurement.seconds / empty.seconds,
             limit=limit,
         )
 
@@ -70,14 +70,14 @@ def starting(scratch: Path, repeats: int) -> Iterator[Row]:
 def planning(scratch: Path, sizes: Sequence[int], *, terraform: str | None) -> Iterator[Row]:
     """Plans of many runs, first and no-op: growth from size to size, and beside terraform's."""
     for shape, write in (("blocks", blocks), ("matrix", matrix)):
-        before: dict[str, tuple[int, Taken]] = {}
+        before: dict[str, tuple[int, Measurement]] = {}
         for size in sizes:
             folder = scratch / f"{shape}{size}"
             file = write(folder, size)
             peer = None if terraform is None else scratch / f"tf{shape}{size}"
             if terraform is not None and peer is not None:
                 (terraform_count if shape == "matrix" else terraform_blocks)(peer, size)
-                take((terraform, "init", "-no-color"), peer)
+                measure((terraform, "init", "-no-color"), peer)
             for kind in ("first", "no-op"):
                 if kind == "no-op":
                     _remember(file)
@@ -91,28 +91,28 @@ def planning(scratch: Path, sizes: Sequence[int], *, terraform: str | None) -> I
                 if terraform is not None and peer is not None:
                     plan = (terraform, "plan", "-no-color", "-lock=false")
                     commands.append(((*plan, *["-detailed-exitcode"] * exact), peer))
-                (taken, *peers), rounds = alternating(commands, 3)
+                (measurement, *peers), rounds = alternating(commands, 3)
                 what = f"plan of {size:,} runs, {shape}, {kind}"
                 if kind in before:
                     less, earlier = before[kind]
                     yield Row(
                         what=what,
-                        took=_shown(taken),
+                        took=str(measurement),
                         against=f"{size // less} x the time of {less:,}",
-                        ratio=taken.seconds / (earlier.seconds * size / less),
+                        ratio=measurement.seconds / (earlier.seconds * size / less),
                         limit=1.3,
                     )
-                before[kind] = (size, taken)
+                before[kind] = (size, measurement)
                 limit = 0.25 if size >= 10_000 else None
                 for other in peers:
-                    for measure, ratio in (
-                        ("time", taken.seconds / other.seconds),
-                        ("memory", taken.memory / other.memory),
+                    for aspect, ratio in (
+                        ("time", measurement.seconds / other.seconds),
+                        ("memory", measurement.memory / other.memory),
                     ):
                         yield Row(
-                            what=f"{what}: {measure}",
-                            took=_shown(taken),
-                            against=f"terraform, {_shown(other)}, n={rounds}",
+                            what=f"{what}: {aspect}",
+                            took=str(measurement),
+                            against=f"terraform, {other}, n={rounds}",
                             ratio=ratio,
                             limit=limit,
                         )
@@ -120,35 +120,35 @@ def planning(scratch: Path, sizes: Sequence[int], *, terraform: str | None) -> I
 
 def applying(scratch: Path, counts: Sequence[int], *, terraform: str | None) -> Iterator[Row]:
     """Applies of many short runs, detached: the time of each must not grow with their number."""
-    before: tuple[int, Taken] | None = None
+    before: tuple[int, Measurement] | None = None
     for count in counts:
         folder = scratch / f"apply{count}"
         file = matrix(folder, count)
-        taken = take((SGPU, "apply", "-y", "--detach", file.name), folder)
+        measurement = measure((SGPU, "apply", "-y", "--detach", file.name), folder)
         started = time.perf_counter()
-        take((SGPU, "wait", "run.*"), folder)
+        measure((SGPU, "wait", "run.*"), folder)
         after = time.perf_counter() - started
         what = f"apply of {count:,} runs (the last ended {after:.0f} s later)"
         if before is not None:
             less, earlier = before
             yield Row(
                 what=what,
-                took=_shown(taken),
+                took=str(measurement),
                 against=f"{count / less:g} x the time of {less:,}, {earlier.seconds:.1f} s",
-                ratio=taken.seconds / (earlier.seconds * count / less),
+                ratio=measurement.seconds / (earlier.seconds * count / less),
                 limit=1.3,
             )
-        before = (count, taken)
+        before = (count, measurement)
         if terraform is not None:
             peer_folder = scratch / f"tfapply{count}"
             terraform_blocks(peer_folder, count)
-            take((terraform, "init", "-no-color"), peer_folder)
-            peer = take((terraform, "apply", "-auto-approve", "-no-color"), peer_folder)
+            measure((terraform, "init", "-no-color"), peer_folder)
+            peer = measure((terraform, "apply", "-auto-approve", "-no-color"), peer_folder)
             yield Row(
                 what=what,
-                took=_shown(taken),
-                against=f"terraform, {_shown(peer)}",
-                ratio=taken.seconds / peer.seconds,
+                took=str(measurement),
+                against=f"terraform, {peer}",
+                ratio=measurement.seconds / peer.seconds,
                 limit=None,
             )
 
@@ -164,15 +164,15 @@ def launching(scratch: Path, count: int) -> Iterator[Row]:
     subprocess.run(("tar", "-x", "-C", older), input=packed.stdout, check=True)
     compileall.compile_dir(older / "sgpu_decl", quiet=2)
     each = count // LAUNCH_ROUNDS
-    taken: dict[Path, list[float]] = {older: [], ROOT: []}
+    times: dict[Path, list[float]] = {older: [], ROOT: []}
     for number in range(LAUNCH_ROUNDS):
-        for checkout, seconds in taken.items():
+        for checkout, seconds in times.items():
             folder = scratch / f"launch-{checkout.name}-{number}"
             file = matrix(folder, each)
             sgpu = ("env", f"PYTHONPATH={checkout}", sys.executable, "-m", "sgpu_decl")
-            seconds.append(take((*sgpu, "apply", "-y", "--detach", file.name), folder).seconds)
-            take((*sgpu, "wait", "run.*"), folder)
-    before, now = (sum(seconds) for seconds in taken.values())
+            seconds.append(measure((*sgpu, "apply", "-y", "--detach", file.name), folder).seconds)
+            measure((*sgpu, "wait", "run.*"), folder)
+    before, now = (sum(seconds) for seconds in times.values())
     yield Row(
         what=f"{count:,} detached ranks launched, {each} at a time",
         took=f"{now:.1f} s",
@@ -185,10 +185,6 @@ def launching(scratch: Path, count: int) -> Iterator[Row]:
 def _remember(file: Path) -> None:
     """Seed the state in a process of its own: a child's peak memory counts from its parent's."""
     subprocess.run([sys.executable, Path(__file__).with_name("workloads.py"), file], check=True)
-
-
-def _shown(taken: Taken) -> str:
-    return f"{taken.seconds:.2f} s, {taken.memory / 1e6:.0f} MB"
 
 
 def _show(row: Row) -> None:
@@ -210,9 +206,9 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--only", default=PARTS)
     parser.add_argument("--without-terraform", action="store_true")
-    asked = parser.parse_args()
-    terraform = None if asked.without_terraform else shutil.which("terraform")
-    parts = set(asked.only.split(","))
+    options = parser.parse_args()
+    terraform = None if options.without_terraform else shutil.which("terraform")
+    parts = set(options.only.split(","))
     # An import that compiles its module would be measured as one that loads it.
     compileall.compile_dir(ROOT / "sgpu_decl", quiet=2)
 
@@ -222,16 +218,16 @@ def main() -> int:
         scratch = Path(text)
         rows: list[Iterator[Row]] = []
         if "start" in parts:
-            rows.append(starting(scratch, asked.repeats))
+            rows.append(starting(scratch, options.repeats))
         if "plans" in parts:
-            rows.append(planning(scratch, asked.sizes, terraform=terraform))
+            rows.append(planning(scratch, options.sizes, terraform=terraform))
         if "applies" in parts:
-            rows.append(applying(scratch, asked.applies, terraform=terraform))
-            rows.append(launching(scratch, max(asked.applies)))
+            rows.append(applying(scratch, options.applies, terraform=terraform))
+            rows.append(launching(scratch, max(options.applies)))
         if "watched" in parts:
             from watching import watching
 
-            rows.append(watching(scratch, asked.repeats))
+            rows.append(watching(scratch, options.repeats))
         if "ranks" in parts:
             from ranks import ranks  # with what the agent's folders are made of
 
@@ -239,7 +235,7 @@ def main() -> int:
         if "calls" in parts:
             from calls import calls
 
-            rows.append(calls(scratch, repeats=asked.repeats))
+            rows.append(calls(scratch, repeats=options.repeats))
         if "environments" in parts:
             from environments import environments
 
@@ -247,7 +243,7 @@ def main() -> int:
         if "databricks" in parts:
             from workspaces import workspaces
 
-            rows.append(workspaces(scratch, asked.repeats))
+            rows.append(workspaces(scratch, options.repeats))
         for part in rows:
             for row in part:
                 _show(row)

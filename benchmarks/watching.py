@@ -79,17 +79,17 @@ def _seconds(argv: Sequence[str], folder: Path, opened: Opened) -> float:
         tail = b""
         while True:
             try:
-                came = os.read(ours, 1 << 16)
+                chunk = os.read(ours, 1 << 16)
             except OSError:  # a terminal whose other side has closed
                 break
-            if not came:
+            if not chunk:
                 break
             moment = time.perf_counter()
-            if first is None and FIRST in tail + came:
+            if first is None and FIRST in tail + chunk:
                 first = moment
-            if LAST in tail + came:
+            if LAST in tail + chunk:
                 last = moment
-            tail = came[-len(LAST) :]
+            tail = chunk[-len(LAST) :]
     os.close(ours)
     if first is None or last is None:
         sys.exit(f"`{' '.join(argv)}` did not show all lines")

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 from venv import create
 
-from measuring import Row, Taken, alternating, take
+from measuring import Measurement, Row, alternating, measure
 
 __all__ = ["workspaces"]
 
 SGPU = str(Path(sys.executable).with_name("sgpu"))
 REPLAY = str(Path(__file__).with_name("replaying.py"))
-ASKED = 12  # requests
+REQUESTS = 12  # requests
 RUNS = 100
 AT_ONCE = 8
 ROUND_TRIP = 0.05  # seconds
@@ -74,7 +74,7 @@ class Emulated:
 
     environment: Mapping[str, str]
 
-    def asked(self) -> list[dict[str, Any]]:
+    def requests(self) -> list[dict[str, Any]]:
         """The requests since the last `reset`."""
         answer = self._control("GET", "requests")
         return list(answer["requests"])
@@ -109,9 +109,9 @@ def emulated(*options: str) -> Iterator[Emulated]:
     assert server.stdout is not None
     before = dict(os.environ)
     try:
-        told = json.loads(server.stdout.readline())["data"]["environment"]
-        os.environ.update(told)
-        yield Emulated(told)
+        environment = json.loads(server.stdout.readline())["data"]["environment"]
+        os.environ.update(environment)
+        yield Emulated(environment)
     finally:
         os.environ.clear()
         os.environ.update(before)
@@ -151,20 +151,20 @@ def unchanged(folder: Path) -> Iterator[Row]:
     (site / "carried.py").write_text("WORD = 'carried along'\n")
     (folder / "run.yaml").write_text(ONE + IN_A_FOLDER)
     with emulated() as workspace:
-        take((SGPU, "apply", "-y", "run.yaml"), folder)
-        there = {item["json"]["path"] for item in workspace.asked() if _uploads(item)}
+        measure((SGPU, "apply", "-y", "run.yaml"), folder)
+        there = {item["json"]["path"] for item in workspace.requests() if _uploads(item)}
         workspace.reset()
-        take((SGPU, "apply", "-y", "--detach", "--rerun", "hello", "run.yaml"), folder)
-        asked = workspace.asked()
-        take((SGPU, "wait", "hello"), folder)
+        measure((SGPU, "apply", "-y", "--detach", "--rerun", "hello", "run.yaml"), folder)
+        requests = workspace.requests()
+        measure((SGPU, "wait", "hello"), folder)
     yield Row(
         what="apply of an unchanged run: requests",
-        took=f"{len(asked)}",
-        against=f"{ASKED}",
-        ratio=len(asked) / ASKED,
+        took=f"{len(requests)}",
+        against=f"{REQUESTS}",
+        ratio=len(requests) / REQUESTS,
         limit=1,
     )
-    again = {item["json"]["path"] for item in asked if _uploads(item)} & there
+    again = {item["json"]["path"] for item in requests if _uploads(item)} & there
     yield Row(
         what="apply of an unchanged run: uploads of what is there",
         took=f"{len(again)}",
@@ -184,19 +184,21 @@ def many(folder: Path) -> Iterator[Row]:
     folder.mkdir()
     (folder / "run.yaml").write_text(MANY)
     with emulated("--gpus", "GPU_1xA10=0") as workspace:
-        take((SGPU, "plan", "run.yaml"), folder)  # what the workspace offers is known for a while
+        measure(
+            (SGPU, "plan", "run.yaml"), folder
+        )  # what the workspace offers is known for a while
         workspace.reset()
         workspace.far_away()
         apply = (SGPU, "apply", "-y", "--detach", "--parallelism", str(AT_ONCE), "run.yaml")
-        taken = take(apply, folder)
-        asked = workspace.asked()
-        (folder / "asked.json").write_text(json.dumps(asked))
-        bare = take((sys.executable, REPLAY, "asked.json", str(AT_ONCE)), folder)
+        measurement = measure(apply, folder)
+        requests = workspace.requests()
+        (folder / "asked.json").write_text(json.dumps(requests))
+        bare = measure((sys.executable, REPLAY, "asked.json", str(AT_ONCE)), folder)
     yield Row(
         what=f"apply of {RUNS} runs, {AT_ONCE} at once, {ROUND_TRIP * 1000:.0f} ms away",
-        took=f"{taken.seconds:.2f} s, {len(asked)} asked",
+        took=f"{measurement.seconds:.2f} s, {len(requests)} asked",
         against=f"the SDK sends the same, {bare.seconds:.2f} s",
-        ratio=taken.seconds / bare.seconds,
+        ratio=measurement.seconds / bare.seconds,
         limit=1.25,
     )
 
@@ -250,18 +252,18 @@ def unanswered(folder: Path) -> Iterator[Row]:
         listening.listen()
         silent = f"http://127.0.0.1:{listening.getsockname()[1]}"
         for what, host in (("takes connections", silent), ("is not there", f"http://{DISTANT}")):
-            taken, said = _unasked(folder, host)
+            measurement, output = _unasked(folder, host)
             yield Row(
                 what=f"plan for a host that {what} and is silent",
-                took=f"{taken.seconds:.1f} s",
+                took=f"{measurement.seconds:.1f} s",
                 against=f"{PATIENCE:.0f} s"
-                + ("" if host in said else ", and its name is not said"),
-                ratio=taken.seconds / PATIENCE if host in said else float("inf"),
+                + ("" if host in output else ", and its name is not said"),
+                ratio=measurement.seconds / PATIENCE if host in output else float("inf"),
                 limit=1,
             )
 
 
-def _unasked(folder: Path, host: str) -> tuple[Taken, str]:
+def _unasked(folder: Path, host: str) -> tuple[Measurement, str]:
     environ = {**os.environ, "DATABRICKS_HOST": host, "DATABRICKS_TOKEN": "dapi0123456789abcdef"}
     began = time.perf_counter()
     done = subprocess.run(
@@ -274,7 +276,7 @@ def _unasked(folder: Path, host: str) -> tuple[Taken, str]:
     )
     if done.returncode != 0:
         sys.exit(f"a plan for `{host}` failed:\n{done.stderr}")
-    return Taken(seconds=time.perf_counter() - began, memory=0), done.stdout + done.stderr
+    return Measurement(seconds=time.perf_counter() - began, memory=0), done.stdout + done.stderr
 
 
 def _uploads(request: Mapping[str, Any]) -> bool:
