@@ -1,4 +1,4 @@
-"""A call's arguments for those who read: what JSON holds as it is, anything else in few words."""
+"""The arguments of a call as JSON: values that JSON lacks are described by type and size."""
 
 import math
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ _DEPTH = 6
 
 
 def readable_arguments(arguments: Mapping[str, object]) -> dict[str, Json]:
-    """The arguments by name. They stand in the state and the plan, so that calls can be compared;
-    what looks like a token is hidden."""
+    """The arguments by name, for the state and the plan, which compare calls. Values that look like
+    tokens are masked."""
     return {name: _bounded(value) for name, value in arguments.items()}
 
 
@@ -41,7 +41,7 @@ def _readable(value: object, depth: int) -> Json:
 
 
 def _words(value: object) -> str:
-    """Its type, and how large it is where it says so: `numpy.ndarray (1000, 3)`."""
+    """The type, with its shape or length if it has one: `<numpy.ndarray (1000, 3)>`."""
     kind = type(value)
     name = (
         kind.__qualname__

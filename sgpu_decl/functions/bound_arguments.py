@@ -13,8 +13,8 @@ __all__ = ["ArgumentMismatch", "Bound", "bind"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """`named` has every argument under the name of its parameter, for those who read; `fill` are
-    required parameters that the call leaves out and ranks fill in."""
+    """`by_name` has every argument under the name of its parameter; `fill` are required parameters
+    that the call leaves out and ranks fill in."""
 
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
@@ -32,7 +32,7 @@ def bind(
     """
     try:
         signature = inspect.signature(function)
-    except (ValueError, TypeError):  # a builtin that does not tell
+    except (ValueError, TypeError):  # a builtin without a signature
         return Bound(args=args, kwargs=kwargs, by_name=dict(kwargs), fill=())
     name = getattr(function, "__name__", type(function).__name__)
     try:

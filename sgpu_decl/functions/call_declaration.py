@@ -1,4 +1,4 @@
-"""A call as a run: the settings of its decorator, the project's `functions`, what else it needs."""
+"""A call as a run: the settings of its decorator over the `functions` of the project."""
 
 import os
 import platform
@@ -27,7 +27,7 @@ PROJECT_FILE = "sgpu.yml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What a call says of its run; `arguments` are those that readers see."""
+    """The call's fields of a run; `arguments` are described as JSON."""
 
     origin: Origin
     settings: Settings
@@ -36,7 +36,7 @@ class Declaration:
     target: str | None
 
     def read(self, opened: Opened, checkout: "Checkout") -> "Validated":
-        """What a run file of this call would say.
+        """Validate the call as a run file.
 
         Raises:
             InvalidInput: the decorator, or the project file, holds errors.

@@ -1,4 +1,4 @@
-"""How a call failed, as an exception: the rank's own if it can be had, else one that tells it."""
+"""The exception of a failed call: that of the rank if it can be unpickled, else `RankFailed`."""
 
 import linecache
 import pickle
@@ -24,15 +24,15 @@ _FRAME = re.compile(r'  File "(.+)", line (\d+), in .*')
 class RankFailed(RunFailed):
     """A rank failed, or the whole attempt did.
 
-    It is the cause (`__cause__`) of a rank's own exception where that one could be brought back,
-    and raised itself where not: a crash, a timeout, an exception that cannot be unpickled here.
+    It is the cause (`__cause__`) of the rank's own exception. If there is none (after a crash or a
+    timeout), or if it cannot be unpickled here, `RankFailed` itself is raised.
 
     Attributes:
-        rank: the number of the rank that failed first; None where it was no rank.
+        rank: the number of the rank that failed first; None if no rank failed.
         attempt: such as `train#8`.
         failed: how many ranks failed by themselves.
         failure: the class of the failure: `exception`, `oom`, `timeout`, ...
-        traceback: that of the rank, as text; None where there is none.
+        traceback: that of the rank, as text; None if there is none.
     """
 
     code = "rank_failed"
@@ -72,7 +72,7 @@ def raise_failure(session: "Session", ref: AttemptRef, run: Mapping[str, Json]) 
 
     Raises:
         BaseException: that of the rank that failed first, with a `RankFailed` as its cause.
-        RankFailed: there is none to be had.
+        RankFailed: the rank left no exception that can be unpickled here.
     """
     cause = run.get("first_cause")
     details = cause if isinstance(cause, Mapping) else {}
@@ -121,8 +121,8 @@ def _rank_failed(
 
 
 def with_lines(trace: str) -> str:
-    """A rank's traceback with the lines of source that only the caller has: those of a notebook's
-    cells."""
+    """Add the lines of source that only the caller has, those of notebook cells, to a rank's
+    traceback."""
     lines = trace.split("\n")
     whole = []
     for at, line in enumerate(lines):
@@ -152,7 +152,7 @@ def _rank_exception(session: "Session", ref: AttemptRef, rank: int) -> BaseExcep
 def _rebuilt_exception(
     kind: type[BaseException], args: tuple[object, ...], state: Mapping[str, object]
 ) -> BaseException:
-    """An exception whose class takes other arguments than it hands on, from its parts."""
+    """Rebuild an exception whose `__init__` takes other arguments than `args`."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)

@@ -1,4 +1,4 @@
-"""Watching a call until it has ended: what rank 0 prints, and a line for each phase."""
+"""Follow a call until it has ended: the output of rank 0, and a line for each phase."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ def say(text: str) -> None:
 
 
 class Phases:
-    """A `Progress` that says each phase once, when it begins."""
+    """A `Progress` that prints each phase once, when it begins."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -49,7 +49,7 @@ class Phases:
 
 
 def tell_plan(plan: Plan) -> None:
-    """What is about to be launched, and what is worth knowing before."""
+    """Print the changed packages and the warnings of a plan that is about to be launched."""
     for change in plan.changes:
         if change.environment is not None and change.environment.packages and change.prior:
             before = f"{change.address.label}#{change.prior.attempt}"
@@ -81,11 +81,11 @@ def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
 
 @contextmanager
 def stopped_by_interrupt(session: "Session", refs: Sequence[AttemptRef]) -> Iterator[None]:
-    """Ctrl-C, or the kernel's interrupt, cancels what was launched and waits until it has stopped;
-    a second one leaves at once.
+    """After Ctrl-C, or an interrupt of the kernel, cancel the attempts and wait until they have
+    ended; a second interrupt returns at once.
 
     Args:
-        refs: those that are active; looked at when the interrupt comes.
+        refs: the active attempts; read when the interrupt comes.
     """
     try:
         yield
@@ -105,8 +105,8 @@ def _stop(session: "Session", ref: AttemptRef) -> None:
 
 
 class _Narrator:
-    """What ranks print goes where it would here, everything else to stderr. A notebook is not
-    flooded: it keeps all output in the page."""
+    """Writes the output of ranks to the same stream here, and everything else to stderr. In a
+    notebook, which keeps all output in its page, the number of lines is limited."""
 
     def __init__(self, session: "Session") -> None:
         self._session = session

@@ -48,7 +48,7 @@ def run(
 def _launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
     """Plan, and launch; returns the plan once the ranks are on their way.
 
-    A plan that became old meanwhile, as other calls were launched, is made anew.
+    If other calls made the plan stale meanwhile, it plans again.
 
     Args:
         launched: gets the attempt, before an interrupt can come.
@@ -87,7 +87,7 @@ def _launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
 
 @contextmanager
 def _interrupts_later() -> Iterator[Callable[[], bool]]:
-    """Hold an interrupt back while a launch is half done; the value says whether one came."""
+    """Delay interrupts during a launch; the value says whether one came."""
     interrupted = False
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's signature

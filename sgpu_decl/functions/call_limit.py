@@ -1,4 +1,4 @@
-"""At most so many remote calls at once: on a backend that has no queue of its own, callers wait."""
+"""The limit of remote calls at once, for backends without a queue: callers wait here."""
 
 import time
 from typing import TYPE_CHECKING
@@ -19,11 +19,11 @@ REST = 1.0  # seconds between two looks
 
 
 def await_room(session: "Session", plan: Plan, limit: int | None) -> bool:
-    """Wait until fewer calls are active where a plan launches one than may be: as many as its
-    `max_parallel` says, else `limit`.
+    """Wait until fewer calls are active on the backend of a plan than its `max_parallel` says, or
+    `limit` if it has none.
 
     Returns:
-        Whether it had to wait: a plan is old then.
+        Whether it had to wait, which makes the plan old.
     """
     (launch,) = (change for change in plan.changes if change.launches)
     backend = launch.backend

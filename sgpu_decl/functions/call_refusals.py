@@ -1,4 +1,4 @@
-"""What stands in the way of a call, as one exception: everything that is wrong, once."""
+"""All errors of a call as one exception."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from sgpu_decl.model.plan import Check, Plan
 
 __all__ = ["refuse", "refuse_plan"]
 
-_OPTION = re.compile(r" \(`--set [^`]*`\)")  # of a command line that is not there
+_OPTION = re.compile(r" \(`--set [^`]*`\)")  # a call has no command line
 
 
 def refuse(name: str, findings: Sequence[Diagnostic]) -> InvalidInput:

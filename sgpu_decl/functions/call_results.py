@@ -55,7 +55,7 @@ def collect_outputs_or_raise(
 
     Raises:
         BaseException: a rank's exception; see `call_errors.raise_failure`.
-        RankFailed: the attempt failed otherwise, or a rank left without returning.
+        RankFailed: the attempt failed otherwise, or a rank ended without returning.
         SgpuError: a value cannot be unpickled here.
     """
     if run["state"] != "succeeded":

@@ -1,4 +1,4 @@
-"""What the decorator of a function is told, in one form: every spelling becomes one setting."""
+"""The parameters of the decorators: several spellings become one setting."""
 
 import math
 import warnings
@@ -17,7 +17,7 @@ DEFAULT_TIMEOUT = 10_800.0  # seconds, of functions that run on this machine
 
 
 class Unset:
-    """Nothing was said; None may mean something."""
+    """The parameter was left out; None may be a value."""
 
     def __repr__(self) -> str:
         return "<unset>"
@@ -59,7 +59,7 @@ class Settings:
 
 
 def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
-    """Lay what a decorator, or `with_overrides`, was told over what was known before.
+    """Merge the parameters of a decorator, or of `with_overrides`, over earlier settings.
 
     Args:
         values: parameters by the names that the user gave them.

@@ -1,4 +1,4 @@
-"""Whose project the calls of a program belong to."""
+"""The project that the calls of a program belong to."""
 
 import os
 from pathlib import Path
@@ -14,8 +14,8 @@ __all__ = ["call_location"]
 
 
 def call_location(*, project: str | None = None, target: str | None = None) -> "Location":
-    """The project of this program: the one that is named, here or by `SGPU_PROJECT`, else that of
-    the script or notebook; likewise the target.
+    """The project and target of this program: the arguments, else `SGPU_PROJECT` and `SGPU_TARGET`,
+    else the project of the script or notebook.
 
     Raises:
         NotFound: the current folder does not exist any more, or `SGPU_PROJECT` names none.

@@ -1,4 +1,4 @@
-"""What a function takes along when it is pickled: captured variables, globals, defaults."""
+"""The values that are pickled with a function: captured variables, globals, defaults."""
 
 import functools
 import types
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 __all__ = ["CachedFunction", "captured", "loaded_packages"]
 
 CachedFunction = type(functools.lru_cache(len))
-"""What `functools.lru_cache` makes of a function."""
+"""The type of a function in `functools.lru_cache`."""
 
 _MOST = 5_000  # values that are looked at
 
 
 def captured(function: types.FunctionType) -> Iterator[tuple[str, object]]:
-    """The values that a function uses, each with words for how it got there."""
+    """The values that a function uses, each with a description for messages."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield f"the captured variable `{name}`", cell.cell_contents
@@ -34,8 +34,8 @@ def captured(function: types.FunctionType) -> Iterator[tuple[str, object]]:
 
 
 def loaded_packages(function: object) -> frozenset[str]:
-    """The top-level packages that are imported when a function's pickle is loaded, before any of
-    its code is executed; those that it imports itself are none of them."""
+    """The top-level packages that loading a function's pickle imports, without those that its own
+    code imports."""
     packages: set[str] = set()
     visited: set[int] = set()
     pending = [function]
@@ -63,7 +63,7 @@ def loaded_packages(function: object) -> frozenset[str]:
 
 
 def _by_value(kind: type | types.FunctionType) -> bool:
-    """Whether cloudpickle sends it whole: what nobody can import."""
+    """Whether cloudpickle pickles it by value, because it cannot be imported."""
     return kind.__module__ in (None, "__main__") or "<locals>" in kind.__qualname__
 
 

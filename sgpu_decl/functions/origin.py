@@ -1,4 +1,4 @@
-"""Where a function stands: its place in its file, its name as a run; and what program calls it."""
+"""The origin of a function: its place in its file, its name as a run, and the calling program."""
 
 import os
 import re
@@ -21,8 +21,8 @@ _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Attributes:
-    name: of the run that the function is.
-    place: of its decorator, or of itself where it has none.
+    name: the name of its run.
+    place: that of its decorator, or of the function if it has none.
     entrypoint: module and function, as a run names them.
     """
 
@@ -32,7 +32,7 @@ class Origin:
 
 
 def origin_of(function: Callable[..., object]) -> Origin:
-    """Say where a function stands; a callable object stands where its class does."""
+    """Return the origin of a function. A callable object has that of its class."""
     called = getattr(function, "__name__", None) or type(function).__name__
     module = getattr(function, "__module__", None) or "__main__"
     code = getattr(function, "__code__", None)

@@ -1,4 +1,4 @@
-"""What of a value cannot be pickled, and where it hangs: `the global variable lock`."""
+"""The part of a value that cannot be pickled, and the path to it: `the global variable lock`."""
 
 import types
 from collections.abc import Callable, Iterator, Mapping

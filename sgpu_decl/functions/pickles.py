@@ -1,4 +1,4 @@
-"""Functions and arguments to bytes, by cloudpickle; large arrays and tensors beside them."""
+"""Pickles of functions and arguments, by cloudpickle, with large arrays and tensors beside them."""
 
 import io
 import pickle
@@ -24,7 +24,7 @@ class PicklePart:
     """A value that travels.
 
     Attributes:
-        what: how messages call it, such as "`train`".
+        what: its name in messages, such as "`train`".
         named: what it is made of, by what messages call that, such as "the argument `data`".
     """
 
@@ -36,11 +36,11 @@ class PicklePart:
 def pickled(*parts: PicklePart) -> tuple[Pickled, ...]:
     """Pickle functions, by value unless ranks can import them, and arguments.
 
-    What several of them hold is one thing where they are loaded too: each stream goes on from the
-    memo of the one before it. Arrays and tensors that share memory share it there.
+    An object that several of them hold is one object in the ranks too, because each stream goes on
+    from the memo of the one before it. Arrays and tensors that share memory share it there.
 
     Raises:
-        Unpicklable: something that they hold cannot be pickled; says what, and where it hangs.
+        Unpicklable: something that they hold cannot be pickled; the message has the path to it.
     """
     first = Storages(refused=_on_a_device)
     streams = _dump(parts, first)
