@@ -1,4 +1,4 @@
-"""Which GPUs a function runs on, as its decorator is told."""
+"""The types of GPUs, for decorators."""
 
 from typing import TYPE_CHECKING
 

@@ -1,10 +1,10 @@
-"""What a rank can ask about itself, inside of the function or script that it runs.
+"""The rank, node and world size of the calling rank.
 
-The answers come from the environment that each rank is given. Where torch's process group is up,
-it must say the same. torch is never imported to find out: who has a group has imported it.
+They come from the environment of the rank. If torch's process group is initialized, it must have
+the same values. torch is never imported for that: if there is a group, it is imported already.
 
-In a process that is no rank, a notebook or a script under `python`, there is one rank: 0 of 1. For
-one that has some of a rank's variables and lacks the one that is asked for, nothing is guessed.
+A process that is no rank (a notebook, a script under `python`) is rank 0 of 1. In a process that
+has some variables of a rank and lacks the one that is needed, nothing is guessed.
 """
 
 import os

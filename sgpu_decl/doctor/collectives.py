@@ -88,7 +88,7 @@ def _configured(path: str) -> dict[str, str]:
 
 
 def _complaint(name: str, value: str, interfaces: list[str]) -> tuple[str, str] | None:
-    """What is wrong with a variable, and the way out. An empty one counts as not set."""
+    """The problem of a variable and its hint. An empty variable counts as not set."""
     if not value:
         return None
     if name == "NCCL_SOCKET_IFNAME" and not _interfaces_of_nccl(value, interfaces):

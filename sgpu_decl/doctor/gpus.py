@@ -1,4 +1,4 @@
-"""The GPUs of this machine, and what uses them."""
+"""The GPUs of this machine, and the processes that use them."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -49,7 +49,7 @@ def rank_interpreters(runs: tuple[LoadedRun, ...], project: OpenedProject) -> tu
 
 
 def yaml_folder(project: OpenedProject) -> Path:
-    """What relative paths of the project's file start from."""
+    """The folder that relative paths in the project's file start from."""
     file = project.opened.file
     return project.root if file is None else absolute(file).parent
 

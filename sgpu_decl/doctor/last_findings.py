@@ -1,4 +1,4 @@
-"""What the last `sgpu doctor -t TARGET` found, kept beside the states of a project."""
+"""The findings of the last `sgpu doctor -t TARGET`, kept beside the states of a project."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _HEADING = "What `sgpu doctor` found: `sgpu dev workspace --profile FILE` behave
 
 
 def profile_of(findings: Sequence[Finding]) -> Profile:
-    """The values that were found of assumptions."""
+    """The measured values of assumptions."""
     values: dict[str, Value] = {}
     for finding in findings:
         id_, value = finding.assumption, finding.found
@@ -29,8 +29,8 @@ def profile_of(findings: Sequence[Finding]) -> Profile:
 
 
 def update_profile(profile: Profile, folder: Path, target: str) -> Path:
-    """Write a profile to its place in a project. What an earlier one has beyond it stays: a probe
-    measures more than a free check. Returns the file. Raises SgpuError."""
+    """Merge a profile into the one of a project, since a probe measures more than a free check.
+    Returns the file. Raises SgpuError."""
     file = folder / f"{target}.yml"
     earlier = load_profile(file, str(file)) if file.exists() else Profile()
     merged = Profile({**earlier.found, **profile.found})
@@ -77,7 +77,7 @@ def read_findings(folder: Path, target: str) -> tuple[Finding, ...]:
     file = folder / f"{target}.json"
     if not file.exists():
         raise NotFound(
-            "nothing was checked yet that a report could be about",
+            "no target has been checked yet",
             hint="run `sgpu doctor -t TARGET` first, and `sgpu doctor report` with the same target",
         )
     try:

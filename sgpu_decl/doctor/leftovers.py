@@ -1,4 +1,4 @@
-"""What ended attempts left behind: processes, records, and attempts that nobody supervises."""
+"""Leftovers of attempts: processes, records, and attempts without a supervisor."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ _PROCESSES, _ATTEMPTS = "processes", "attempts"
 
 
 def check_processes() -> Iterator[Finding]:
-    """Find processes of ranks, of all projects of this user, that nobody supervises."""
+    """Find processes of ranks without a supervisor, of all projects of this user."""
     orphans: dict[tuple[str, str], list[int]] = {}
     supervised: dict[str, bool] = {}
     for pid, variables in _ranks():
@@ -51,7 +51,7 @@ def check_processes() -> Iterator[Finding]:
 
 
 def check_attempts(project: OpenedProject, state: State) -> Iterator[Finding]:
-    """Compare what is recorded as active on this machine with what is."""
+    """Compare the attempts that are recorded as active on this machine with their folders."""
     mine = [item for item in state.active if item.backend == DEFAULT]
     views = project.backend(DEFAULT).attempts.look([state.launch_of(item) for item in mine])
     lost_refs = [ref for ref, view in views.items() if view.state is AttemptState.LOST]

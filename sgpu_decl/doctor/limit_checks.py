@@ -1,4 +1,4 @@
-"""What the system lets a process of this user have: limits, memory, processors."""
+"""The limits of this user's processes, the memory and the processors of this machine."""
 
 import os
 import resource

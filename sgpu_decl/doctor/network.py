@@ -1,4 +1,4 @@
-"""Ports, loopback and names: what ranks on one machine need to find each other."""
+"""Ports, loopback and host names, by which ranks on one machine find each other."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""What `sgpu plan` would say against the runs of this machine: GPUs, secrets, tracking."""
+"""The errors and warnings of `sgpu plan` about runs on this machine: GPUs, secrets, tracking."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from sgpu_decl.model.doctor_finding import Finding, few, ok, warn
 __all__ = ["check_runs"]
 
 _CHECK = "runs"
-# Other checks say these without a run too.
+# Other checks report these, also without a run.
 _OF_OTHER_CHECKS = frozenset({
     "interpreter_untrusted", "locks_elsewhere", "mlflow_missing", "no_lock_folder",
     "python_missing",

@@ -1,4 +1,4 @@
-"""The states of a project: whether they are whole, who holds their lock, what a crash left."""
+"""The states of a project: whether they are whole, who holds the lock, and interrupted changes."""
 
 import os
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""`sgpu adopt`: a job that exists already becomes that of an address. Nothing is changed but the
-state; the next apply puts what the file says in the place of what it has."""
+"""`sgpu adopt`: records an existing job at an address. It changes the state only; the next apply
+replaces the settings of the job by those of the file."""
 
 from dataclasses import replace
 
@@ -21,14 +21,14 @@ __all__ = ["adopt"]
 
 
 def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str) -> Resource:
-    """Record that the job with that id is the one at an address. Harmless when it is known so.
+    """Record the job with that id at an address. A second call changes nothing.
 
     Args:
         text: the address, or the name, of a job that the file declares.
 
     Raises:
         NotFound: the file declares no such job, or the workspace has none with that id.
-        InvalidInput: the declared job is none that can be kept.
+        InvalidInput: the declared job has errors.
         SgpuError: the address has a job, or the job has an address.
     """
     job = _declared(declared, text)
@@ -92,7 +92,7 @@ def _declared(declared: DeclaredJobs, text: str) -> LoadedJob:
 def _recorded(
     project: OpenedProject, address: Address, job_id: str, workspace: str
 ) -> Resource | None:
-    """What is known already; refused where either of both belongs to another."""
+    """The recorded job, if it has this address and id. Raises SgpuError: one of both is taken."""
     for resource in project.state().resources.values():
         if resource.address.kind is not Kind.JOB or resource.gone or resource.remote is None:
             continue
@@ -117,7 +117,7 @@ def _recorded(
 
 
 def _spec(desired: DesiredJob, document: str) -> str:
-    """What the job has, as if it had been applied."""
+    """The settings of the job, as if they had been applied."""
     spec = parse(desired.spec)
     ours = {key: spec[key] for key in OURS if key in spec}
     return canonical({**parse(without_defaults(document, desired.rules, desired.spec)), **ours})

@@ -1,5 +1,4 @@
-"""Garbage collection: what ended attempts left on disk, and code and environments that nothing
-refers to."""
+"""Garbage collection: the files of ended attempts, and code and environments without references."""
 
 from collections import defaultdict
 from datetime import UTC, datetime

@@ -1,5 +1,4 @@
-"""The stores of code and environments: what nothing refers to, and what is kept for owners that are
-not found."""
+"""Garbage collection of the stores of code and environments, and owners that are not found."""
 
 import os
 from collections.abc import Iterator
@@ -14,8 +13,8 @@ __all__ = ["UnseenOwner", "collect_stores", "unseen_owners"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenOwner:
-    """An owner that is not found, and the file that says what is kept for it. `seen` is when it was
-    last found, in seconds since the epoch."""
+    """An owner that is not found, and the record of what is kept for it. `seen` is when it was last
+    found, in seconds since the epoch."""
 
     name: str
     record: str
@@ -32,7 +31,7 @@ def collect_stores(project: OpenedProject) -> tuple[int, int]:
 
 
 def unseen_owners(project: OpenedProject) -> list[UnseenOwner]:
-    """The owners for which something is kept though they are not found, by name."""
+    """The owners that are not found and for which objects are kept, by name."""
     return sorted(
         {item.record: item for item in _unseen_owners(project)}.values(), key=lambda item: item.name
     )
@@ -50,7 +49,7 @@ def _unseen_owners(project: OpenedProject) -> Iterator[UnseenOwner]:
 
 
 def _presence(owner: Owner) -> Presence:
-    """Ask the store of a state whether that is there."""
+    """Ask the store of a state whether the state is there."""
     store = open_store(owner.store or "")
     if store is None or owner.lineage is None:
         return Presence.UNKNOWN

@@ -1,4 +1,4 @@
-"""What an attempt's end means to MLflow. Pure: the truth of the attempt folder in, values out."""
+"""The status of an MLflow run after the end of its attempt. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _STATUS: Mapping[str, Status] = {"succeeded": "FINISHED", "cancelled": "KILLED"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedOutcome:
-    """`ended_at` is in milliseconds since the epoch, None where nobody saw the end."""
+    """`ended_at` is in milliseconds since the epoch, None if it is unknown."""
 
     status: Status
     ended_at: int | None
@@ -22,9 +22,9 @@ class TrackedOutcome:
 
 
 def outcome(truth: Mapping[str, object]) -> TrackedOutcome:
-    """Say how an MLflow run ends, from what `agent.attempt_status` says of the attempt.
+    """Return the end of an MLflow run for the status of an attempt (`agent.attempt_status`).
 
-    Anything but success and cancellation is a failure, an attempt that no supervisor ended too.
+    Anything but success and cancellation is a failure, also an attempt without a supervisor.
     """
     state = str(truth.get("state"))
     if state not in _ENDED:

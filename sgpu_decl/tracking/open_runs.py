@@ -80,7 +80,7 @@ def close_runs(
 
     Args:
         home: the project's `.sgpu` folder.
-        environ: where the credentials of servers are.
+        environ: has the credentials of servers.
         by_client: also close runs in stores that need MLflow's own client, which takes seconds.
     """
     try:

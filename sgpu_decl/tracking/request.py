@@ -1,11 +1,11 @@
-"""What a tracker is asked to record: the file `tracking.json` of an attempt folder.
+"""The request to a tracker: the file `tracking.json` of an attempt folder.
 
     {"token", "experiment", "names_experiment": bool, "run_name", "tracking_uri",
      "artifacts": folder or null, "home": folder, "system_metrics": bool,
      "params": {name: text}, "tags": {name: text}}
 
-Names of ours start with `sgpu.`, so that they meet none that the user's code logs: MLflow refuses
-a second, different value for a parameter.
+Our names start with `sgpu.`, so that they differ from those of the user's code: MLflow refuses a
+second, different value for a parameter.
 """
 
 import json
@@ -78,14 +78,14 @@ def request(
     git: Mapping[str, str] = MappingProxyType({}),
     tags: Mapping[str, str],
 ) -> TrackingRequest:
-    """Say what the tracker of one attempt records.
+    """Return the request to the tracker of one attempt.
 
     Args:
         ref: the attempt; its text, `train#8`, names the MLflow run unless `run_name` does.
         spec: the run's canonical JSON; each of its leaves becomes a parameter `sgpu.<path>`.
         home: the project's `.sgpu` folder, which holds the default store.
         base: the folder that a relative `tracking_uri` counts from.
-        token: the launch's own name: it tells this attempt from all others.
+        token: the token of the launch.
         experiment: the experiment's name; None means the run's name.
         names_experiment: whether the ranks' environment has `MLFLOW_EXPERIMENT_NAME` already.
         artifact_location: where a new experiment keeps its artifacts, if the user says so.

@@ -1,8 +1,8 @@
-"""The push of an attempt's MLflow run from the local store to the server that was away.
+"""The push of an attempt's MLflow run from the local store to a server that was down.
 
 MLflow's own client copies metrics with all their steps, parameters, tags and artifacts, of the
-attempt's run and of the runs that its ranks made beside it. A run that was pushed before is known
-by its tag, so pushing twice creates nothing twice.
+attempt's run and of the runs that its ranks made beside it. A tag identifies a run that was pushed
+before, so a second push creates nothing twice.
 """
 
 import os
@@ -34,8 +34,8 @@ _METRICS = 1000  # MAX_METRICS_PER_BATCH there
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """`run_id` is that of the attempt's run on the server; `left` names the kinds of data that were
-    not pushed."""
+    """`run_id` is the id of the attempt's run on the server; `left` names the kinds of data that
+    were not pushed."""
 
     tracking_uri: str
     run_id: str
@@ -49,7 +49,7 @@ def push_run(folder: Path, server: str) -> SyncResult:
     """Push the runs of the attempt in `folder`, which has ended, to a server.
 
     Raises:
-        StoreError: the server does not take them, or is still away.
+        StoreError: the server does not take them, or is still down.
     """
     for name, value in {**PATIENCE, "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}.items():
         os.environ.setdefault(name, value)

@@ -1,10 +1,10 @@
-"""The tracker process: makes an attempt's MLflow run, waits for its end, says how it went.
+"""The tracker process: makes an attempt's MLflow run, waits for the end, and sets its status.
 
 The supervisor starts it with a pipe as its standard input, before the ranks. It writes
 `mlflow.json` (the run's id and the variables that ranks need, or an error), blocks until that pipe
-ends, and then gives the run the attempt's true status. A store that does not take the run is
-replaced by the local one. MLflow is imported for system metrics alone, and for stores that only its
-client knows.
+ends, and then gives the run the attempt's true status. If its store does not take the run, the
+local one is used. MLflow is imported only for system metrics, and for stores that only its client
+knows.
 """
 
 import os
@@ -87,10 +87,10 @@ def _track(request: TrackingRequest, folder: Path, entry: OpenRun) -> int:
 def _make(
     request: TrackingRequest, folder: Path
 ) -> tuple[CreatedRun, TrackingRequest, RunStore, tuple[str, str] | None]:
-    """Make the run, in the local store where its own does not take it.
+    """Make the run, in the local store if its own does not take it.
 
-    Returns the run, the request as it was carried out, its store, and the URI of the store that
-    did not take it with the reason.
+    Returns the run, the request as carried out, its store, and, if that is the local one instead,
+    the URI of the other store with the reason.
 
     Raises:
         StoreError: neither takes it.
@@ -136,7 +136,7 @@ def _answer(request: TrackingRequest, run: CreatedRun) -> dict[str, Json]:
 
 
 def _give_up(folder: Path, error: Exception) -> int:
-    """Say that there is no run: ranks wait for this file."""
+    """Record that there is no run: ranks wait for this file."""
     text = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
     write_record(folder, TRACKED, {"error": text})
     _say(f"no MLflow run: {text}")
@@ -181,7 +181,7 @@ def _interval(environ: Mapping[str, str]) -> float:
 
 
 class _SystemMetrics(threading.Thread):
-    """Imports MLflow and records system metrics; nobody waits for it."""
+    """Imports MLflow and records system metrics, beside the main thread."""
 
     def __init__(self, request: TrackingRequest, run_id: str) -> None:
         super().__init__(daemon=True)

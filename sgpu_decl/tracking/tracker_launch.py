@@ -1,4 +1,4 @@
-"""How an attempt's tracker is started: the part of `spec.json` that the supervisor runs."""
+"""The command of an attempt's tracker: a part of `spec.json`, which the supervisor runs."""
 
 import sys
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ def available() -> bool:
 
 
 def tracker_spec(*, enabled: bool) -> TrackerCommand | None:
-    """Return the command of the tracker process, or None where nothing is to be tracked.
+    """Return the command of the tracker process, or None if the attempt is not tracked.
 
     The tracker runs in the interpreter of sgpu itself, not in that of the ranks: it needs this
     package. It reads `tracking.json` in the attempt folder, which `SGPU_RUN_DIR` names.

@@ -18,12 +18,12 @@ def open_store(
     say: Callable[[str], None] = lambda _: None,
     patience: float = PATIENCE,
 ) -> RunStore:
-    """Open the store of an absolute tracking URI; a SQLite store that is not there is made.
+    """Open the store of an absolute tracking URI; a missing SQLite store is made.
 
     Args:
-        environ: where the credentials of a server are.
+        environ: has the credentials of a server.
         say: gets a text for each step that takes a while, to follow "waiting for".
-        patience: how many seconds a server has for an answer.
+        patience: the timeout of an answer, in seconds.
 
     Raises:
         StoreError: it cannot be opened.

@@ -1,4 +1,4 @@
-"""An MLflow run by MLflow's own client: any store that MLflow knows; importing it takes seconds."""
+"""A store by MLflow's own client, which knows all stores and takes seconds to import."""
 
 import os
 import time
@@ -18,13 +18,13 @@ __all__ = ["PATIENCE", "ClientRunStore"]
 
 TRIES = 6
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "8"}
-"""Set before MLflow is asked: by itself it tries a server that is away for minutes."""
+"""Set before MLflow is used, which retries for minutes by default if a server is down."""
 T = TypeVar("T")
 
 
 class ClientRunStore:
-    """`shared` says that other trackers write the same database file: steps that they disturb are
-    tried again. MLflow's client does that itself for servers."""
+    """`shared` means that other trackers write the same database file: steps that fail because of
+    that are retried. For servers MLflow's client does that itself."""
 
     def __init__(self, uri: str, *, shared: bool) -> None:
         for name, value in PATIENCE.items():
@@ -57,7 +57,7 @@ class ClientRunStore:
         self._try(partial(self._client.log_batch, run_id, tags=tags))
 
     def _experiment(self, request: TrackingRequest) -> str:
-        """Return the experiment's id; where two create it at once, both find the one."""
+        """Return the experiment's id; if two create it at once, both get the same."""
         experiment = self._client.get_experiment_by_name(request.experiment)
         if experiment is None:
             try:
@@ -83,7 +83,7 @@ class ClientRunStore:
 
 
 def _store_errors() -> tuple[type[Exception], ...]:
-    """What MLflow raises itself, and what it lets through from its database."""
+    """The errors of MLflow, and those of its database that it passes on."""
     try:
         from sqlalchemy.exc import SQLAlchemyError
     except ImportError:  # mlflow-skinny, which speaks to servers only

@@ -1,8 +1,8 @@
 """An MLflow run on a tracking server, by its REST API: no MLflow is imported.
 
 Credentials are those that MLflow's client takes: `MLFLOW_TRACKING_TOKEN`, or a user's name and
-password from the environment or `~/.mlflow/credentials`. What needs more than that (`needs_client`)
-is MLflow's own client's.
+password from the environment or `~/.mlflow/credentials`. A server that needs more than that
+(`needs_client`) is left to MLflow's own client.
 """
 
 import base64
@@ -35,7 +35,7 @@ _MORE_THAN_PLAIN = (
 
 
 class _Refused(StoreError):
-    """The server answered, and did not do it; `code` is MLflow's name of the reason."""
+    """The server refused a request; `code` is MLflow's name of the reason."""
 
     def __init__(self, text: str, code: str) -> None:
         super().__init__(text)
@@ -43,7 +43,7 @@ class _Refused(StoreError):
 
 
 def needs_client(environ: Mapping[str, str]) -> bool:
-    """Whether requests need what only MLflow's client can add: signatures, plugins, workspaces."""
+    """Whether requests need signatures, plugins or workspaces, which only MLflow's client adds."""
     return (
         any(environ.get(name) for name in _MORE_THAN_PLAIN)
         or os.path.exists(os.path.expanduser("~/.netrc"))
@@ -64,7 +64,7 @@ class RestRunStore:
         """Ask the server something that needs no run.
 
         Raises:
-            StoreError: it does not answer, is none of MLflow, or refuses the credentials.
+            StoreError: it does not answer, is no MLflow server, or refuses the credentials.
         """
         self._experiment_named("Default")
 
@@ -186,7 +186,7 @@ class RestRunStore:
 
 
 def _authorization(uri: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What MLflow's client sends: the credentials of the URI, a name and password, or a token."""
+    """The header that MLflow's client sends: from the URI, a name and password, or a token."""
     parts = urllib.parse.urlsplit(uri)
     user, password = parts.username, parts.password
     if user is not None:
@@ -230,7 +230,7 @@ def _authorities(environ: Mapping[str, str]) -> str | None:
 
 
 def _plain(uri: str) -> str:
-    """The URI without what is sent as a header."""
+    """The URI without the credentials, which are sent as a header."""
     parts = urllib.parse.urlsplit(uri)
     return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
@@ -241,7 +241,7 @@ def _reason(error: urllib.error.URLError) -> str:
 
 
 def _words(error: Exception) -> str:
-    """What broke an answer off; some exceptions have no words but their name."""
+    """The text of an error; some exceptions have only their name."""
     return "no answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
 
 

@@ -1,7 +1,7 @@
-"""An MLflow run in a SQLite store, by SQL: no MLflow is imported, so it takes milliseconds.
+"""A SQLite store, by SQL, in milliseconds: MLflow is not imported.
 
 The statements are those of `mlflow.store.tracking.sqlalchemy_store`. They hold for the revisions of
-the schema in `REVISIONS`; a store of another revision is MLflow's own client's.
+the schema in `REVISIONS`; a store of another revision is left to MLflow's own client.
 """
 
 import sqlite3
