@@ -98,6 +98,7 @@ def test_a_rank_that_imports_no_mlflow_waits_for_no_tracker(project: Shell) -> N
     assert "False False\n" in done.out
 
 
+@pytest.mark.expensive
 @pytest.mark.parametrize(
     ("choice", "models"), [("model first", 1), ("model beside another experiment", 0)]
 )

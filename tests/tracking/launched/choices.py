@@ -7,6 +7,12 @@ import mlflow
 from mlflow.tracking._tracking_service.client import TrackingServiceClient
 
 
+def log_model() -> "mlflow.models.model.ModelInfo":
+    return mlflow.pyfunc.log_model(
+        name="m", python_model=lambda model_input: model_input, pip_requirements=["mlflow"]
+    )
+
+
 def main(choice: str) -> str:
     own, store = os.environ["MLFLOW_RUN_ID"], os.environ["MLFLOW_TRACKING_URI"]
     rank = os.environ["RANK"]
@@ -40,14 +46,14 @@ def main(choice: str) -> str:
         mlflow.log_metric("loss", 0.5)
         assert mlflow.active_run().info.run_id == own
     elif choice == "model first":
-        model = mlflow.pyfunc.log_model(name="m", python_model=lambda model_input: model_input)
+        model = log_model()
         assert model.run_id == own
         assert mlflow.active_run() is None
         with mlflow.start_run() as run:
             assert run.info.run_id == own
     elif choice == "model beside another experiment":
         mlflow.set_experiment("other")
-        model = mlflow.pyfunc.log_model(name="m", python_model=lambda model_input: model_input)
+        model = log_model()
         assert model.run_id is None
     elif choice == "nested":
         with mlflow.start_run(run_name="parent") as run:  # noqa: SIM117 - as people write it
