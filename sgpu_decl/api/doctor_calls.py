@@ -46,9 +46,9 @@ class DoctorCalls:
             InvalidInput: it holds errors.
             BackendError: all of its runs are for this machine.
         """
-        from sgpu_decl.doctor.platforms import platforms_of
+        from sgpu_decl.doctor.target_checks import platforms_of
 
-        return platforms_of(self._project, self._project.location)
+        return platforms_of(self._project)
 
     def keep(
         self,
