@@ -1,7 +1,7 @@
 """Carrying out the change of one job: one effect, remembered at once."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sgpu_decl.applying.error_places import with_place
@@ -13,7 +13,7 @@ from sgpu_decl.facts.job_spec import JobBackends, job_backend_for, launching_in
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
-from sgpu_decl.model.state import Intent, Resource
+from sgpu_decl.model.state import Intent, Resource, State
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.storing.state_store import StateWriter
@@ -21,24 +21,16 @@ from sgpu_decl.storing.state_store import StateWriter
 __all__ = ["Jobs"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """Carries out what a plan says of jobs, under the state lock that `writer` holds."""
+    """Carries out what a plan says of jobs, under the state lock that `writer` holds. `state` is
+    that of before: each change touches its own address alone."""
 
-    def __init__(
-        self,
-        writer: StateWriter,
-        job_backends: JobBackends,
-        *,
-        plan_id: str,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._writer = writer
-        self._job_backends = job_backends
-        self._plan_id = plan_id
-        self._lineage = writer.state.lineage
-        self._clock = clock
-        # Each change touches its own address alone, so what was known before the walk holds.
-        self._known = writer.state.resources
+    writer: StateWriter
+    state: State
+    backends: JobBackends
+    plan_id: str
+    clock: Callable[[], datetime]
 
     def carry_out(self, change: Change) -> tuple[Step, str] | None:
         """Do it, and say what was done; `None` for nothing.
@@ -60,7 +52,7 @@ class Jobs:
             raise with_place(error, change) from error
 
     def _create(self, change: Change) -> str:
-        launch, recorded = _launch(change), self._known.get(change.address)
+        launch, recorded = _launch(change), self.state.resources.get(change.address)
         if launch.token is None:
             raise incomplete(change)
         resource = Resource(
@@ -81,18 +73,18 @@ class Jobs:
             created_at=self._clock(),
             job=resource,
         )
-        backend = job_backend_for(launch.inputs.spec, None, self._job_backends)
+        backend = job_backend_for(launch.inputs.spec, None, self.backends)
         self._stage(change, backend)
-        self._writer.begin(intent)
+        self.writer.begin(intent)
         try:
             job_id = backend.create(parse(launch.inputs.spec), launch.token)
         except OutcomeUnknown:
             raise  # the intent stays open: the next apply looks for the job
         except SgpuError:
-            self._writer.abandon(intent)
+            self.writer.abandon(intent)
             raise
         handle = JobHandle(id=job_id, workspace=backend.workspace, token=launch.token)
-        self._writer.made(intent, replace(resource, remote=str(handle)))
+        self.writer.made(intent, replace(resource, remote=str(handle)))
         return backend.url(job_id)
 
     def _update(self, change: Change) -> str:
@@ -101,26 +93,26 @@ class Jobs:
         # Settings that merely follow from what the run takes along are not among the fields.
         follows = change.code is not None or change.environment is not None
         if follows or any(field.effect is FieldEffect.IN_PLACE for field in change.fields):
-            backend = job_backend_for(launch.inputs.spec, handle, self._job_backends)
+            backend = job_backend_for(launch.inputs.spec, handle, self.backends)
             self._stage(change, backend)
             backend.reset(handle.id, parse(launch.inputs.spec), handle.token)
         resource = replace(
             recorded, backend=change.backend, owner=launch.owner, spec=launch.inputs.spec
         )
-        self._writer.record_resource(resource)
-        free_old_versions(resource, self._lineage, self._job_backends)
+        self.writer.record_resource(resource)
+        free_old_versions(resource, self.state.lineage, self.backends)
         return ""
 
     def _destroy(self, change: Change) -> str:
         recorded, handle = self._kept(change)
-        backend = job_backend_for(recorded.spec, handle, self._job_backends)
+        backend = job_backend_for(recorded.spec, handle, self.backends)
         # Asked before: of a job that is gone nobody may know.
         idle = launched_by(recorded.spec) is not None and not backend.busy(handle.id)
         backend.delete(handle.id)
         gone = replace(recorded, gone=True)
-        self._writer.record_resource(gone)
+        self.writer.record_resource(gone)
         if idle:
-            free_old_versions(gone, self._lineage, self._job_backends)
+            free_old_versions(gone, self.state.lineage, self.backends)
         return ""
 
     def _stage(self, change: Change, backend: JobBackend) -> None:
@@ -130,13 +122,13 @@ class Jobs:
             change.address,
             backend=change.backend,
             owner=launch.owner,
-            lineage=self._lineage,
+            lineage=self.state.lineage,
         )
         if launching is not None:
             backend.stage(launching)
 
     def _kept(self, change: Change) -> tuple[Resource, JobHandle]:
-        recorded = self._known.get(change.address)
+        recorded = self.state.resources.get(change.address)
         if recorded is None or recorded.remote is None:
             raise incomplete(change)
         return recorded, JobHandle.parse(recorded.remote)
