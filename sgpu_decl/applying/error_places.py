@@ -19,12 +19,12 @@ def with_place(error: BackendError, change: Change) -> BackendError:
     field = _named(error.message, change.fields)
     if field is None or field.origin is None:
         return error
-    placed = copy(error)
+    error_at_field = copy(error)
     finding = Diagnostic(
         code=error.code, summary=error.message, place=field.origin, hint=error.hint
     )
-    placed.diagnostics = (finding,)
-    return placed
+    error_at_field.diagnostics = (finding,)
+    return error_at_field
 
 
 def _named(message: str, fields: Sequence[FieldChange]) -> FieldChange | None:

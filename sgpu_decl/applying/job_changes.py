@@ -89,7 +89,7 @@ class Jobs:
 
     def _update(self, change: Change) -> str:
         launch = _launch(change)
-        recorded, handle = self._kept(change)
+        recorded, handle = self._recorded(change)
         # Settings that merely follow from what the run takes along are not among the fields.
         follows = change.code is not None or change.environment is not None
         if follows or any(field.effect is FieldEffect.IN_PLACE for field in change.fields):
@@ -104,7 +104,7 @@ class Jobs:
         return ""
 
     def _destroy(self, change: Change) -> str:
-        recorded, handle = self._kept(change)
+        recorded, handle = self._recorded(change)
         backend = job_backend_for(recorded.spec, handle, self.backends)
         # Asked before: of a job that is gone nobody may know.
         idle = launched_by(recorded.spec) is not None and not backend.busy(handle.id)
@@ -127,7 +127,7 @@ class Jobs:
         if launching is not None:
             backend.stage(launching)
 
-    def _kept(self, change: Change) -> tuple[Resource, JobHandle]:
+    def _recorded(self, change: Change) -> tuple[Resource, JobHandle]:
         recorded = self.state.resources.get(change.address)
         if recorded is None or recorded.remote is None:
             raise incomplete(change)

@@ -296,14 +296,14 @@ class Attempts(Protocol):
         is all that is there now.
         """
 
-    def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:  # noqa: ARG002  a default
+    def unsecret_values(self, record: LaunchRecord) -> tuple[str, ...]:  # noqa: ARG002  a default
         """References of an attempt's secrets that cannot be resolved here: `logs` shows their
         values if a rank wrote them."""
         return ()
 
     @abstractmethod
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
-        """What each rank returned, in rank order; see `rank_values.read_returned`."""
+        """What each rank returned, in rank order; see `rank_values.read_results`."""
 
     @abstractmethod
     def output(self, record: LaunchRecord, progress: "Progress") -> Output:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from sgpu_decl.config.job import Job
     from sgpu_decl.model.target import Mode
 
-__all__ = ["Described", "JobBackend", "JobLaunch", "JobOnShelf"]
+__all__ = ["JobBackend", "JobDescription", "JobLaunch", "ListedJob"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class JobDescription:
     """A declared job as its backend wants it.
 
     `origins` maps a path of the document to the field of the YAML that led to it; a path below one
@@ -30,7 +30,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOnShelf:
+class ListedJob:
     """A job as a list shows it. `token` is its mark, None where it has none of ours."""
 
     id: str
@@ -60,7 +60,7 @@ class JobBackend(Protocol):
 
     def describe(
         self, job: "Job", name: str, mode: "Mode", launching: Launching | None
-    ) -> Described:
+    ) -> JobDescription:
         """What a declared job, which is called `name` in the file, means here; `launching` is the
         run that it launches, where it launches one."""
 
@@ -84,7 +84,7 @@ class JobBackend(Protocol):
         """Delete what earlier versions of a job's run took along, and this one too where the job is
         `gone`. No launch of the job may be active."""
 
-    def named(self, title: str) -> tuple[JobOnShelf, ...]:
+    def named(self, title: str) -> tuple[ListedJob, ...]:
         """The jobs that are called so."""
 
     def read(self, job_id: str) -> dict[str, Json] | None:

@@ -10,12 +10,12 @@ from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
 
-__all__ = ["SHOWN", "output_in", "placed", "read_returned", "shown_of"]
+__all__ = ["SHOWN", "masked_value", "output_files", "read_results", "with_pickle_path"]
 
 SHOWN = "output.shown.json"
 
 
-def read_returned(ranks: Path) -> list[dict[str, Json]]:
+def read_results(ranks: Path) -> list[dict[str, Json]]:
     """Return `{"rank", "value"}` for each rank that left a value, in their order.
 
     A value that JSON cannot hold is `{"pickle": path, "repr": text}`; ranks write the path relative
@@ -32,21 +32,21 @@ def read_returned(ranks: Path) -> list[dict[str, Json]]:
             value = _read(folder / "output.json")
         except (OSError, ValueError):
             continue
-        result: dict[str, Json] = {"rank": rank, "value": placed(value, folder)}
+        result: dict[str, Json] = {"rank": rank, "value": with_pickle_path(value, folder)}
         with suppress(OSError, ValueError):  # few have it
-            result |= shown_of(_read(folder / SHOWN), folder)
+            result |= masked_value(_read(folder / SHOWN), folder)
         results.append(result)
     return results
 
 
-def shown_of(content: Json, folder: Path) -> dict[str, Json]:
+def masked_value(content: Json, folder: Path) -> dict[str, Json]:
     """What `output.shown.json` adds to a result."""
     if not (isinstance(content, Mapping) and content.keys() == {"value", "secrets"}):
         raise ValueError("this is no file of a rank")
-    return {"shown": placed(content["value"], folder), "secrets": content["secrets"]}
+    return {"shown": with_pickle_path(content["value"], folder), "secrets": content["secrets"]}
 
 
-def placed(value: Json, folder: Path) -> Json:
+def with_pickle_path(value: Json, folder: Path) -> Json:
     """A value with the whole path of its pickle, if it has one."""
     if isinstance(value, Mapping) and value.keys() == {"pickle", "repr"}:
         return {**value, "pickle": str(folder / str(value["pickle"]))}
@@ -59,7 +59,7 @@ def _read(path: Path) -> Json:
     return value
 
 
-def output_in(folder: Path) -> Output:
+def output_files(folder: Path) -> Output:
     """What is in the folder of SGPU_OUTPUT_DIR now."""
     sizes = [
         os.lstat(os.path.join(place, name)).st_size

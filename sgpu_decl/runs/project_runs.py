@@ -243,7 +243,7 @@ class ProjectRuns:
         """References of secrets that `logs` and `follow` cannot hide here, each once."""
         found: dict[str, None] = {}
         for record in map(self.record, refs):
-            found |= dict.fromkeys(self._attempts(record).unresolved_secrets(record))
+            found |= dict.fromkeys(self._attempts(record).unsecret_values(record))
         return tuple(found)
 
     def follow(

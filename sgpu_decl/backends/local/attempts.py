@@ -13,8 +13,8 @@ from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Attempts, LogReader
 from sgpu_decl.backends.local.cause_files import with_files
 from sgpu_decl.backends.local.logs import LocalLog
-from sgpu_decl.backends.rank_values import output_in, read_returned
-from sgpu_decl.backends.resolved_secrets import resolve_secrets
+from sgpu_decl.backends.rank_values import output_files, read_results
+from sgpu_decl.backends.secret_values import resolve_secrets
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import (
     AttemptRef,
@@ -64,14 +64,14 @@ class LocalAttempts(Attempts):
         }
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
-        return read_returned(self._layout.attempt(record.ref) / "ranks")
+        return read_results(self._layout.attempt(record.ref) / "ranks")
 
     def output(
         self,
         record: LaunchRecord,
         progress: Progress,  # noqa: ARG002  the protocol's
     ) -> Output:
-        return output_in(self._layout.attempt(record.ref) / "output")
+        return output_files(self._layout.attempt(record.ref) / "output")
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         restart = attempt_status.read_attempt(self._layout.attempt(record.ref))["restart"]
@@ -102,7 +102,7 @@ class LocalAttempts(Attempts):
             ),
         )
 
-    def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:
+    def unsecret_values(self, record: LaunchRecord) -> tuple[str, ...]:
         return tuple(self._secrets(record)[1])
 
     def _secrets(self, record: LaunchRecord) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.agent import host_locks, kernel_features
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.local.tracking_checks import check_tracking
-from sgpu_decl.backends.resolved_secrets import look
+from sgpu_decl.backends.secret_values import missing_secret
 from sgpu_decl.control_groups import usable_memory, usable_processors
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -174,7 +174,7 @@ def _check_secrets(
             hint=missing.hint,
         )
         for name, reference in config.env.secrets.items()
-        if (missing := look(name, reference, environ)) is not None
+        if (missing := missing_secret(name, reference, environ)) is not None
     ]
 
 

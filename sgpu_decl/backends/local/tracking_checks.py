@@ -25,14 +25,16 @@ def check_tracking(
     of `mlflow` are filled in, so they do not count as asking."""
     if not config.mlflow.enabled:
         return []
-    twice = [
-        finding for field in _TWICE if (finding := _said_twice(config, places, field)) is not None
+    contradictions = [
+        finding
+        for field in _TWICE
+        if (finding := _contradiction(config, places, field)) is not None
     ]
     if not available():
-        return [*twice, _missing(places, called=called)]
+        return [*contradictions, _missing(places, called=called)]
     if config.mlflow.system_metrics and find_spec("psutil") is None:
-        return [*twice, _unmeasured(places)]
-    return twice
+        return [*contradictions, _unmeasured(places)]
+    return contradictions
 
 
 def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:
@@ -72,7 +74,9 @@ def _unmeasured(places: Mapping[str, Place]) -> Diagnostic:
     )
 
 
-def _said_twice(config: "RunConfig", places: Mapping[str, Place], field: str) -> Diagnostic | None:
+def _contradiction(
+    config: "RunConfig", places: Mapping[str, Place], field: str
+) -> Diagnostic | None:
     """The error if `mlflow` and `env.variables` set the same thing to different values."""
     ours, variable = getattr(config.mlflow, field), _TWICE[field]
     theirs = config.env.variables.get(variable)

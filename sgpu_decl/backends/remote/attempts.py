@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.remote.remote_results import RemoteResults
     from sgpu_decl.backends.remote.staging_area import StagingArea
 
-__all__ = ["BroughtBack", "MarkedAttempts", "PlacedLaunch", "RemoteAttempts"]
+__all__ = ["LaunchPlace", "MarkedAttempts", "RemoteAttempts", "ReturnedFiles"]
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedLaunch:
+class LaunchPlace:
     """Where a launch lies: its launch folder, and the staging area that this is in."""
 
     area: "StagingArea"
@@ -31,7 +31,7 @@ class PlacedLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtBack:
+class ReturnedFiles:
     """What nodes brought back of an attempt: where, and in which attempt of the platform."""
 
     results: "RemoteResults"
@@ -49,11 +49,11 @@ class RemoteAttempts(Attempts):
     ranks, and not those of restarts."""
 
     @abstractmethod
-    def placed(self, record: LaunchRecord) -> PlacedLaunch | None:
+    def place(self, record: LaunchRecord) -> LaunchPlace | None:
         """Where a launch lies; None where nothing was begun."""
 
     @abstractmethod
-    def brought_back(self, record: LaunchRecord) -> BroughtBack | None:
+    def returned_files(self, record: LaunchRecord) -> ReturnedFiles | None:
         """What nodes brought back; None where that is nothing yet."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class RemoteAttempts(Attempts):
         return view is not None and view.state.active
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
-        back = self.brought_back(record)
+        back = self.returned_files(record)
         return back.results.values(back.attempt, back.nodes) if back is not None else []
 
     def output(self, record: LaunchRecord, progress: Progress) -> Output:
@@ -96,7 +96,7 @@ class RemoteAttempts(Attempts):
                 hint=f"`sgpu wait '{record.ref}'` waits for that",
                 code="nothing_yet",
             )
-        back = self.brought_back(record)
+        back = self.returned_files(record)
         if back is None:
             raise BackendError(
                 f"nothing of `{record.ref}` was brought back from its nodes",
@@ -107,7 +107,7 @@ class RemoteAttempts(Attempts):
         return back.results.output(back.attempt, nodes, progress)
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
-        back = self.brought_back(record)
+        back = self.returned_files(record)
         node = dict(back.nodes).get(rank) if back is not None else None
         if back is None or node is None:
             return None
@@ -133,11 +133,11 @@ class MarkedAttempts(RemoteAttempts):
             if marker is not None
         }
 
-    def placed(self, record: LaunchRecord) -> PlacedLaunch | None:
+    def place(self, record: LaunchRecord) -> LaunchPlace | None:
         area, folder = self._launches.area(record), self._launches.folder(record)
-        return PlacedLaunch(area, folder) if area.files.list(folder) else None
+        return LaunchPlace(area, folder) if area.files.list(folder) else None
 
-    def brought_back(self, record: LaunchRecord) -> BroughtBack | None:
+    def returned_files(self, record: LaunchRecord) -> ReturnedFiles | None:
         view, results = self.look([record]).get(record.ref), self._launches.results(record)
         newest = results.newest()
-        return None if view is None or newest is None else BroughtBack(results, newest, view)
+        return None if view is None or newest is None else ReturnedFiles(results, newest, view)

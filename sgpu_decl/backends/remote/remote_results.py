@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.atomic_files import write_atomic
-from sgpu_decl.backends.rank_values import SHOWN, shown_of
+from sgpu_decl.backends.rank_values import SHOWN, masked_value
 from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
 from sgpu_decl.backends.remote.output_download import fetch_output, run_downloads
 from sgpu_decl.backends.remote.remote_layout import BACK
@@ -89,7 +89,7 @@ class RemoteResults:
         result: dict[str, Json] = {"rank": rank, "value": value}
         if rank in (self.done(attempt, node).get("masked") or ()):
             shown = self._fetch(f"{folder}/{SHOWN}")
-            result |= shown_of(json.loads(shown or b"null"), self._local / folder)
+            result |= masked_value(json.loads(shown or b"null"), self._local / folder)
         return result
 
     def _fetch(self, path: str) -> bytes | None:

@@ -48,10 +48,10 @@ class RemoteStorage(Storage):
         if self._attempts.active(record):
             return 0
         size = self.size(record)
-        placed = self._attempts.placed(record)
-        if placed is not None:
-            self._pending_gc.add(placed.area.key)
-            free_launch(placed.area, placed.folder)
+        place = self._attempts.place(record)
+        if place is not None:
+            self._pending_gc.add(place.area.key)
+            free_launch(place.area, place.folder)
         shutil.rmtree(self._layout.attempt(record.ref), ignore_errors=True)
         self._attempts.forget(record)
         return size
@@ -59,11 +59,11 @@ class RemoteStorage(Storage):
     def release_code(self, record: LaunchRecord) -> None:
         from sgpu_decl.backends.remote.remote_gc import unstage_launch
 
-        placed = self._attempts.placed(record)
-        if placed is None or self._attempts.active(record):
+        place = self._attempts.place(record)
+        if place is None or self._attempts.active(record):
             return
-        self._pending_gc.add(placed.area.key)
-        unstage_launch(placed.area, placed.folder)
+        self._pending_gc.add(place.area.key)
+        unstage_launch(place.area, place.folder)
 
     def move(self, source: Address, destination: Address) -> None:
         self._layout.move(source, destination)

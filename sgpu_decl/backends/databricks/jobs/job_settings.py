@@ -16,7 +16,7 @@ from sgpu_decl.backends.databricks.launching.submit import (
     timeout_of,
 )
 from sgpu_decl.backends.databricks.planning.machines import node_of
-from sgpu_decl.backends.job_backend import Described
+from sgpu_decl.backends.job_backend import JobDescription
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.job import Job, Trigger
@@ -78,7 +78,9 @@ class JobRun:
     staged: StagedLaunch
 
 
-def describe(job: Job, name: str, mode: Mode, user: str, run: JobRun | None = None) -> Described:
+def describe(
+    job: Job, name: str, mode: Mode, user: str, run: JobRun | None = None
+) -> JobDescription:
     """What a declared job means. What it says of permissions, budget and notifications wins over
     what its run says.
 
@@ -131,7 +133,7 @@ def describe(job: Job, name: str, mode: Mode, user: str, run: JobRun | None = No
     permissions = job.permissions or (run.config.permissions if run is not None else ())
     if permissions:
         document[PERMISSIONS] = _permissions(permissions)
-    return Described(title=title, document=document, origins=_origins(name, run))
+    return JobDescription(title=title, document=document, origins=_origins(name, run))
 
 
 def short_name(user: str) -> str:

@@ -20,7 +20,7 @@ from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.job_backend import Described, JobLaunch, JobOnShelf
+from sgpu_decl.backends.job_backend import JobDescription, JobLaunch, ListedJob
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.config.job import Job
 from sgpu_decl.model.job import PERMISSIONS
@@ -45,7 +45,9 @@ class WorkspaceJobs:
     def workspace(self) -> str:
         return self._connection.host
 
-    def describe(self, job: Job, name: str, mode: Mode, launching: Launching | None) -> Described:
+    def describe(
+        self, job: Job, name: str, mode: Mode, launching: Launching | None
+    ) -> JobDescription:
         user = self._connection.user if mode is Mode.DEVELOPMENT else ""
         if job.budget is not None:
             policy = policy_of(self._connection, job.budget)
@@ -76,7 +78,7 @@ class WorkspaceJobs:
             url=str(run.get("run_page_url") or self.url(job_id)),
         )
 
-    def named(self, title: str) -> tuple[JobOnShelf, ...]:
+    def named(self, title: str) -> tuple[ListedJob, ...]:
         return tuple(self._named(title))
 
     def read(self, job_id: str) -> dict[str, Json] | None:
@@ -179,7 +181,7 @@ class WorkspaceJobs:
                 return settings
             query["page_token"] = token
 
-    def _named(self, title: str) -> Iterator[JobOnShelf]:
+    def _named(self, title: str) -> Iterator[ListedJob]:
         query: dict[str, Json] = {"name": title, "limit": _PAGE}
         while True:
             answer: dict[str, Any] = self._connection.ask(
@@ -188,7 +190,7 @@ class WorkspaceJobs:
             for job in answer.get("jobs") or ():
                 settings = job.get("settings") or {}
                 if settings.get("name") == title:  # the list knows no case
-                    yield JobOnShelf(id=str(job["job_id"]), token=mark_of(settings))
+                    yield ListedJob(id=str(job["job_id"]), token=mark_of(settings))
             token = answer.get("next_page_token")
             if not token:
                 return

@@ -16,7 +16,7 @@ from sgpu_decl.backends.databricks.watching.run_status import (
     status_of,
 )
 from sgpu_decl.backends.launch_config import config_of
-from sgpu_decl.backends.remote.attempts import BroughtBack, PlacedLaunch, RemoteAttempts
+from sgpu_decl.backends.remote.attempts import LaunchPlace, RemoteAttempts, ReturnedFiles
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
@@ -67,19 +67,19 @@ class DatabricksAttempts(RemoteAttempts):
                 with suppress(BackendError):  # whoever follows may not be allowed to
                     self._handles.cancel(record)
 
-    def placed(self, record: LaunchRecord) -> PlacedLaunch | None:
+    def place(self, record: LaunchRecord) -> LaunchPlace | None:
         handle = self._handles.of(record)
         if handle is None:
             return None
-        return PlacedLaunch(self._handles.workspace(handle).area, handle.folder)
+        return LaunchPlace(self._handles.workspace(handle).area, handle.folder)
 
-    def brought_back(self, record: LaunchRecord) -> BroughtBack | None:
-        placed, status = self.placed(record), self._status(record)
-        if placed is None or status is None or status.brought is None:
+    def returned_files(self, record: LaunchRecord) -> ReturnedFiles | None:
+        place, status = self.place(record), self._status(record)
+        if place is None or status is None or status.brought is None:
             return None
         folder = self._handles.folder(record.ref)
-        found = RemoteResults(placed.area.files, placed.folder, folder)
-        return BroughtBack(found, status.brought, status.view)
+        found = RemoteResults(place.area.files, place.folder, folder)
+        return ReturnedFiles(found, status.brought, status.view)
 
     def forget(self, record: LaunchRecord) -> None:
         self._handles.forget(record.ref)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sgpu_decl.errors import BackendError
 
-__all__ = ["Unresolved", "look", "resolve_secrets"]
+__all__ = ["MissingSecret", "missing_secret", "resolve_secrets"]
 
 _WHY: Mapping[int | None, str] = {
     errno.ENOENT: "does not exist",
@@ -19,7 +19,7 @@ _WHY: Mapping[int | None, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unresolved:
+class MissingSecret:
     """Why a reference has no value here, and what to do. Names the reference only."""
 
     summary: str
@@ -39,14 +39,14 @@ def resolve_secrets(references: Mapping[str, str], environ: Mapping[str, str]) -
     return {name: _resolve(name, text, environ) for name, text in references.items()}
 
 
-def look(name: str, reference: str, environ: Mapping[str, str]) -> Unresolved | None:
+def missing_secret(name: str, reference: str, environ: Mapping[str, str]) -> MissingSecret | None:
     """Say why a secret could not be resolved here, None where it could, without reading it: a file
     may be a pipe, which gives its value once."""
     scheme, _, rest = reference.partition(":")
     if scheme == "env":
         if rest in environ:
             return None
-        return Unresolved(
+        return MissingSecret(
             summary=f"secret `{name}` refers to `{reference}`, which is not set here",
             hint=f"run `export {rest}=…` first, or point `env.secrets.{name}` elsewhere",
         )
@@ -61,14 +61,14 @@ def look(name: str, reference: str, environ: Mapping[str, str]) -> Unresolved | 
         if not os.access(path, os.R_OK):
             return _unreadable(name, reference, _WHY[errno.EACCES])
         return None
-    return Unresolved(
+    return MissingSecret(
         summary=f"secret `{name}` refers to `{reference}`, which has no value on this machine",
         hint="use `env:NAME` or `file:PATH`, for instance in a target of your own",
     )
 
 
 def _resolve(name: str, reference: str, environ: Mapping[str, str]) -> str:
-    refused = look(name, reference, environ)
+    refused = missing_secret(name, reference, environ)
     if refused is None:
         scheme, _, rest = reference.partition(":")
         if scheme == "env":
@@ -90,8 +90,8 @@ def _why(error: OSError) -> str:
     return _WHY.get(error.errno) or f"cannot be read ({(error.strerror or str(error)).lower()})"
 
 
-def _unreadable(name: str, reference: str, why: str) -> Unresolved:
-    return Unresolved(
+def _unreadable(name: str, reference: str, why: str) -> MissingSecret:
+    return MissingSecret(
         summary=f"secret `{name}` refers to `{reference}`, which {why}",
         hint="give the path of a readable UTF-8 file that holds the value only",
     )
