@@ -20,6 +20,7 @@ QUICK = {
         "test_results_come_in_the_order_of_ranks",
         "test_attempts_side_by_side_keep_to_themselves",
         "test_what_is_active_is_neither_freed_nor_moved",
+        "test_what_has_ended_is_found_under_its_new_name",
         "test_nothing_is_moved_onto_what_is_there",
         "test_an_attempt_whose_folder_was_deleted_is_whole_elsewhere_or_freed",
         "test_what_an_apply_has_staged_survives_gc_of_another_project",
