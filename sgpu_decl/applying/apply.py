@@ -29,11 +29,11 @@ __all__ = ["apply", "record_ended", "stage"]
 def stage(
     project: OpenedProject, prepared: Prepared, progress: Progress | None = None
 ) -> tuple[Prepared, tuple[Diagnostic, ...]]:
-    """Store the code and the environments of what a plan launches, and have them where ranks will
-    look for them.
+    """Store the code and the environments that a plan launches, and copy them to where ranks look
+    for them.
 
     Returns:
-        The plan with that done, and what was noticed meanwhile.
+        The plan, which is staged now, and warnings.
 
     Raises:
         StalePlan: what is here now is not what was planned.
@@ -128,7 +128,7 @@ def record_ended(project: OpenedProject) -> tuple[Diagnostic, ...]:
 
 
 def _loose_ends(project: OpenedProject) -> bool:
-    """Whether something was launched or has ended that the state does not say yet."""
+    """Whether the state has open intents, or attempts that may have ended."""
     state = project.states.read()
     return state is not None and bool(state.intents or state.active)
 

@@ -1,4 +1,4 @@
-"""Storing, building and bringing the environments that a plan launches runs in."""
+"""The environments of a plan: stored, built, and copied to where ranks look for them."""
 
 import json
 import os
@@ -33,13 +33,13 @@ def stage_environments(
     recipes: Mapping[str, Recipe],
     progress: Progress | None = None,
 ) -> Findings:
-    """Have what the plan's launches share where their ranks will look for it: every environment,
-    and what else the backends bring. The code is in the store already.
+    """Copy what the plan's launches share to where their ranks look for it: environments, and on
+    other machines the code, which is in the store already.
 
-    What is neither in the store nor among `recipes` is made again, as the plan says how.
+    An environment that is neither in the store nor among `recipes` is built again from the plan.
 
     Returns:
-        What was noticed meanwhile.
+        Warnings.
 
     Raises:
         StalePlan: what is here now is not what was planned.
@@ -79,8 +79,8 @@ def keep_environments(
     owner: Path,
     progress: Progress | None = None,
 ) -> None:
-    """Put what a saved plan needs into the store: environments that only this machine has as they
-    are now. What a lock says can be had again."""
+    """Store the environments of a saved plan that only this machine has. One of a lock can be built
+    again."""
     launched = _launched(plan)
     for digest in launched:
         recipe = recipes.get(digest)

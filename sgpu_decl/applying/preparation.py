@@ -37,7 +37,7 @@ def prepare(
     progress: Progress | None,
     for_apply: bool,
 ) -> Prepared:
-    """Say what apply would do.
+    """Make the plan of what apply would do.
 
     Args:
         read: gives what the file says.

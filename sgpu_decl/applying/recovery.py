@@ -1,4 +1,4 @@
-"""What is made good before a change: intents that a crash left open, and attempts that ended."""
+"""Recovery before a change: intents that a crash left open, and attempts that have ended."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -34,7 +34,7 @@ def resolve_secrets(references: Mapping[str, str], environ: Mapping[str, str]) -
         environ: the environment of the caller.
 
     Raises:
-        BackendError: a value is not to be had here. The message names the reference only.
+        BackendError: a value is missing here. The message names the reference only.
     """
     return {name: _resolve(name, text, environ) for name, text in references.items()}
 

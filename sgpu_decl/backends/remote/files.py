@@ -1,4 +1,4 @@
-"""Files that this machine and the nodes of a backend both see: the one door to them.
+"""The interface to files that this machine and the nodes of a backend both see.
 
 A backend whose ranks run elsewhere implements `RemoteFiles`. Uploads by content, launch folders,
 leases, gc and results need no more than that. `tests/contracts/test_remote_files.py` holds the
@@ -78,7 +78,7 @@ class RemoteFiles(Protocol):
 
         Args:
             content: the bytes, or a file with them, which does not change meanwhile.
-            sent: called with the number of bytes that are under way, where `content` is a file.
+            sent: called with the number of bytes that were sent, if `content` is a file.
         """
 
     def get(self, path: str) -> bytes:
@@ -90,8 +90,8 @@ class RemoteFiles(Protocol):
         bytes."""
 
     def list(self, folder: str) -> tuple[RemoteEntry, ...]:
-        """What a folder holds, by name; nothing where there is no such folder. Uploads that go
-        on or were cut off may show as files with names that nobody asked for; gc deletes them."""
+        """What a folder holds, by name; nothing if there is no such folder. Incomplete uploads may
+        show as files with other names; gc deletes them."""
 
     def make_folder(self, folder: str) -> None:
         """Make a folder and those above it; harmless where they exist."""
@@ -102,8 +102,8 @@ class RemoteFiles(Protocol):
 
 
 class CountingReader(io.BufferedReader):
-    """A file that says after each read how many bytes of it were read: fewer again where an upload
-    that broke off starts anew. What `sent` raises ends the reading."""
+    """A file that calls `sent` after each read with its position, which falls if an interrupted
+    upload starts again. An exception of `sent` ends the reading."""
 
     def __init__(self, path: Path, sent: Sent) -> None:
         super().__init__(io.FileIO(path))

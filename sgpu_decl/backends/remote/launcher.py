@@ -13,7 +13,7 @@ from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.uploader import Uploader
 from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress
@@ -70,8 +70,14 @@ class RemoteLauncher(Launcher):
         return ()
 
     def stage(self, launching: Launching) -> None:
-        if not self.staged(launching.record):
+        if self.staged(launching.record):
+            return
+        try:
             self._launches.mark(launching.record, self._uploader.fill(launching))
+        except SgpuError:
+            self._unstage(launching.record)
+            raise
+        finally:
             self._uploader.release(launching.ref)
 
     def staged(self, record: LaunchRecord) -> bool:
@@ -88,14 +94,18 @@ class RemoteLauncher(Launcher):
         except OutcomeUnknown:
             raise
         except BackendError:
-            from sgpu_decl.backends.remote.remote_gc import unstage_launch
-
-            with suppress(BackendError):
-                unstage_launch(self._launches.area(record), folder)
+            self._unstage(record)
             raise
         if facts:
             self._launches.mark(record, marker["uses"], **facts)
         return folder
+
+    def _unstage(self, record: LaunchRecord) -> None:
+        """Delete a launch folder that nothing was started from: it would keep gc away."""
+        from sgpu_decl.backends.remote.remote_gc import unstage_launch
+
+        with suppress(BackendError):
+            unstage_launch(self._launches.area(record), self._launches.folder(record))
 
 
 def end_earlier(

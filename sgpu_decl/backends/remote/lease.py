@@ -36,7 +36,7 @@ class Lease:
     has failed. The file is in the folder of the first, `folder`, and is deleted with it.
 
     Args:
-        own: a file of the launch folder, name and content, which is the lease of a launch alone.
+        own: a file of the launch folder, as name and content, that is the lease of a single launch.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class Lease:
             self._area.files.delete(self._path)
 
     def release(self, ref: AttemptRef) -> None:
-        """A launch has its marker, or failed. One alone needs no more: its marker counts now."""
+        """Called when a launch has its marker or has failed. The lease of several launches ends with
+        the last of them; that of a single one gives way to its marker."""
         with self._lock:
             self._refs.discard(ref)
             last = self._several and not self._refs

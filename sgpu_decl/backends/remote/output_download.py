@@ -39,7 +39,7 @@ class _File:
     split: SplitFile | None = None
 
     def downloads(self, files: RemoteFiles, target: Path, scratch: Path) -> list[Download]:
-        """What is to be brought here yet. What is there is there whole, and does not change."""
+        """What is to be downloaded yet. A file that is here is whole, and does not change."""
         if target.exists():
             return []
         if self.split is None:
@@ -71,10 +71,10 @@ def fetch_output(
     folder: Path,
     progress: Progress,
 ) -> Output:
-    """Bring here what is not here yet.
+    """Download the output files that are not here yet.
 
-    Files of all nodes come into one folder, as on one machine. Where a name is taken, as a file or
-    as a folder, by a node before, a file lies below `node_K/`.
+    Files of all nodes come into one folder, as on one machine. If a node before has a file or a
+    folder of that name, a file lies below `node_K/`.
 
     Args:
         remote: where the nodes of an attempt brought things: `…/back/N`.
@@ -105,7 +105,7 @@ def fetch_output(
 def _download_all(
     files: RemoteFiles, items: Sequence[_File], folder: Path, scratch: Path, progress: Progress
 ) -> dict[_File, BackendError]:
-    """Bring files to a folder; return those that are not here, and why."""
+    """Download files to a folder; return those that failed, and why."""
     places = {
         item: (folder / PurePosixPath(item.name), scratch / _short(item.source)) for item in items
     }

@@ -19,8 +19,8 @@ _LOOKS = 8  # at once
 
 
 def unstage_launch(area: StagingArea, folder: str) -> None:
-    """Delete what a launch folder was filled with, and keep what nodes brought back to it; harmless
-    where it is gone.
+    """Delete the files of a launch folder except those that nodes brought back; harmless if it is
+    gone.
 
     Raises:
         BackendError: the storage refuses it.
@@ -58,12 +58,12 @@ def collect(area: StagingArea) -> int | None:
     """
     try:
         with gc_lock(area) as refresh:
-            return _collected(area, refresh)
+            return _delete_unused(area, refresh)
     except RemoteMissing:
         return 0  # nothing was ever shared
 
 
-def _collected(area: StagingArea, refresh: Callable[[], None]) -> int | None:
+def _delete_unused(area: StagingArea, refresh: Callable[[], None]) -> int | None:
     files, layout = area.files, area.layout
     uses: list[Uses] = []
     for launch in _launches(files, layout.runs, area.files.now()):

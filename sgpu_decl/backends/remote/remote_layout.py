@@ -16,7 +16,7 @@ BACK = "back"
 """What nodes bring back to a launch folder lies below it."""
 
 MARKER = "submitted.json"
-"""Which run a launch folder became: written once it is known."""
+"""The file that says what a launch folder became, and which shared objects it needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

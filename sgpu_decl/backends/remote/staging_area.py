@@ -37,13 +37,13 @@ class StagingArea:
         self._lock = threading.Lock()
 
     def forget(self) -> None:
-        """What was found there may be gone: look again before it is counted on."""
+        """Forget what was found or made there: it may be gone."""
         with self._lock:
             self._done.clear()
 
     def once(self, what: str, do: Callable[[], None]) -> None:
-        """Do something that all launches of this process share, the first time it is asked for;
-        others wait for it. What fails is done again."""
+        """Call `do` once for all launches of this process; other callers wait for it. If it fails,
+        the next caller tries again."""
         with self._lock:
             running = self._done.get(what)
             mine = running is None
