@@ -69,8 +69,8 @@ class Jobs:
             owner=launch.owner,
             action=str(change.action),
             attempt=resource.numbered,
-            plan_id=self._plan_id,
-            created_at=self._clock(),
+            plan_id=self.plan_id,
+            created_at=self.clock(),
             job=resource,
         )
         backend = job_backend_for(launch.inputs.spec, None, self.backends)

@@ -67,8 +67,8 @@ class Lease:
             self._area.files.delete(self._path)
 
     def release(self, ref: AttemptRef) -> None:
-        """Called when a launch has its marker or has failed. The lease of several launches ends with
-        the last of them; that of a single one gives way to its marker."""
+        """Called when a launch has its marker or has failed. The lease of several launches ends
+        with the last of them; that of a single one gives way to its marker."""
         with self._lock:
             self._refs.discard(ref)
             last = self._several and not self._refs
