@@ -1,11 +1,12 @@
 """Attempts of remote backends: what nodes brought back, by launch folder."""
 
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.base import Attempts, LogReader
+from sgpu_decl.backends.base import Attempts, Launcher, LogReader
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.remote.remote_results import RemoteResults
     from sgpu_decl.backends.remote.staging_area import StagingArea
 
-__all__ = ["LaunchPlace", "MarkedAttempts", "RemoteAttempts", "ReturnedFiles"]
+__all__ = ["LaunchPlace", "MarkedAttempts", "RemoteAttempts", "ReturnedFiles", "end_earlier"]
+
+_ENDING = 600.0  # seconds that a replaced attempt may take to stop
+_SHORTEST = 0.02  # seconds between two looks at it
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +145,27 @@ class MarkedAttempts(RemoteAttempts):
         view, results = self.look([record]).get(record.ref), self._launches.results(record)
         newest = results.newest()
         return None if view is None or newest is None else ReturnedFiles(results, newest, view)
+
+
+def end_earlier(
+    launcher: Launcher, attempts: RemoteAttempts, records: Sequence[LaunchRecord]
+) -> None:
+    """Stop earlier attempts of a run, and wait until they have ended: the platform would start the
+    new ranks beside them.
+
+    Raises:
+        BackendError: one goes on.
+    """
+    for record in records:
+        launcher.cancel(record)
+    deadline = time.monotonic() + _ENDING
+    pending = list(records)
+    while pending := [record for record in pending if attempts.active(record)]:
+        if time.monotonic() > deadline:
+            raise BackendError(
+                f"`{pending[0].ref}` was asked to stop, and goes on",
+                hint=f"look at it with `sgpu show '{pending[0].ref}'`, and apply again when it has "
+                "ended",
+                code="launch_failed",
+            )
+        time.sleep(attempts.poll_seconds / 2 or _SHORTEST)

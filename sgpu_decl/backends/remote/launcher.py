@@ -1,13 +1,12 @@
 """Launches on other machines: staged in a launch folder, and started by the platform."""
 
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Launcher, Launching
-from sgpu_decl.backends.remote.attempts import RemoteAttempts
+from sgpu_decl.backends.remote.attempts import RemoteAttempts, end_earlier
 from sgpu_decl.backends.remote.launch_folder import NodeProgram
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.uploader import Uploader
@@ -21,10 +20,7 @@ from sgpu_decl.model.step_progress import Progress
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
 
-__all__ = ["RemoteLauncher", "end_earlier"]
-
-_ENDING = 600.0  # seconds that a replaced attempt may take to stop
-_SHORTEST = 0.02  # seconds between two looks at it
+__all__ = ["RemoteLauncher"]
 
 
 class RemoteLauncher(Launcher):
@@ -106,27 +102,3 @@ class RemoteLauncher(Launcher):
 
         with suppress(BackendError):
             unstage_launch(self._launches.area(record), self._launches.folder(record))
-
-
-def end_earlier(
-    launcher: Launcher, attempts: RemoteAttempts, records: Sequence[LaunchRecord]
-) -> None:
-    """Stop earlier attempts of a run, and wait until they have ended: the platform would start the
-    new ranks beside them.
-
-    Raises:
-        BackendError: one goes on.
-    """
-    for record in records:
-        launcher.cancel(record)
-    deadline = time.monotonic() + _ENDING
-    pending = list(records)
-    while pending := [record for record in pending if attempts.active(record)]:
-        if time.monotonic() > deadline:
-            raise BackendError(
-                f"`{pending[0].ref}` was asked to stop, and goes on",
-                hint=f"look at it with `sgpu show '{pending[0].ref}'`, and apply again when it has "
-                "ended",
-                code="launch_failed",
-            )
-        time.sleep(attempts.poll_seconds / 2 or _SHORTEST)

@@ -11,7 +11,7 @@ from sgpu_decl.backends.databricks.launching.launch_handles import LaunchHandles
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
-from sgpu_decl.backends.remote.launcher import end_earlier
+from sgpu_decl.backends.remote.attempts import end_earlier
 from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
