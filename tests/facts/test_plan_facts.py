@@ -119,7 +119,7 @@ def test_a_module_that_nobody_has_is_warned_of(
         ("file:/nonexistent/token", "does not exist"),
         ("file:~nobody-of-this-name/token", "does not exist"),
         ("file:/", "is a folder"),
-        ("databricks:scope/key", "which has no value on this machine"),
+        ("databricks:scope/key", "has no value on this machine"),
     ],
 )
 def test_a_secret_that_cannot_be_resolved_here_is_warned_of_and_refused_at_launch(

@@ -14,7 +14,7 @@ from sgpu_decl.backends.base import Attempts, LogReader
 from sgpu_decl.backends.local.cause_files import with_files
 from sgpu_decl.backends.local.logs import LocalLog
 from sgpu_decl.backends.rank_values import output_files, read_results
-from sgpu_decl.backends.secret_values import resolve_secrets
+from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import (
     AttemptRef,

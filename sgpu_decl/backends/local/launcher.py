@@ -14,7 +14,7 @@ from sgpu_decl.backends.base import Launcher, Launching
 from sgpu_decl.backends.local.storage import discard
 from sgpu_decl.backends.local.survey import LocalSurvey
 from sgpu_decl.backends.required_code import require_code
-from sgpu_decl.backends.secret_values import resolve_secrets
+from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.interpreters import interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.agent import host_locks, kernel_features
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.local.tracking_checks import check_tracking
-from sgpu_decl.backends.secret_values import missing_secret
+from sgpu_decl.backends.secret_resolution import missing_secret
 from sgpu_decl.control_groups import usable_memory, usable_processors
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place

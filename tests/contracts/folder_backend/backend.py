@@ -24,7 +24,7 @@ from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.storage import RemoteStorage
-from sgpu_decl.backends.secret_values import resolve_secrets
+from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt_view import AttemptView, view_in
