@@ -2,8 +2,9 @@
 
 import hashlib
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Address", "Kind"]
 
