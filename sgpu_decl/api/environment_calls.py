@@ -8,8 +8,8 @@ from sgpu_decl.facts.location import Location
 from sgpu_decl.facts.opened_project import OpenedProject
 
 if TYPE_CHECKING:
-    from sgpu_decl.environments.known.base_environments import Base
-    from sgpu_decl.environments.known.package_diff import Difference
+    from sgpu_decl.environments.package_lists.base_environments import Base
+    from sgpu_decl.environments.package_lists.package_diff import Difference
     from sgpu_decl.model.known_environment import Environment
 
 __all__ = [
@@ -71,8 +71,8 @@ def base_requirements(name: str) -> tuple[str, dict[str, str]]:
         SgpuError: its packages are known in part only.
     """
     from sgpu_decl.backends.kinds import bases_of
-    from sgpu_decl.environments.known.base_environments import base_named, unknown_base
-    from sgpu_decl.environments.known.base_requirements import requirements_of
+    from sgpu_decl.environments.package_lists.base_environments import base_named, unknown_base
+    from sgpu_decl.environments.package_lists.base_requirements import requirements_of
 
     base = base_named(name, bases_of())
     if base is None:
@@ -90,13 +90,13 @@ def bases() -> "tuple[Base, ...]":
 
 def base_named(name: str) -> "Base | None":
     """The base of that name; `None` for none."""
-    from sgpu_decl.environments.known.base_environments import base_named
+    from sgpu_decl.environments.package_lists.base_environments import base_named
 
     return base_named(name, bases())
 
 
 def difference(before: "Environment", after: "Environment") -> "Difference":
     """All that is known to differ between two environments."""
-    from sgpu_decl.environments.known.package_diff import difference
+    from sgpu_decl.environments.package_lists.package_diff import difference
 
     return difference(before, after)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sgpu_decl.facts.environment_facts import Recipe
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
-    from sgpu_decl.staging.modules import Copies
+    from sgpu_decl.staging.modules import ModuleFolder
     from sgpu_decl.staging.snapshot import Snapshot
 
 __all__ = ["Prepared"]
@@ -29,7 +29,7 @@ class Prepared:
     checkout: "Checkout"
     code: "Mapping[str, Snapshot]" = field(default_factory=dict)
     environments: "Mapping[str, Recipe]" = field(default_factory=dict)
-    copies: "Copies | None" = None
+    copies: "ModuleFolder | None" = None
     staged: bool = False
 
     @property

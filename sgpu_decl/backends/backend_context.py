@@ -10,7 +10,7 @@ from sgpu_decl.backends.attempt_layout import AttemptLayout
 if TYPE_CHECKING:
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
-    from sgpu_decl.staging.code_store import Store
+    from sgpu_decl.staging.code_store import CodeStore
 
 __all__ = ["BackendContext"]
 
@@ -22,7 +22,7 @@ class BackendContext:
 
     project: Path
     state_dir: Path
-    store: "Callable[[], Store]"
+    store: "Callable[[], CodeStore]"
     environments: "Callable[[], EnvironmentStore]"
     pythons: "Callable[[], Pythons]"
 

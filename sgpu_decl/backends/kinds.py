@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.base import Backend, Survey
     from sgpu_decl.config.backend import BackendOptions
-    from sgpu_decl.environments.known.base_environments import Base
+    from sgpu_decl.environments.package_lists.base_environments import Base
     from sgpu_decl.model.job_rules import JobRules
     from sgpu_decl.model.state import Attempt
 

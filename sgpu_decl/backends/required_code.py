@@ -2,12 +2,12 @@
 
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.errors import BackendError
-from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.code_store import CodeStore
 
 __all__ = ["require_code"]
 
 
-def require_code(store: Store, launching: Launching) -> None:
+def require_code(store: CodeStore, launching: Launching) -> None:
     """See that the code of a launch is there.
 
     Raises:

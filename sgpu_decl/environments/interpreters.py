@@ -22,7 +22,7 @@ from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.installed import this_interpreter
+from sgpu_decl.environments.package_lists.installed import this_interpreter
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import PackageList

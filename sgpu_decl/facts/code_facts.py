@@ -9,7 +9,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.facts.finding_places import from_here, locator, placed
 from sgpu_decl.facts.needed_files import files_of_arguments, files_of_source
 from sgpu_decl.model.desired import CodeFacts
-from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.staging.signatures import check_entrypoint
@@ -18,7 +18,7 @@ from sgpu_decl.staging.snapshot import Snapshot, changed, own_outputs, snapshot
 if TYPE_CHECKING:
     from sgpu_decl.config.code import Code
     from sgpu_decl.config.loaded import LoadedRun
-    from sgpu_decl.staging.modules import Copies
+    from sgpu_decl.staging.modules import ModuleFolder
 
 __all__ = ["CodeReader", "entrypoint_findings"]
 
@@ -27,7 +27,7 @@ class CodeReader:
     """Looks at code of a project. `folder` is what paths of the file `shown` start from;
     `by_digest` has the files behind each digest."""
 
-    def __init__(self, project: Path, folder: Path, shown: str, store: Store) -> None:
+    def __init__(self, project: Path, folder: Path, shown: str, store: CodeStore) -> None:
         self._project = project
         self._folder = folder
         self._shown = shown
@@ -39,7 +39,7 @@ class CodeReader:
         self._cache = HashCache.open()
         self.findings: list[Diagnostic] = []
         self.by_digest: dict[str, Snapshot] = {}
-        self.copies: Copies | None = None
+        self.copies: ModuleFolder | None = None
 
     def take(self, run: "LoadedRun") -> Snapshot | None:
         """The code of a run as it is now; `None` where something is wrong with it."""
@@ -66,9 +66,9 @@ class CodeReader:
     def take_modules(self, path: Sequence[str]) -> Snapshot:
         """The modules that this process has imported from certain folders, as code: copies, which
         are there as long as `copies` is."""
-        from sgpu_decl.staging.modules import Copies, own_modules, snapshot_of
+        from sgpu_decl.staging.modules import ModuleFolder, own_modules, snapshot_of
 
-        self.copies = Copies()
+        self.copies = ModuleFolder()
         taken = snapshot_of(own_modules(path), self.copies.folder)
         self.by_digest[taken.digest] = taken
         return taken

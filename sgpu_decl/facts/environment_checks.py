@@ -79,7 +79,7 @@ class EnvironmentChecks:
         manifest = self._equipment.manifest(digest) if digest else None
         place = locator(run.places)
         if env.base is not None:
-            from sgpu_decl.environments.known.base_checks import check_base
+            from sgpu_decl.environments.package_lists.base_checks import check_base
 
             packages = used.packages if used else None
             version = interpreter.version if interpreter else None

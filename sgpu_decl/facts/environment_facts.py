@@ -146,7 +146,7 @@ class DeclaredEnvironments:
     ) -> Looked:
         from sgpu_decl.environments.declared.environment_build import built
         from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
-        from sgpu_decl.environments.declared.resolution_cache import Resolutions
+        from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
 
         asking = ResolveRequest(
             block=wanted.env,
@@ -158,7 +158,7 @@ class DeclaredEnvironments:
         recorded = self._recorded.get(wanted.where)
         lock, findings = resolve(
             asking,
-            Resolutions(self._project.environments.objects.parent / "resolutions"),
+            ResolutionCache(self._project.environments.objects.parent / "resolutions"),
             self._progress,
             previous=_previous(recorded),
         )

@@ -42,8 +42,8 @@ def examine(
         yield from installs_in_command(config.command, code.root, place)
     if config.entrypoint is None:
         return
-    from sgpu_decl.environments.known.base_environments import base_named
-    from sgpu_decl.environments.known.missing_imports import (
+    from sgpu_decl.environments.package_lists.base_environments import base_named
+    from sgpu_decl.environments.package_lists.missing_imports import (
         lacking_in_base,
         lacking_in_interpreter,
         lacking_in_packages,

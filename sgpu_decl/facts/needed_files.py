@@ -10,7 +10,7 @@ from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.staging.opened_files import opened_files
-from sgpu_decl.staging.selection import KeptBack, SelectionRule
+from sgpu_decl.staging.selection import Exclusion, SelectionRule
 from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.sources import Source, sources
 
@@ -116,7 +116,7 @@ def _finding(
     return _warning("file_left_out", summary, at, way_out(path, kept, whole, links=links))
 
 
-def way_out(path: str, kept: KeptBack, whole: Path, *, links: bool) -> str:
+def way_out(path: str, kept: Exclusion, whole: Path, *, links: bool) -> str:
     """The hint with the line to write, so that ranks find a file that is kept back."""
     include = f"`code: {{include: [{path}]}}` takes it along"
     link = f"`code: {{link: [{path}]}}` links it into each attempt on this machine"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
-    from sgpu_decl.staging.code_store import Store
+    from sgpu_decl.staging.code_store import CodeStore
     from sgpu_decl.storing.state_store import StateWriter
 
 __all__ = ["OpenedProject", "now"]
@@ -47,10 +47,10 @@ class OpenedProject:
         self._job_backends: dict[BackendOptions, JobBackend] = {}
 
     @cached_property
-    def store(self) -> "Store":
-        from sgpu_decl.staging.code_store import Store, default_root
+    def store(self) -> "CodeStore":
+        from sgpu_decl.staging.code_store import CodeStore, default_root
 
-        return Store(default_root())
+        return CodeStore(default_root())
 
     @cached_property
     def environments(self) -> "EnvironmentStore":

@@ -34,7 +34,7 @@ from sgpu_decl.staging.snapshot import Snapshot
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded, LoadedRun
     from sgpu_decl.config.run import RunConfig
-    from sgpu_decl.staging.modules import Copies
+    from sgpu_decl.staging.modules import ModuleFolder
 
 __all__ = ["Gathered", "gather"]
 
@@ -53,7 +53,7 @@ class Gathered:
     whole_project: bool = True
     config_digest: str = ""
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
-    copies: "Copies | None" = None
+    copies: "ModuleFolder | None" = None
 
 
 def gather(

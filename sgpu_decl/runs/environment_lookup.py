@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import bases_of
 from sgpu_decl.diagnostics.nearest_names import nearest
-from sgpu_decl.environments.known.base_environments import base_named
-from sgpu_decl.environments.known.installed import this_interpreter
-from sgpu_decl.environments.known.packages import cuda_of
+from sgpu_decl.environments.package_lists.base_environments import base_named
+from sgpu_decl.environments.package_lists.installed import this_interpreter
+from sgpu_decl.environments.package_lists.packages import cuda_of
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
@@ -69,7 +69,7 @@ def environment_named(text: str, *, project: "OpenedProject") -> Environment:
 
 
 def _locked(text: str) -> Environment:
-    from sgpu_decl.environments.known.lock_kinds import read_lock
+    from sgpu_decl.environments.package_lists.lock_kinds import read_lock
 
     locked, found = read_lock(Path(text), text)
     if locked is None:

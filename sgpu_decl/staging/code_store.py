@@ -23,7 +23,7 @@ from sgpu_decl.staging.reflink import copy_into
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 from sgpu_decl.system_errors import FULL, advice, error_text, path_in_errors
 
-__all__ = ["Store", "default_root"]
+__all__ = ["CodeStore", "default_root"]
 
 YOUNG = 3600.0  # seconds in which an unreferenced manifest may still be on its way into a state
 
@@ -35,7 +35,7 @@ def default_root() -> Path:
     return Path(platformdirs.user_data_path("sgpu")) / "store"
 
 
-class Store:
+class CodeStore:
     """Safe under concurrent writers: every file enters under a temporary name and is renamed."""
 
     def __init__(self, root: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-__all__ = ["Ignoring", "Pattern", "bad_pattern", "patterns_of"]
+__all__ = ["IgnoreRules", "Pattern", "bad_pattern", "patterns_of"]
 
 
 class Pattern(NamedTuple):
@@ -28,7 +28,7 @@ def patterns_of(lines: Sequence[str], file: str | None = None) -> tuple[Pattern,
     )
 
 
-class Ignoring:
+class IgnoreRules:
     """The rules for one tree: `.gitignore` and `.sgpuignore` of every folder, and the `include` and
     `exclude` patterns of the run.
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from sgpu_decl.staging.file_digests import digest_file
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 
-__all__ = ["Copies", "own_modules", "snapshot_of"]
+__all__ = ["ModuleFolder", "own_modules", "snapshot_of"]
 
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _OURS = frozenset({"__main__", "sgpu_decl"})
@@ -40,7 +40,7 @@ def own_modules(
     return found
 
 
-class Copies:
+class ModuleFolder:
     """A folder of our own, which is there as long as this is."""
 
     def __init__(self) -> None:

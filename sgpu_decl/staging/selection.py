@@ -11,13 +11,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sgpu_decl.regular_files import leads_out, open_regular, read_regular, special_kind
-from sgpu_decl.staging.ignore_rules import Ignoring, Pattern, patterns_of
+from sgpu_decl.staging.ignore_rules import IgnoreRules, Pattern, patterns_of
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.staging.secret_files import LOOK, holds_secret, is_secret, may_hold_secret
 
 __all__ = [
     "RULES",
-    "KeptBack",
+    "Exclusion",
     "Selection",
     "SelectionRule",
     "kept_back",
@@ -75,7 +75,7 @@ class SelectionRule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptBack:
+class Exclusion:
     """A path of the tree that is no part of the code, and the rule that keeps it back. `path` is
     relative to the root; if it ends with `/`, it is a folder with everything below it. `pattern` is
     that of an ignore file or of `code.exclude`."""
@@ -135,7 +135,7 @@ class Selection:
     ) -> None:
         self._root = os.fspath(root)
         self._top = repository_top(root) or root
-        self._ignoring = Ignoring(include=include, exclude=exclude, above=rules_above(root))
+        self._ignoring = IgnoreRules(include=include, exclude=exclude, above=rules_above(root))
         self.linked = frozenset(os.path.normpath(path) for path in link)
         self._owners = {os.path.realpath(path) for path in owners}
         self._outputs = outputs
@@ -150,8 +150,8 @@ class Selection:
         self._ignoring.enter(folder, patterns_of(lines, path))
 
     def entry(
-        self, path: str, name: str, *, folder: bool, within: KeptBack | None = None
-    ) -> KeptBack | None:
+        self, path: str, name: str, *, folder: bool, within: Exclusion | None = None
+    ) -> Exclusion | None:
         """What keeps an entry back by its path alone.
 
         Args:
@@ -159,18 +159,18 @@ class Selection:
         """
         shown = f"{path}/" if folder else path
         if path in self.linked:
-            return KeptBack(shown, SelectionRule.LINK)
+            return Exclusion(shown, SelectionRule.LINK)
         if never_counts(name, folder=folder):
-            return KeptBack(shown, SelectionRule.NEVER)
+            return Exclusion(shown, SelectionRule.NEVER)
         if is_secret(path):
-            return KeptBack(shown, SelectionRule.SECRET)
+            return Exclusion(shown, SelectionRule.SECRET)
         if within is not None:
             included = self._ignoring.includes(path, folder=folder)
             return None if included else replace(within, path=shown)
         pattern = self._ignoring.pattern(path, folder=folder)
-        return KeptBack(shown, _rule_of(pattern), pattern) if pattern is not None else None
+        return Exclusion(shown, _rule_of(pattern), pattern) if pattern is not None else None
 
-    def file(self, path: str, facts: os.stat_result) -> KeptBack | None:
+    def file(self, path: str, facts: os.stat_result) -> Exclusion | None:
         """What keeps a file back by what it is; `facts` are what `lstat` says of it.
 
         Raises:
@@ -178,22 +178,22 @@ class Selection:
         """
         whole = os.path.join(self._root, path)
         if self._owners and os.path.realpath(whole) in self._owners:
-            return KeptBack(path, SelectionRule.SGPU_FILE)
+            return Exclusion(path, SelectionRule.SGPU_FILE)
         if stat.S_ISLNK(facts.st_mode):
             return None
         if special_kind(facts.st_mode):
-            return KeptBack(path, SelectionRule.SPECIAL)
+            return Exclusion(path, SelectionRule.SPECIAL)
         name = path.rpartition("/")[2]
         ours, secret = os.path.splitext(name)[1] in _MAY_BE_OURS, may_hold_secret(name)
         if ours or secret:
             with open_regular(whole) as opened:
                 head = opened.read(LOOK)
             if secret and holds_secret(name, head):
-                return KeptBack(path, SelectionRule.SECRET)
+                return Exclusion(path, SelectionRule.SECRET)
             if ours and _is_sgpu_file(name, head):
-                return KeptBack(path, SelectionRule.SGPU_FILE)
+                return Exclusion(path, SelectionRule.SGPU_FILE)
         if (facts.st_dev, facts.st_ino) in self._outputs:
-            return KeptBack(path, SelectionRule.OUTPUT)
+            return Exclusion(path, SelectionRule.OUTPUT)
         return None
 
     def reaches_into(self, folder: str) -> bool:
@@ -209,7 +209,7 @@ def kept_back(
     exclude: Sequence[str] = (),
     link: Sequence[str] = (),
     owners: Collection[Path] = (),
-) -> KeptBack | None:
+) -> Exclusion | None:
     """Which rule keeps one path of a tree back, itself or a folder above it; `None` where the code
     has it, or nothing is there. Looks at this path alone.
 
@@ -219,17 +219,17 @@ def kept_back(
     """
     selection = Selection(root, include=include, exclude=exclude, link=link, owners=owners)
     path = os.path.normpath(path)
-    within: KeptBack | None = None
+    within: Exclusion | None = None
     try:
         for _, inside in _down(path):  # a link leads past all other rules
             if inside in selection.linked:
-                return KeptBack(
+                return Exclusion(
                     f"{inside}/" if (root / inside).is_dir() else inside, SelectionRule.LINK
                 )
         for folder, inside in _down(path):
             names = os.listdir(root / folder)
             if folder and "pyvenv.cfg" in names:
-                return KeptBack(f"{folder}/", SelectionRule.ENVIRONMENT)
+                return Exclusion(f"{folder}/", SelectionRule.ENVIRONMENT)
             for rules in rules_in(folder, names):
                 selection.enter(folder, rules)
             facts = os.lstat(root / inside)
@@ -245,8 +245,8 @@ def kept_back(
                 return found or selection.file(inside, facts)
         names = os.listdir(root / path)
         if "pyvenv.cfg" in names:
-            return KeptBack(f"{path}/", SelectionRule.ENVIRONMENT)
-        return within or (None if names else KeptBack(f"{path}/", SelectionRule.EMPTY))
+            return Exclusion(f"{path}/", SelectionRule.ENVIRONMENT)
+        return within or (None if names else Exclusion(f"{path}/", SelectionRule.EMPTY))
     except OSError:
         return None
 

@@ -13,7 +13,7 @@ from sgpu_decl.regular_files import NotRegular, special_kind
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.ignore_rules import bad_pattern
 from sgpu_decl.staging.secret_files import is_secret
-from sgpu_decl.staging.selection import KeptBack, Selection, SelectionRule, rules_in
+from sgpu_decl.staging.selection import Exclusion, Selection, SelectionRule, rules_in
 
 __all__ = ["Snapshot", "SnapshotEntry", "changed", "own_outputs", "snapshot"]
 
@@ -46,11 +46,11 @@ class Snapshot:
     root: Path
     digest: str
     entries: tuple[SnapshotEntry, ...]
-    all_kept_back: tuple[KeptBack, ...] = ()
+    all_kept_back: tuple[Exclusion, ...] = ()
 
     @classmethod
     def of(
-        cls, root: Path, entries: Collection[SnapshotEntry], all_kept_back: Collection[KeptBack]
+        cls, root: Path, entries: Collection[SnapshotEntry], all_kept_back: Collection[Exclusion]
     ) -> "Snapshot":
         ordered = tuple(sorted(entries))
         return cls(
@@ -74,7 +74,7 @@ class Snapshot:
         below = f"{path}/"
         return any(entry.path == path or entry.path.startswith(below) for entry in self.entries)
 
-    def kept_back(self, path: str) -> KeptBack | None:
+    def kept_back(self, path: str) -> Exclusion | None:
         """What keeps a relative path back, itself or a folder above it."""
         found = [
             back
@@ -84,7 +84,7 @@ class Snapshot:
         return max(found, key=lambda back: len(back.path), default=None)
 
 
-def _is_below(path: str, folder: KeptBack) -> bool:
+def _is_below(path: str, folder: Exclusion) -> bool:
     return folder.path.endswith("/") and path.startswith(folder.path)
 
 
@@ -237,7 +237,7 @@ class _Walk:
         )
         self._cache = cache
         self.entries: list[SnapshotEntry] = []
-        self.all_kept_back: list[KeptBack] = []
+        self.all_kept_back: list[Exclusion] = []
         self.findings: list[Diagnostic] = []
 
     def run(self) -> None:
@@ -276,7 +276,7 @@ class _Walk:
         for path in sorted(self._selection.linked):  # some lie in folders that are kept back whole
             shown = f"{path}/" if os.path.isdir(os.path.join(self._root, path)) else path
             if shown not in met:
-                self.all_kept_back.append(KeptBack(shown, SelectionRule.LINK))
+                self.all_kept_back.append(Exclusion(shown, SelectionRule.LINK))
 
     def _check_link(self, path: str) -> None:
         if os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] in {"..", "."}:
@@ -290,7 +290,7 @@ class _Walk:
         self.findings.append(Diagnostic(code="code_link_invalid", summary=summary, hint=hint))
 
     def _files(
-        self, folder: str, within: KeptBack | None = None
+        self, folder: str, within: Exclusion | None = None
     ) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """The files of a folder that are code. `within` is what keeps the folder back, if `include`
         may name something in it."""
@@ -304,7 +304,7 @@ class _Walk:
         names = {entry.name for entry in found}
         if folder and ("pyvenv.cfg" in names or not names):
             rule = SelectionRule.ENVIRONMENT if names else SelectionRule.EMPTY
-            self.all_kept_back.append(within or KeptBack(f"{folder}/", rule))
+            self.all_kept_back.append(within or Exclusion(f"{folder}/", rule))
             return
         for rules in rules_in(folder, names):
             try:
@@ -360,7 +360,7 @@ class _Walk:
             target = os.path.relpath(whole, os.path.dirname(os.path.join(self._real, path)))
         self.entries.append(SnapshotEntry(path, "", 0, executable=False, target=target))
 
-    def _say_kept_back(self, path: str, back: KeptBack, facts: os.stat_result) -> None:
+    def _say_kept_back(self, path: str, back: Exclusion, facts: os.stat_result) -> None:
         if back.rule is SelectionRule.OUTPUT:
             self.findings.append(_own_output(path))
         elif back.rule is SelectionRule.SECRET and path in {

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.staging.selection import KeptBack
+from sgpu_decl.staging.selection import Exclusion
 from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.views.terminal import columns, count, escape, size
 
@@ -51,7 +51,7 @@ def _lines(taken: Snapshot) -> Iterator[str]:
         yield f"  {path}{' ' * max(0, width - columns(path))}  {escape(str(back))}"
 
 
-def _kept_json(item: KeptBack) -> dict[str, Json]:
+def _kept_json(item: Exclusion) -> dict[str, Json]:
     at = item.pattern
     return {
         "path": item.path,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from sgpu_decl.environments.known.base_environments import Base
-from sgpu_decl.environments.known.package_diff import Difference
+from sgpu_decl.environments.package_lists.base_environments import Base
+from sgpu_decl.environments.package_lists.package_diff import Difference
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.known_environment import Environment

@@ -31,7 +31,7 @@ ALLOWED = {
     "config/secrets.py": "`databricks:scope/key` is a form of references to secrets",
     "tracking/store_location.py": "`databricks` is an address of MLflow's",
     "staging/secret_files.py": "a file of the user's that holds secrets, whatever runs are on",
-    "environments/known/import_names.py": "the names of packages",
+    "environments/package_lists/import_names.py": "the names of packages",
     "cli/dev.py": "the emulated workspace, which is for users' own tests",
     "model/assumptions.py": "what the emulated workspace and the backend both assume",
     "agent/probe/libraries.py": "what the probe of a workspace tries on its nodes",

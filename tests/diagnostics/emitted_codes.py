@@ -40,8 +40,8 @@ _SINKS = {
     "Check": Sink(code="id", severity="severity"),
     "Contradiction": Sink(fixed=_ERROR),
     "problem": Sink(at=0, fixed=_ERROR),
-    "Warned": Sink(at=0, fixed=frozenset({"warning"})),
-    "Complaint": Sink(fixed=_ERROR, error=True),  # of a plan, and where a build fails
+    "UvWarning": Sink(at=0, fixed=frozenset({"warning"})),
+    "UvReport": Sink(fixed=_ERROR, error=True),  # of a plan, and where a build fails
     "__init__": Sink(error=True),
 }
 _SINKS_OF_MODULES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.api import Location, environment
-from sgpu_decl.environments.known.installed import this_interpreter
+from sgpu_decl.environments.package_lists.installed import this_interpreter
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.environment import Package

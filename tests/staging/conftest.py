@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.code_store import CodeStore
 
 Plant = Callable[[Mapping[str, str]], Path]
 
@@ -25,5 +25,5 @@ def plant(tmp_path: Path) -> Plant:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(tmp_path: Path) -> CodeStore:
+    return CodeStore(tmp_path / "store")

@@ -7,7 +7,7 @@ import pytest
 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
-from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import Snapshot, snapshot
 from tests.staging.conftest import Plant
 
@@ -31,7 +31,7 @@ def _objects(tmp_path: Path) -> list[Path]:
     return sorted(path for path in (tmp_path / "store/objects").rglob("*") if path.is_file())
 
 
-def test_what_was_put_comes_back_as_it_was(plant: Plant, store: Store, tmp_path: Path) -> None:
+def test_what_was_put_comes_back_as_it_was(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
     root = plant({"a.py": "print()", "p/run.sh": "#!", "empty": ""})
     (root / "p/run.sh").chmod(0o755)
     (root / "p/link").symlink_to("../a.py")
@@ -46,7 +46,7 @@ def test_what_was_put_comes_back_as_it_was(plant: Plant, store: Store, tmp_path:
     assert (copy / "a.py").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_copy_is_the_attempts_own(plant: Plant, store: Store, tmp_path: Path) -> None:
+def test_a_copy_is_the_attempts_own(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
     root = plant({"a.py": "one"})
     taken = _take(root)
     store.put(taken)
@@ -58,7 +58,7 @@ def test_a_copy_is_the_attempts_own(plant: Plant, store: Store, tmp_path: Path) 
 
 
 def test_the_planned_bytes_are_kept_when_the_tree_moves_on(
-    plant: Plant, store: Store, tmp_path: Path
+    plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
     root = plant({"a.py": "planned"})
     taken = _take(root)
@@ -68,21 +68,21 @@ def test_the_planned_bytes_are_kept_when_the_tree_moves_on(
     assert (tmp_path / "copy/a.py").read_text() == "planned"
 
 
-def test_equal_content_is_stored_once(plant: Plant, store: Store, tmp_path: Path) -> None:
+def test_equal_content_is_stored_once(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
     taken = _take(plant({"a.py": "same", "b.py": "same", "c.py": "other"}))
     store.put(taken)
     store.put(taken)
     assert len(_objects(tmp_path)) == 2
 
 
-def test_the_store_is_for_the_user_alone(plant: Plant, store: Store, tmp_path: Path) -> None:
+def test_the_store_is_for_the_user_alone(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
     store.put(_take(plant({"a.py": "x"})))
     for path in (tmp_path / "store").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
 def test_a_file_that_changes_between_looking_and_putting_is_refused(
-    plant: Plant, store: Store
+    plant: Plant, store: CodeStore
 ) -> None:
     root = plant({"a.py": "one"})
     taken = _take(root)
@@ -92,7 +92,7 @@ def test_a_file_that_changes_between_looking_and_putting_is_refused(
     assert store.manifest(taken.digest) is None
 
 
-def test_what_was_never_put_is_not_there(store: Store, tmp_path: Path) -> None:
+def test_what_was_never_put_is_not_there(store: CodeStore, tmp_path: Path) -> None:
     assert store.manifest("sha256:" + "0" * 64) is None
     with pytest.raises(SgpuError, match="not in the store"):
         store.materialize("sha256:" + "0" * 64, tmp_path / "copy")
@@ -100,7 +100,7 @@ def test_what_was_never_put_is_not_there(store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["altered", "shortened", "deleted"])
 def test_a_damaged_object_is_named_and_taken_in_anew(
-    plant: Plant, store: Store, tmp_path: Path, damage: str
+    plant: Plant, store: CodeStore, tmp_path: Path, damage: str
 ) -> None:
     taken = _take(plant({"a.py": "content"}))
     store.put(taken)
@@ -118,7 +118,7 @@ def test_a_damaged_object_is_named_and_taken_in_anew(
 
 
 def test_an_object_that_a_power_cut_left_short_is_written_again(
-    plant: Plant, store: Store, tmp_path: Path
+    plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
     taken = _take(plant({"a.py": "content"}))
     store.put(taken)
@@ -129,7 +129,7 @@ def test_an_object_that_a_power_cut_left_short_is_written_again(
     assert (tmp_path / "copy/a.py").read_text() == "content"
 
 
-def test_a_damaged_manifest_is_no_snapshot(plant: Plant, store: Store, tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_no_snapshot(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
     taken = _take(plant({"a.py": "x"}))
     store.put(taken)
     (manifest,) = (tmp_path / "store/manifests").iterdir()
@@ -140,7 +140,7 @@ def test_a_damaged_manifest_is_no_snapshot(plant: Plant, store: Store, tmp_path:
 
 
 def test_processes_may_put_the_same_tree_at_once(
-    plant: Plant, store: Store, tmp_path: Path
+    plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
     root = plant({f"m{number}.py": str(number) for number in range(50)})
     command = [sys.executable, "-c", PUTS, str(root), str(tmp_path / "store")]
@@ -166,7 +166,7 @@ def _missing(_: Owner) -> Presence:
 
 
 def test_collect_keeps_what_a_state_refers_to_and_what_is_young(
-    plant: Plant, store: Store, tmp_path: Path
+    plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
     first = _take(plant({"a.py": "kept", "b.py": "first"}))
     store.put(first)
@@ -180,7 +180,7 @@ def test_collect_keeps_what_a_state_refers_to_and_what_is_young(
 
 
 def test_a_state_that_is_missing_for_long_keeps_nothing(
-    plant: Plant, store: Store, tmp_path: Path
+    plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
     taken = _take(plant({"a.py": "12345"}))
     store.put(taken)
@@ -190,7 +190,7 @@ def test_a_state_that_is_missing_for_long_keeps_nothing(
     assert _objects(tmp_path) == []
 
 
-def test_a_state_that_cannot_be_asked_keeps_what_it_needs(plant: Plant, store: Store) -> None:
+def test_a_state_that_cannot_be_asked_keeps_what_it_needs(plant: Plant, store: CodeStore) -> None:
     taken = _take(plant({"a.py": "12345"}))
     store.put(taken)
     store.refer(STATE, {taken.digest})
@@ -198,7 +198,7 @@ def test_a_state_that_cannot_be_asked_keeps_what_it_needs(plant: Plant, store: S
 
 
 def test_a_saved_plan_keeps_its_code_until_it_is_missing_for_long(
-    plant: Plant, store: Store, tmp_path: Path
+    plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
     taken = _take(plant({"a.py": "12345"}))
     store.put(taken)
@@ -211,14 +211,16 @@ def test_a_saved_plan_keeps_its_code_until_it_is_missing_for_long(
     assert store.collect(_missing, now=MUCH_LATER) == 5
 
 
-def test_collect_sweeps_what_a_killed_put_left(store: Store, tmp_path: Path) -> None:
+def test_collect_sweeps_what_a_killed_put_left(store: CodeStore, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store/.put-abc").write_text("half")
     store.collect(_present)
     assert not (tmp_path / "store/.put-abc").exists()
 
 
-def test_a_store_that_cannot_be_written_says_so(plant: Plant, store: Store, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_says_so(
+    plant: Plant, store: CodeStore, tmp_path: Path
+) -> None:
     (tmp_path / "store").write_text("in the way")
     with pytest.raises(SgpuError, match="store") as caught:
         store.put(_take(plant({"a.py": ""})))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.staging import snapshot as snapshot_module
-from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import changed, snapshot
 from tests.staging.conftest import Plant
 
@@ -288,7 +288,7 @@ def test_very_large_code_is_warned_of_with_its_largest_files(
 
 
 def test_names_that_are_not_utf8_have_a_digest_and_can_be_stored(
-    plant: Plant, store: Store, tmp_path: Path
+    plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
     root = plant({"a.py": ""})
     with open(os.fsencode(root) + b"/\xff", "wb"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sgpu_decl.agent.environment.manifest import Manifest
-    from sgpu_decl.agent.environment.venv_files import Furnishing
+    from sgpu_decl.agent.environment.venv_files import VenvFiles
 
     Source = tuple[str, Sequence[str], str]  # digest, its paths, the name of its bytecode or ""
 
@@ -30,7 +30,7 @@ __all__ = ["Compiler", "bytecode_path", "cached", "compile_source", "uncompiled"
 _UNCHECKED = (1).to_bytes(4, "little")
 
 
-def uncompiled(manifest: Manifest, furnishing: Furnishing, tag: str) -> dict[str, list[str]]:
+def uncompiled(manifest: Manifest, furnishing: VenvFiles, tag: str) -> dict[str, list[str]]:
     """The sources on the path without bytecode for `tag`: paths by digest."""
     taken = {file.path for file in (*manifest.files, *manifest.bytecode)}
     sites = tuple(site + "/" for site in manifest.sites)

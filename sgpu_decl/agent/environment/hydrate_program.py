@@ -21,7 +21,7 @@ import os
 import sys
 import time
 
-from sgpu_decl.agent.environment.hydration import Damaged, Mismatch, hydrate
+from sgpu_decl.agent.environment.hydration import DamagedObjects, InterpreterMismatch, hydrate
 from sgpu_decl.agent.environment.manifest import BadManifest, Manifest
 from sgpu_decl.agent.environment.pack_reader import unpack
 from sgpu_decl.agent.environment.packs import BadPack
@@ -59,9 +59,9 @@ def main(arguments: Sequence[str]) -> int:
             bytecode=options.bytecode,
             advance=progress.advance,
         )
-    except Damaged as error:
+    except DamagedObjects as error:
         return _failed("damaged", error, objects=error.objects)
-    except Mismatch as error:
+    except InterpreterMismatch as error:
         return _failed("mismatch", error)
     except BadManifest as error:
         return _failed("manifest", error)

@@ -30,7 +30,7 @@ from sgpu_decl.agent.environment.tree_files import (
 )
 from sgpu_decl.agent.environment.tree_links import write_file, write_link
 from sgpu_decl.agent.environment.venv_files import furnish
-from sgpu_decl.agent.environment.workers import Crew
+from sgpu_decl.agent.environment.workers import WorkerPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.environment.bytecode_cache import Source
     from sgpu_decl.agent.environment.manifest import Manifest
     from sgpu_decl.agent.environment.tree_links import Item
-    from sgpu_decl.agent.environment.venv_files import Furnishing
+    from sgpu_decl.agent.environment.venv_files import VenvFiles
 
     Advance = Callable[[str, int, int], None]
 
-__all__ = ["Damaged", "Mismatch", "altered", "hydrate", "whole"]
+__all__ = ["DamagedObjects", "InterpreterMismatch", "altered", "hydrate", "whole"]
 
 _BATCH_FILES = 400
 _BATCH_BYTES = 16 << 20
@@ -52,7 +52,7 @@ _LARGE = 4 << 20
 _SHALLOW = 4  # names in lib/python3.11/site-packages/package
 
 
-class Damaged(Exception):
+class DamagedObjects(Exception):
     """Objects are missing or do not hold what their names say; `objects` are their names."""
 
     def __init__(self, objects: Iterable[str]) -> None:
@@ -61,7 +61,7 @@ class Damaged(Exception):
         super().__init__(f"objects are missing or damaged ({len(self.objects)}): {few}")
 
 
-class Mismatch(Exception):
+class InterpreterMismatch(Exception):
     """The environment was made for another interpreter than the one that is here."""
 
 
@@ -101,10 +101,10 @@ def hydrate(
     tree, objects = os.path.abspath(tree), os.path.abspath(objects)
     if whole(tree):
         return
-    with contextlib.closing(Crew(python)) as crew:
+    with contextlib.closing(WorkerPool(python)) as crew:
         problem = mismatch(manifest.python, crew.python)
         if problem:
-            raise Mismatch(f"this environment cannot be used here: {problem}")
+            raise InterpreterMismatch(f"this environment cannot be used here: {problem}")
         furnishing = furnish(manifest, crew.base)
         beside = os.path.join(os.path.dirname(objects), "bytecode")
         kept = os.path.join(os.path.abspath(bytecode or beside), crew.tag)
@@ -131,10 +131,10 @@ def hydrate(
 
 def _make(
     manifest: Manifest,
-    furnishing: Furnishing,
+    furnishing: VenvFiles,
     place: bytes,
     kept: str,
-    crew: Crew,
+    crew: WorkerPool,
     known: Mapping[str, int],
     advance: Advance,
 ) -> None:
@@ -159,7 +159,7 @@ def _make(
     crew.work("finish", [folders[:half], folders[half:]])
 
 
-def _folders(manifest: Manifest, furnishing: Furnishing, sources: Iterable[list[str]]) -> list[str]:
+def _folders(manifest: Manifest, furnishing: VenvFiles, sources: Iterable[list[str]]) -> list[str]:
     """All folders of the tree, those above first; its own is the empty path."""
     found = {""}
     paths = [file.path for file in (*manifest.files, *manifest.bytecode)]
@@ -173,7 +173,7 @@ def _folders(manifest: Manifest, furnishing: Furnishing, sources: Iterable[list[
     return sorted(found)
 
 
-def _make_folders(folders: list[str], crew: Crew) -> None:
+def _make_folders(folders: list[str], crew: WorkerPool) -> None:
     """Those of packages below the shallow ones, each package's by one worker."""
     deep = [folder for folder in folders if folder.count("/") >= _SHALLOW]
     shallow = [folder for folder in folders if folder and folder.count("/") < _SHALLOW]
@@ -182,7 +182,7 @@ def _make_folders(folders: list[str], crew: Crew) -> None:
     crew.work("folders", (list(group) for _, group in packages))
 
 
-def _link(manifest: Manifest, crew: Crew, known: Mapping[str, int], advance: Advance) -> None:
+def _link(manifest: Manifest, crew: WorkerPool, known: Mapping[str, int], advance: Advance) -> None:
     items: dict[str, Item] = {}
     for file in (*manifest.files, *manifest.bytecode):
         if file.kind != FileKind.LINK:
@@ -201,7 +201,7 @@ def _link(manifest: Manifest, crew: Crew, known: Mapping[str, int], advance: Adv
 
     crew.work("link", _batches(items.values()), note)
     if damaged:
-        raise Damaged(damaged)
+        raise DamagedObjects(damaged)
 
 
 def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -225,7 +225,7 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def _compile(
-    sources: Mapping[str, list[str]], kept: Mapping[str, str], crew: Crew, advance: Advance
+    sources: Mapping[str, list[str]], kept: Mapping[str, str], crew: WorkerPool, advance: Advance
 ) -> None:
     work: list[Source] = [
         (digest, paths, kept.get(digest, "")) for digest, paths in sources.items()

@@ -13,7 +13,7 @@ import zlib
 
 from sgpu_decl.agent.environment.packs import BadPack, Index, Pack, index_name, needed
 from sgpu_decl.agent.environment.tree_files import FIXED_NS, clear, making, remove
-from sgpu_decl.agent.environment.workers import Crew
+from sgpu_decl.agent.environment.workers import WorkerPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def unpack(
 
     try:
         os.mkdir(place, 0o700)
-        with contextlib.closing(Crew(python)) as crew:
+        with contextlib.closing(WorkerPool(python)) as crew:
             crew.work(
                 "unpack", (_task(item, wanted, packs, place, objects) for item in chosen), note
             )

@@ -14,14 +14,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest, Python
 
-__all__ = ["Furnishing", "furnish", "packages_folder"]
+__all__ = ["VenvFiles", "furnish", "packages_folder"]
 
 _START = "_sgpu_tree"
 # Its lines are worked off in the order of names: what others put on the path comes first.
 _PTH = "zzzz_sgpu.pth"
 
 
-class Furnishing(NamedTuple):
+class VenvFiles(NamedTuple):
     """By path: the content of files, of programs, and the targets of links."""
 
     files: dict[str, bytes]
@@ -39,7 +39,7 @@ def packages_folder(python: Python) -> str:
     return f"lib/python{python.minor}{free_threaded}/site-packages"
 
 
-def furnish(manifest: Manifest, interpreter: str) -> Furnishing:
+def furnish(manifest: Manifest, interpreter: str) -> VenvFiles:
     """Say what to make beside the manifest's files, for the base interpreter at a path.
 
     Raises:
@@ -50,7 +50,7 @@ def furnish(manifest: Manifest, interpreter: str) -> Furnishing:
     further = [site for site in manifest.sites if site != packages]
     begin = f"import {_START}; {_START}.begin({', '.join(map(ascii, further))})\n"
     refusing = b"#!/bin/sh\ncat >&2 <<'END'\n" + tree_start.REFUSAL.encode() + b"END\nexit 1\n"
-    made = Furnishing(
+    made = VenvFiles(
         files={
             "pyvenv.cfg": os.fsencode(
                 f"home = {os.path.dirname(interpreter)}\ninclude-system-site-packages = false\n"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Batch = TypeVar("Batch")
 
-__all__ = ["Crew", "WorkerError", "main"]
+__all__ = ["WorkerError", "WorkerPool", "main"]
 
 _WORKERS = 2
 
@@ -37,7 +37,7 @@ class WorkerError(OSError):
     """A worker could not be started, could not do its work, or died."""
 
 
-class Crew:
+class WorkerPool:
     """The workers, and what they say of their interpreter: `base` is its own path, `tag` the tag of
     its bytecode."""
 

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.environments.known.base_environments import Base, BaseSource
-from sgpu_decl.environments.known.packages import normalise
+from sgpu_decl.environments.package_lists.base_environments import Base, BaseSource
+from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
 

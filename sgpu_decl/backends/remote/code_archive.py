@@ -9,7 +9,7 @@ from pathlib import Path
 from sgpu_decl.backends.remote.files import CountingReader
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.code_store import CodeStore
 
 __all__ = ["TOP", "write_archive"]
 
@@ -19,7 +19,7 @@ TOP = "code"
 _LEVEL = 6
 
 
-def write_archive(store: Store, digest: str, file: Path, progress: Progress) -> None:
+def write_archive(store: CodeStore, digest: str, file: Path, progress: Progress) -> None:
     """Write the code with that digest to a file. The same code gives the same bytes of
     tar, whoever packs it and when.
 

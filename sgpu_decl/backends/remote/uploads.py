@@ -15,7 +15,7 @@ from sgpu_decl.backends.remote.lease import wait_for_agents
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
-from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.code_store import CodeStore
 
 if TYPE_CHECKING:
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
@@ -28,7 +28,7 @@ LAST = "spec.json"
 _UPLOADS = 6  # at once, for each launch
 
 
-def upload_code(area: StagingArea, store: Store, digest: str, progress: Progress) -> None:
+def upload_code(area: StagingArea, store: CodeStore, digest: str, progress: Progress) -> None:
     """Have the code with that digest there, as an archive.
 
     Raises:
@@ -107,7 +107,7 @@ def fill_launch_folder(
     program: NodeProgram,
     *,
     root: Path,
-    store: Store,
+    store: CodeStore,
     environment: str | None,
 ) -> None:
     """Fill a launch folder.

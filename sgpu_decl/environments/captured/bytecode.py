@@ -3,27 +3,29 @@
 import os
 from typing import NamedTuple
 
-from sgpu_decl.environments.captured.file_walk import Look, Seen
-from sgpu_decl.environments.captured.file_worker import Facts
+from sgpu_decl.environments.captured.file_walk import WalkEntry, WalkResult
+from sgpu_decl.environments.captured.file_worker import FileStat
 from sgpu_decl.environments.captured.interpreter_facts import InterpreterFacts
 from sgpu_decl.environments.captured.stat_cache import StatCache
 
-__all__ = ["Compiled", "compiled"]
+__all__ = ["BytecodeFile", "compiled"]
 
 _FOLDER = "d"  # how the names in a folder are remembered
 
 
-class Compiled(NamedTuple):
+class BytecodeFile(NamedTuple):
     """A pyc file: `facts` are those of its folder, since every interpreter replaces such files and
     writes none in place; `source` is what it was made of."""
 
     tree: str
     path: str
-    facts: Facts
-    source: Look
+    facts: FileStat
+    source: WalkEntry
 
 
-def compiled(interpreter: InterpreterFacts, seen: Seen, memory: StatCache) -> list[Compiled]:
+def compiled(
+    interpreter: InterpreterFacts, seen: WalkResult, memory: StatCache
+) -> list[BytecodeFile]:
     """List the pyc files of an interpreter's own version beside the sources that are taken."""
     ending = f".{interpreter.cache_tag}.pyc"
     sources = {look.tree: look for look in seen.looks if look.tree.endswith(".py")}
@@ -43,5 +45,5 @@ def compiled(interpreter: InterpreterFacts, seen: Seen, memory: StatCache) -> li
         for name in names:
             source = sources.get(f"{beside}{name[: -len(ending)]}.py")
             if source is not None:
-                found.append(Compiled(tree + name, folder + name, facts, source))
+                found.append(BytecodeFile(tree + name, folder + name, facts, source))
     return found

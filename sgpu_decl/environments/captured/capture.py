@@ -10,11 +10,11 @@ from pathlib import Path
 
 from sgpu_decl.agent.environment.manifest import File, FileKind, Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
-from sgpu_decl.environments.captured.bytecode import Compiled, compiled
+from sgpu_decl.environments.captured.bytecode import BytecodeFile, compiled
 from sgpu_decl.environments.captured.distributions import packages
 from sgpu_decl.environments.captured.file_readers import Destination, read
-from sgpu_decl.environments.captured.file_walk import Seen, walk
-from sgpu_decl.environments.captured.file_worker import How, Problem, ReadJob, Reply
+from sgpu_decl.environments.captured.file_walk import WalkResult, walk
+from sgpu_decl.environments.captured.file_worker import Form, Problem, ReadJob, Reply
 from sgpu_decl.environments.captured.interpreter_facts import (
     InterpreterFacts,
     UnusableInterpreter,
@@ -132,17 +132,17 @@ class _Attempt:
             written=layout.written,
         )
 
-    def _outcome(self, layout: Layout, seen: Seen) -> CaptureOutcome:
+    def _outcome(self, layout: Layout, seen: WalkResult) -> CaptureOutcome:
         pyc = {item.source.tree: item for item in compiled(self._interpreter, seen, self._memory)}
         self._read(seen, pyc)
         paths = {look.path for look in seen.looks} | {item.path for item in pyc.values()}
         self._memory.keep_files(paths | {cache.path for cache in seen.caches})
         return self._put_together(layout, seen, pyc)
 
-    def _read(self, seen: Seen, pyc: Mapping[str, Compiled]) -> None:
+    def _read(self, seen: WalkResult, pyc: Mapping[str, BytecodeFile]) -> None:
         """Learn the digests of what is not known, or not any more."""
         jobs: dict[ReadJob, int] = {}
-        about: dict[str, Compiled] = {}
+        about: dict[str, BytecodeFile] = {}
         recall, taken, magic = self._memory.recall, self._taken, self._interpreter.magic
         for tree, path, kind, how, facts in seen.looks:
             known = recall(how, path, facts)
@@ -152,31 +152,31 @@ class _Attempt:
                 taken[how, path] = known
             made = pyc.get(tree)
             if made is not None:
-                known = recall(How.BYTECODE, made.path, made.facts, facts)
+                known = recall(Form.BYTECODE, made.path, made.facts, facts)
                 if known is None:
                     about[made.path] = made
-                    jobs[ReadJob(made.path, How.BYTECODE, 0o444, "", path, magic)] = facts[0]
+                    jobs[ReadJob(made.path, Form.BYTECODE, 0o444, "", path, magic)] = facts[0]
                 else:
-                    taken[How.BYTECODE, made.path] = known
+                    taken[Form.BYTECODE, made.path] = known
         phase, total = "copying" if self._into else "reading", sum(jobs.values())
         for job, reply in read(
             list(jobs.items()), self._into, lambda done: self._progress.advance(phase, done, total)
         ):
             if not reply.problem:
-                of = about.get(job.path) if job.how == How.BYTECODE else None
+                of = about.get(job.path) if job.how == Form.BYTECODE else None
                 self._learn(job, reply, of)
-            elif job.how == How.BYTECODE:
+            elif job.how == Form.BYTECODE:
                 self._memory.doubt()
             else:
                 self._say(job.path, reply)
 
-    def _learn(self, job: ReadJob, reply: Reply, of: Compiled | None) -> None:
+    def _learn(self, job: ReadJob, reply: Reply, of: BytecodeFile | None) -> None:
         self._taken[job.how, job.path] = (reply.digest, reply.size)
         facts, about = (of.facts, of.source.facts) if of else (reply.facts, None)
         self._memory.remember(job.how, job.path, facts, reply.digest, reply.size, about)
 
     def _put_together(
-        self, layout: Layout, seen: Seen, pyc: Mapping[str, Compiled]
+        self, layout: Layout, seen: WalkResult, pyc: Mapping[str, BytecodeFile]
     ) -> CaptureOutcome:
         files: dict[str, File] = {}
         bytecode = []
@@ -187,7 +187,7 @@ class _Attempt:
                 continue
             files[tree] = File(tree, kind, content[1], content[0])
             made = pyc.get(tree)
-            content = taken.get((How.BYTECODE, made.path)) if made else None
+            content = taken.get((Form.BYTECODE, made.path)) if made else None
             if made and content and content[0]:
                 bytecode.append(File(made.tree, FileKind.FILE, content[1], content[0]))
         for tree, data in layout.written.items():
@@ -220,12 +220,12 @@ class _Attempt:
         self.findings.append(Diagnostic(code=code, summary=summary, hint=hint))
 
 
-def _sources(seen: Seen) -> dict[str, str]:
+def _sources(seen: WalkResult) -> dict[str, str]:
     """Where each file lies. Of equal paths in the tree the first counts."""
     return {look.tree: look.path for look in reversed(seen.looks)}
 
 
-def _link(seen: Seen, files: dict[str, File]) -> list[Diagnostic]:
+def _link(seen: WalkResult, files: dict[str, File]) -> list[Diagnostic]:
     """Add links, but those to what is left out, which are returned."""
     dangling: list[Diagnostic] = []
     if not seen.links:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from sgpu_decl.environments.captured.site_layout import Root
-from sgpu_decl.staging.ignore_rules import Ignoring, patterns_of
+from sgpu_decl.staging.ignore_rules import IgnoreRules, patterns_of
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.staging.secret_files import content_is_secret, is_secret
 from sgpu_decl.staging.selection import RULES, lines_of, never_counts, rules_above
@@ -60,7 +60,7 @@ class _Project:
         self._path = path
         folder = path if os.path.isdir(path) else os.path.dirname(path)
         self._top = repository_top(Path(folder)) or Path(folder)
-        self._ignoring = Ignoring(above=rules_above(Path(folder)))
+        self._ignoring = IgnoreRules(above=rules_above(Path(folder)))
 
     def choice(self, folder: str) -> Callable[[str, bool], bool]:
         self._enter(folder)

@@ -15,56 +15,58 @@ from typing import NamedTuple
 from sgpu_decl.agent.environment.manifest import MOST, FileKind
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.environments.captured.file_filter import Choice, choice_of
-from sgpu_decl.environments.captured.file_worker import Facts, How
+from sgpu_decl.environments.captured.file_worker import FileStat, Form
 from sgpu_decl.environments.captured.site_layout import Layout, Root
 
-__all__ = ["Look", "Seen", "look", "walk"]
+__all__ = ["WalkEntry", "WalkResult", "look", "walk"]
 
 MOST_OF_PROJECT = 200_000  # files; what holds more is a home folder, or data
 _CACHE = "__pycache__"
 
 
-class Look(NamedTuple):
+class WalkEntry(NamedTuple):
     """One file: where it goes, where it lies, what it becomes there and how it is read."""
 
     tree: str
     path: str
     kind: str
     how: str
-    facts: Facts
+    facts: FileStat
 
 
 @dataclass(slots=True)
-class Seen:
+class WalkResult:
     """`links` are pairs of tree path and target, a tree path too; `caches` are the `__pycache__`
     folders, their paths with a `/` behind."""
 
-    looks: list[Look] = field(default_factory=list)
+    looks: list[WalkEntry] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
-    caches: list[Look] = field(default_factory=list)
+    caches: list[WalkEntry] = field(default_factory=list)
     findings: list[Diagnostic] = field(default_factory=list)
 
 
-def walk(layout: Layout) -> Seen:
+def walk(layout: Layout) -> WalkResult:
     """Look at all roots of a layout."""
-    seen = Seen()
+    seen = WalkResult()
     others = frozenset(root.path for root in layout.roots)
     for root in layout.roots:
         _Walk(layout, root, others, seen).run()
     return seen
 
 
-def look(tree: str, path: str, how: str, facts: os.stat_result) -> Look:
+def look(tree: str, path: str, how: str, facts: os.stat_result) -> WalkEntry:
     """A regular file, or a folder of bytecode."""
     kind = FileKind.EXECUTABLE if facts.st_mode & 0o100 else FileKind.FILE
-    if how == How.SCRIPT:
+    if how == Form.SCRIPT:
         kind = FileKind.SCRIPT
     told = (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
-    return Look(tree, path, kind, how, told)
+    return WalkEntry(tree, path, kind, how, told)
 
 
 class _Walk:
-    def __init__(self, layout: Layout, root: Root, others: frozenset[str], seen: Seen) -> None:
+    def __init__(
+        self, layout: Layout, root: Root, others: frozenset[str], seen: WalkResult
+    ) -> None:
         self._layout = layout
         self._root = root
         self._seen = seen
@@ -106,7 +108,7 @@ class _Walk:
                 if is_folder and name == _CACHE:
                     with contextlib.suppress(OSError):  # what cannot be read is compiled again
                         facts = entry.stat(follow_symlinks=False)
-                        caches.append(look(f"{tree}{name}/", f"{whole}/", How.BYTECODE, facts))
+                        caches.append(look(f"{tree}{name}/", f"{whole}/", Form.BYTECODE, facts))
                 elif leaves_out(name, is_folder) or whole in left_out:
                     continue
                 elif is_folder:
@@ -114,7 +116,7 @@ class _Walk:
                         self._open.append((f"{tree}{name}/", f"{whole}/", chain))
                 elif plain and entry.is_file(follow_symlinks=False) and name[-4:] != ".pyc":
                     try:  # what most are, without a detour
-                        looks.append(look(tree + name, whole, How.PLAIN, entry.stat()))
+                        looks.append(look(tree + name, whole, Form.PLAIN, entry.stat()))
                     except OSError as error:
                         self._unreadable(whole, error)
                 else:
@@ -128,12 +130,12 @@ class _Walk:
             elif not stat.S_ISREG(facts.st_mode):
                 self._warn("special_file", f"`{path}` is no file, and is left out")
             elif not (path.endswith(".pyc") and os.path.exists(path[:-1])):
-                how = How.PLAIN
+                how = Form.PLAIN
                 if inner.endswith(".dist-info/"):
                     if path.endswith("/direct_url.json") and _is_local(path):
                         return
                     if path.endswith("/RECORD"):
-                        how = How.RECORD
+                        how = Form.RECORD
                 self._seen.looks.append(look(tree, path, how, facts))
         except OSError as error:
             self._unreadable(path, error)
@@ -156,7 +158,7 @@ class _Walk:
             self._seen.links.append((tree, inside))
         elif not is_folder:
             if stat.S_ISREG(facts.st_mode):
-                self._seen.looks.append(look(tree, path, How.PLAIN, facts))
+                self._seen.looks.append(look(tree, path, Form.PLAIN, facts))
         elif real in chain:
             self._warn("link_circular", f"`{path}` is left out: a link that leads back to itself")
         else:

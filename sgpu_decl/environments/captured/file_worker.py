@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from sgpu_decl.environments.captured.normal_form import bytecode, record, script
 
-__all__ = ["FIXED", "FULL", "How", "Problem", "ReadJob", "Reply", "main", "receive", "send"]
+__all__ = ["FIXED", "FULL", "Form", "Problem", "ReadJob", "Reply", "main", "receive", "send"]
 
 FIXED = 946_684_800 * 10**9  # 2000-01-01 in ns: the time of change that all objects carry
 FICLONE = 0x40049409  # linux/fs.h
@@ -28,10 +28,10 @@ PIECE = 1 << 20  # bytes; what is larger is read piece by piece
 TRIES = 4
 PAUSE = 0.05  # seconds before a file that moves is read again; then twice as long
 
-Facts = tuple[int, int, int, int]  # size, mtime and ctime in ns, inode
+FileStat = tuple[int, int, int, int]  # size, mtime and ctime in ns, inode
 
 
-class How:
+class Form:
     """What is taken of a file: its bytes, or a form of them that `normal_form` makes."""
 
     PLAIN = "f"
@@ -68,7 +68,7 @@ class Reply(NamedTuple):
 
     digest: str
     size: int
-    facts: Facts
+    facts: FileStat
     problem: str = ""
     errno: int = 0
 
@@ -107,7 +107,7 @@ class _Worker:
         self._there = set(_listed(objects)) if objects else set()
         self._count = 0
         self._clones = True
-        self._source: tuple[str, bytes, Facts] = ("", b"", (0, 0, 0, 0))
+        self._source: tuple[str, bytes, FileStat] = ("", b"", (0, 0, 0, 0))
 
     def do(self, job: ReadJob) -> Reply:
         for attempt in range(TRIES):
@@ -127,16 +127,16 @@ class _Worker:
         handle = os.open(job.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             facts = _facts(handle)
-            if facts[0] > PIECE and job.how == How.PLAIN:
+            if facts[0] > PIECE and job.how == Form.PLAIN:
                 return self._take_large(job, handle, facts)
             data = _whole(handle, facts)
         finally:
             os.close(handle)
-        if job.how == How.PLAIN:
+        if job.how == Form.PLAIN:
             self._source = (job.path, data, facts)
-        elif job.how == How.SCRIPT:
+        elif job.how == Form.SCRIPT:
             data = script(data)
-        elif job.how == How.RECORD:
+        elif job.how == Form.RECORD:
             data = record(data)
         else:
             source, about = self._source_of(job)
@@ -152,7 +152,7 @@ class _Worker:
             self._write(data, digest, job.mode)
         return Reply(digest, len(data), facts)
 
-    def _source_of(self, job: ReadJob) -> "tuple[bytes, Facts]":
+    def _source_of(self, job: ReadJob) -> "tuple[bytes, FileStat]":
         """Most often what was read just before."""
         if self._source[0] != job.source:
             handle = os.open(job.source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -163,7 +163,7 @@ class _Worker:
                 os.close(handle)
         return self._source[1:]
 
-    def _take_large(self, job: ReadJob, handle: int, facts: Facts) -> Reply:
+    def _take_large(self, job: ReadJob, handle: int, facts: FileStat) -> Reply:
         if not self._objects:
             digest = _hashed(handle, facts[0], None)
             if _facts(handle) != facts:
@@ -225,12 +225,12 @@ class _Worker:
         self._there.add(key)
 
 
-def _facts(handle: int) -> Facts:
+def _facts(handle: int) -> FileStat:
     said = os.fstat(handle)
     return said.st_size, said.st_mtime_ns, said.st_ctime_ns, said.st_ino
 
 
-def _whole(handle: int, facts: Facts) -> bytes:
+def _whole(handle: int, facts: FileStat) -> bytes:
     data = os.read(handle, facts[0] + 1)
     while len(data) < facts[0] and (more := os.read(handle, facts[0] - len(data))):
         data += more

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sgpu_decl.agent.environment.manifest import File, Manifest, Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.environments.captured.file_walk import Seen
+from sgpu_decl.environments.captured.file_walk import WalkResult
 from sgpu_decl.environments.captured.interpreter_facts import InterpreterFacts
 from sgpu_decl.environments.captured.site_layout import Layout
 
@@ -51,7 +51,7 @@ class CaptureOutcome(NamedTuple):
         )
 
 
-def fingerprint(interpreter: InterpreterFacts, layout: Layout, seen: Seen) -> bytes:
+def fingerprint(interpreter: InterpreterFacts, layout: Layout, seen: WalkResult) -> bytes:
     """A digest of all that the outcome of a capture depends on."""
     roots = [(root.tree, root.path) for root in layout.roots]
     own = (repr(interpreter), layout.sites, roots, sorted(layout.written.items()), seen.links)

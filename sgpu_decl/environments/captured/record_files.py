@@ -5,8 +5,8 @@ import re
 import stat
 from collections.abc import Iterator
 
-from sgpu_decl.environments.captured.file_walk import Look, look
-from sgpu_decl.environments.captured.file_worker import How
+from sgpu_decl.environments.captured.file_walk import WalkEntry, look
+from sgpu_decl.environments.captured.file_worker import Form
 from sgpu_decl.environments.captured.normal_form import is_script
 from sgpu_decl.environments.captured.site_layout import Layout, Root
 
@@ -18,7 +18,7 @@ _OUTSIDE = re.compile(rb'^"?((?:\.\./)+[^"\n]*?)"?,[^,\n]*,[^,\n]*$', re.MULTILI
 _OWN = re.compile(r"pyvenv\.cfg|bin/(?:python[\d.]*|[aA]ctivate.*)|lib(?:64)?|lib/python[\d.]+")
 
 
-def listed_files(layout: Layout) -> Iterator[Look]:
+def listed_files(layout: Layout) -> Iterator[WalkEntry]:
     """What RECORD files list outside of their folder and inside of its prefix (`../../../bin/x`).
 
     Of equal paths the first on the interpreter's path counts.
@@ -36,7 +36,7 @@ def listed_files(layout: Layout) -> Iterator[Look]:
             try:
                 facts = os.stat(path)
                 if stat.S_ISREG(facts.st_mode):
-                    how = How.SCRIPT if _begins_as_script(path) else How.PLAIN
+                    how = Form.SCRIPT if _begins_as_script(path) else Form.PLAIN
                     yield look(tree, path, how, facts)
                     taken.add(tree)
             except OSError:

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.atomic_files import write_atomic
-from sgpu_decl.environments.captured.file_worker import Facts
+from sgpu_decl.environments.captured.file_worker import FileStat
 from sgpu_decl.environments.captured.outcome_cache import CaptureOutcome
 
-__all__ = ["Known", "StatCache", "default_cache"]
+__all__ = ["CacheEntry", "StatCache", "default_cache"]
 
 VERSION = 2
 YOUNG = 2 * 10**9  # ns
 
-Known = tuple[Facts, Facts | None, str, int]
+CacheEntry = tuple[FileStat, FileStat | None, str, int]
 
 
 def default_cache() -> Path:
@@ -49,7 +49,7 @@ class StatCache:
         self._opened = time.time_ns()  # nothing was read before
 
     @cached_property
-    def _files(self) -> dict[str, dict[str, Known]]:
+    def _files(self) -> dict[str, dict[str, CacheEntry]]:
         return _load(self._path) or {}
 
     @cached_property
@@ -71,7 +71,7 @@ class StatCache:
         self._certain = False
 
     def recall(
-        self, how: str, path: str, facts: Facts, about: Facts | None = None
+        self, how: str, path: str, facts: FileStat, about: FileStat | None = None
     ) -> tuple[str, int] | None:
         """Digest and size of a file that is as it was; `about` are the facts of its source."""
         found = self._files.get(how, {}).get(path)
@@ -80,7 +80,13 @@ class StatCache:
         return found[2], found[3]
 
     def remember(
-        self, how: str, path: str, facts: Facts, digest: str, size: int, about: Facts | None = None
+        self,
+        how: str,
+        path: str,
+        facts: FileStat,
+        digest: str,
+        size: int,
+        about: FileStat | None = None,
     ) -> None:
         times = (*facts[1:3], *(about[1:3] if about else ()))
         if self._opened - max(times) > YOUNG:

@@ -15,13 +15,13 @@ from sgpu_decl.environments.captured.file_readers import store_refusal
 from sgpu_decl.environments.declared.build_lock import clear_left, turn
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.uv import find_uv, run_uv
-from sgpu_decl.environments.declared.uv_errors import Complaint, read_complaint, read_warnings
+from sgpu_decl.environments.declared.uv_errors import UvReport, read_report, read_warnings
 from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
 
-__all__ = ["BuildFailed", "Built", "build", "built"]
+__all__ = ["BuildFailed", "BuildResult", "build", "built"]
 
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _DONE = re.compile(r"\s*(?:Downloaded|Built) ")
@@ -31,7 +31,7 @@ _ALL = re.compile(r"(?:Prepared|Installed) \d+ package")
 class BuildFailed(SgpuError):
     """uv could not install a lock."""
 
-    def __init__(self, complaint: Complaint) -> None:
+    def __init__(self, complaint: UvReport) -> None:
         super().__init__(
             f"the environment cannot be built: {complaint.told}",
             hint=complaint.hint,
@@ -40,7 +40,7 @@ class BuildFailed(SgpuError):
         self.retryable = complaint.retryable
 
 
-class Built(NamedTuple):
+class BuildResult(NamedTuple):
     """`warnings` are what uv said of packages that do not fit each other."""
 
     manifest: Manifest
@@ -62,7 +62,7 @@ def build(
     *,
     folder: Path,
     environ: Mapping[str, str],
-) -> Built:
+) -> BuildResult:
     """Make the environment of a lock, unless the store has it. Of two at once, one waits.
 
     Args:
@@ -76,7 +76,7 @@ def build(
     _check(lock, python)
     known = built(lock, store)
     if known is not None:
-        return Built(known)
+        return BuildResult(known)
     call = _Call(find_uv(environ), folder, _with_indexes(environ, lock.indexes), python)
     home = store.objects.parent / "building"
     place = home / lock.digest.removeprefix("sha256:")[:16]
@@ -85,12 +85,12 @@ def build(
         with turn(place) as held:
             known = built(lock, store)  # by whom we waited for
             if known is not None:
-                return Built(known)
+                return BuildResult(known)
             # Its own: a uv that outlived an interrupt may still write into another.
             scratch = place / uuid.uuid4().hex[:8]
             scratch.mkdir()
             warnings = _install(lock, scratch, call, held, progress)
-            return Built(_take(lock, scratch, store, progress), warnings)
+            return BuildResult(_take(lock, scratch, store, progress), warnings)
     except OSError as error:
         raise store_refusal(home, error) from error
 
@@ -113,7 +113,7 @@ class _Call(NamedTuple):
             self.uv, arguments, folder=self.folder, environ=self.environ, heard=heard, kept=(held,)
         )
         if answer.code != 0:
-            raise BuildFailed(read_complaint(answer.words, python=self.python.python.minor))
+            raise BuildFailed(read_report(answer.words, python=self.python.python.minor))
         return answer.words
 
 

@@ -8,9 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.environments.declared.lock import Artifact, Lock, LockEntry, Repository
-from sgpu_decl.environments.known.markers import applies, marker_values
-from sgpu_decl.environments.known.packages import normalise
-from sgpu_decl.environments.known.toml import table, text_of
+from sgpu_decl.environments.package_lists.markers import applies, marker_values
+from sgpu_decl.environments.package_lists.packages import normalise
+from sgpu_decl.environments.package_lists.toml import table, text_of
 from sgpu_decl.staging.file_digests import digest_file
 
 __all__ = ["UnusableLock", "lock_of"]

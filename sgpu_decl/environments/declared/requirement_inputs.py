@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.declared.local_sources import local_index, local_requirement
-from sgpu_decl.environments.known.requirements import Line, RequirementsReader
+from sgpu_decl.environments.package_lists.requirements import RequirementLine, RequirementsReader
 
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock
@@ -30,7 +30,7 @@ class RequirementInputs:
 
     lines: tuple[str, ...] = ()
     root: Path | None = None
-    wanted: list[Line] = field(default_factory=list)
+    wanted: list[RequirementLine] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     indexes: list[str] = field(default_factory=list)
     found: list[Diagnostic] = field(default_factory=list)
@@ -58,7 +58,9 @@ def read_requirement_inputs(
     reader = RequirementsReader(constraints=True)
     for index, text in enumerate(asked.lines):
         place = places.get(f"{at}.dependencies.{index}")
-        _take_all(asked, reader.line(Line(text=text.strip(), place=place, folder=folder)))
+        _take_all(
+            asked, reader.line(RequirementLine(text=text.strip(), place=place, folder=folder))
+        )
     listed = block.requirements or block.lock
     if listed is not None:
         asked.root = folder / os.path.expanduser(listed)
@@ -79,7 +81,7 @@ def read_requirement_inputs(
     return asked
 
 
-def _take_all(asked: RequirementInputs, lines: Iterable[Line | Diagnostic]) -> None:
+def _take_all(asked: RequirementInputs, lines: Iterable[RequirementLine | Diagnostic]) -> None:
     for line in lines:
         if isinstance(line, Diagnostic):
             asked.found.append(line)
@@ -87,7 +89,7 @@ def _take_all(asked: RequirementInputs, lines: Iterable[Line | Diagnostic]) -> N
             _take(asked, line)
 
 
-def _take(asked: RequirementInputs, line: Line) -> None:
+def _take(asked: RequirementInputs, line: RequirementLine) -> None:
     """Add what a line asks for, or what is wrong with it."""
     index = _INDEX.fullmatch(line.text)
     if _PASSWORD.search(_VARIABLE.sub("", line.text)):

@@ -19,14 +19,14 @@ from sgpu_decl.environments.declared.requirement_inputs import (
     RequirementInputs,
     read_requirement_inputs,
 )
-from sgpu_decl.environments.declared.resolution_cache import Resolutions, Resolved
+from sgpu_decl.environments.declared.resolution_cache import Resolution, ResolutionCache
 from sgpu_decl.environments.declared.uv import find_uv
-from sgpu_decl.environments.declared.uv_compile import Refused, compile_asked, export_project
+from sgpu_decl.environments.declared.uv_compile import UvFailure, compile_asked, export_project
 from sgpu_decl.environments.declared.uv_settings import project_settings, uv_settings
 from sgpu_decl.environments.interpreters import LocalPython
-from sgpu_decl.environments.known.lock_file import LockedPackages
-from sgpu_decl.environments.known.lock_kinds import read_lock
-from sgpu_decl.environments.known.requirements import read_text
+from sgpu_decl.environments.package_lists.lock_file import LockedPackages
+from sgpu_decl.environments.package_lists.lock_kinds import read_lock
+from sgpu_decl.environments.package_lists.requirements import read_text
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Progress
@@ -63,7 +63,7 @@ class ResolveRequest:
 
 def resolve(
     asking: ResolveRequest,
-    known: Resolutions,
+    known: ResolutionCache,
     progress: Progress,
     *,
     previous: Lock | None = None,
@@ -111,7 +111,7 @@ def resolve(
                 previous=previous,
                 upgrade=upgrade,
             )
-        except (Refused, UnusableLock, SgpuError) as error:
+        except (UvFailure, UnusableLock, SgpuError) as error:
             return None, (_finding(asking, asked, error),)
         progress.advance("resolving", count, count)
         known.remember(inputs, resolved)
@@ -119,7 +119,7 @@ def resolve(
 
 
 def _from_lock(
-    asking: ResolveRequest, known: Resolutions, name: str
+    asking: ResolveRequest, known: ResolutionCache, name: str
 ) -> tuple[Lock | None, tuple[Diagnostic, ...]]:
     """A lock in TOML is taken as it is."""
     path = asking.folder / os.path.expanduser(name)
@@ -153,16 +153,16 @@ def _from_lock(
                 if locked.kind == "uv"
                 else _pylock(path, str(read[0]), asking)
             )
-        except (Refused, UnusableLock, SgpuError) as error:
+        except (UvFailure, UnusableLock, SgpuError) as error:
             return None, (_finding(asking, RequirementInputs(), error),)
         known.remember(inputs, resolved)
     return _shown(asking, RequirementInputs(), resolved)
 
 
-def _pylock(path: Path, text: str, asking: ResolveRequest) -> Resolved:
+def _pylock(path: Path, text: str, asking: ResolveRequest) -> Resolution:
     data = tomllib.loads(text)
     python = asking.python.python
-    return Resolved(lock_of(data, python, source=path.parent, folder=asking.folder))
+    return Resolution(lock_of(data, python, source=path.parent, folder=asking.folder))
 
 
 def _inputs(asking: ResolveRequest, asked: RequirementInputs) -> Json:
@@ -187,7 +187,7 @@ def _identity(python: Python) -> list[str]:
 
 
 def _shown(
-    asking: ResolveRequest, asked: RequirementInputs, resolved: Resolved
+    asking: ResolveRequest, asked: RequirementInputs, resolved: Resolution
 ) -> tuple[Lock, tuple[Diagnostic, ...]]:
     warnings = tuple(
         Diagnostic(
@@ -202,11 +202,11 @@ def _shown(
 
 
 def _finding(
-    asking: ResolveRequest, asked: RequirementInputs, error: Refused | UnusableLock | SgpuError
+    asking: ResolveRequest, asked: RequirementInputs, error: UvFailure | UnusableLock | SgpuError
 ) -> Diagnostic:
     """What went wrong, at the requirement that it is about; at others that are named, too."""
     match error:
-        case Refused():
+        case UvFailure():
             said = error.complaint
             first, *others = [*asked.places(error.names), _whole(asking)]
             related = tuple(

@@ -11,12 +11,12 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.model.jsonable import Json, canonical, digest
 
-__all__ = ["Resolutions", "Resolved", "Warned"]
+__all__ = ["Resolution", "ResolutionCache", "UvWarning"]
 
 _KEPT = 500
 
 
-class Warned(NamedTuple):
+class UvWarning(NamedTuple):
     """What uv warned of, and the packages that it named."""
 
     code: str
@@ -24,31 +24,33 @@ class Warned(NamedTuple):
     names: tuple[str, ...]
 
 
-class Resolved(NamedTuple):
+class Resolution(NamedTuple):
     lock: Lock
-    warned: tuple[Warned, ...] = ()
+    warned: tuple[UvWarning, ...] = ()
 
 
-class Resolutions:
+class ResolutionCache:
     """A folder of files that are there whole or not at all; several sgpu may use it at once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def recall(self, inputs: Json) -> Resolved | None:
+    def recall(self, inputs: Json) -> Resolution | None:
         """What these inputs became, or `None` if it is not known, or the file is damaged."""
         path = self._path(inputs)
         try:
             raw = json.loads(path.read_bytes())
             lock = Lock.from_json(raw["lock"])
-            warned = tuple(Warned(code, text, tuple(names)) for code, text, names in raw["warned"])
+            warned = tuple(
+                UvWarning(code, text, tuple(names)) for code, text, names in raw["warned"]
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return None
         with contextlib.suppress(OSError):  # those that were not used for longest go first
             os.utime(path)
-        return Resolved(lock, warned)
+        return Resolution(lock, warned)
 
-    def remember(self, inputs: Json, resolved: Resolved) -> None:
+    def remember(self, inputs: Json, resolved: Resolution) -> None:
         """Raises:
         OSError: it cannot be written.
         """

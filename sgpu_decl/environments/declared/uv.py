@@ -19,7 +19,7 @@ from typing import NamedTuple
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import SgpuError
 
-__all__ = ["Answer", "find_uv", "run_uv", "without_credentials"]
+__all__ = ["UvResult", "find_uv", "run_uv", "without_credentials"]
 
 OLDEST = (0, 8)  # the first whose `pylock.toml` holds hashes and is installed from
 _VERSION = re.compile(r"uv (\d+)\.(\d+)\.")
@@ -41,7 +41,7 @@ _UNLESS_SET = {
 }
 
 
-class Answer(NamedTuple):
+class UvResult(NamedTuple):
     """`words` is what uv said on stderr, without credentials; `output` its stdout."""
 
     code: int
@@ -84,7 +84,7 @@ def run_uv(
     given: str = "",
     heard: Callable[[str], None] = lambda _: None,
     kept: Sequence[int] = (),
-) -> Answer:
+) -> UvResult:
     """Run uv to its end.
 
     Args:
@@ -126,7 +126,7 @@ def run_uv(
                 heard(shown)
         stdout.seek(0)
         output = stdout.read().decode(errors="replace")
-    return Answer(process.returncode, "\n".join(words), output)
+    return UvResult(process.returncode, "\n".join(words), output)
 
 
 def without_credentials(text: str) -> str:

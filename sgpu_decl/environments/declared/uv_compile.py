@@ -11,22 +11,22 @@ from pathlib import Path
 from sgpu_decl.environments.declared.interpreter_lock import lock_of
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.requirement_inputs import RequirementInputs
-from sgpu_decl.environments.declared.resolution_cache import Resolved, Warned
+from sgpu_decl.environments.declared.resolution_cache import Resolution, UvWarning
 from sgpu_decl.environments.declared.uv import run_uv
-from sgpu_decl.environments.declared.uv_errors import Complaint, read_complaint, read_warnings
+from sgpu_decl.environments.declared.uv_errors import UvReport, read_report, read_warnings
 from sgpu_decl.environments.interpreters import LocalPython
-from sgpu_decl.environments.known.packages import normalise
+from sgpu_decl.environments.package_lists.packages import normalise
 
-__all__ = ["Refused", "compile_asked", "export_project"]
+__all__ = ["UvFailure", "compile_asked", "export_project"]
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
 _YANKED = re.compile(r"is yanked\b")
 
 
-class Refused(Exception):
+class UvFailure(Exception):
     """uv failed; `names` are words of its that may be packages."""
 
-    def __init__(self, complaint: Complaint) -> None:
+    def __init__(self, complaint: UvReport) -> None:
         super().__init__(complaint.summary)
         self.complaint = complaint
         self.names = names_in(complaint.detail)
@@ -46,7 +46,7 @@ def compile_asked(
     constraints: Sequence[str],
     previous: Lock | None,
     upgrade: bool,
-) -> Resolved:
+) -> Resolution:
     """Resolve requirements.
 
     Args:
@@ -61,7 +61,7 @@ def compile_asked(
         SgpuError: uv cannot be started.
     """
     if not asked.wanted:
-        return Resolved(Lock(python=python.python, entries=(), indexes=tuple(asked.indexes)))
+        return Resolution(Lock(python=python.python, entries=(), indexes=tuple(asked.indexes)))
     with _scratch() as scratch:
         output = scratch / "pylock.toml"
         arguments = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"]
@@ -83,7 +83,7 @@ def compile_asked(
         given = "\n".join(asked.lines)
         answer = run_uv(uv, arguments, folder=folder, environ=environ, given=given)
         if answer.code != 0:
-            raise Refused(read_complaint(answer.words, python=python.python.minor))
+            raise UvFailure(read_report(answer.words, python=python.python.minor))
         trusted: dict[str, set[str]] | None = {} if asked.hashed else None
         if trusted is not None:
             for item in asked.wanted:
@@ -96,12 +96,12 @@ def compile_asked(
             trusted=trusted,
         )
     made = Lock(python=lock.python, entries=lock.entries, indexes=tuple(asked.indexes))
-    return Resolved(made, _warned(answer.words))
+    return Resolution(made, _warned(answer.words))
 
 
 def export_project(
     *, uv: str, python: LocalPython, project: Path, folder: Path, environ: Mapping[str, str]
-) -> Resolved:
+) -> Resolution:
     """Read the `uv.lock` of a project by uv: without its groups, and without the project itself,
     whose code travels with each run.
 
@@ -112,15 +112,15 @@ def export_project(
     arguments += ["--format", "pylock.toml", "--python", python.executable]
     answer = run_uv(uv, arguments, folder=project, environ=environ)
     if answer.code != 0:
-        raise Refused(read_complaint(answer.words, python=python.python.minor))
+        raise UvFailure(read_report(answer.words, python=python.python.minor))
     data = tomllib.loads(answer.output)
     lock = lock_of(data, python.python, source=project, folder=folder)
-    return Resolved(lock, _warned(answer.words))
+    return Resolution(lock, _warned(answer.words))
 
 
-def _warned(words: str) -> tuple[Warned, ...]:
+def _warned(words: str) -> tuple[UvWarning, ...]:
     return tuple(
-        Warned(
+        UvWarning(
             "yanked_version" if _YANKED.search(text) else "uv_warning",
             text[:1].lower() + text[1:],
             tuple(sorted(names_in(text))),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["CODES", "Complaint", "read_complaint", "read_warnings"]
+__all__ = ["CODES", "UvReport", "read_report", "read_warnings"]
 
 _GLYPHS = re.compile(r"^\s*(?:[\u00d7╰├│─▶]+\s?)*(?:Caused by:|cause:)?\s*")
 _PROGRESS = re.compile(
@@ -22,7 +22,7 @@ _LONGEST = 4000  # characters of uv's words; a compiler can say a hundred thousa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint:
+class UvReport:
     """`summary` and `hint` are ours, `detail` is what uv said."""
 
     code: str
@@ -38,7 +38,7 @@ class Complaint:
         return f"{self.summary}\nuv says:\n{words}" if words else self.summary
 
 
-def read_complaint(words: str, *, python: str) -> Complaint:
+def read_report(words: str, *, python: str) -> UvReport:
     """Read the stderr of a uv that failed.
 
     Args:
@@ -49,14 +49,14 @@ def read_complaint(words: str, *, python: str) -> Complaint:
     for pattern, code, say, hint, retryable in _KNOWN:
         match = re.search(pattern, flat)
         if match is not None:
-            return Complaint(
+            return UvReport(
                 code=code,
                 summary=say(match, flat).replace("{python}", python),
                 hint=hint,
                 detail=detail,
                 retryable=retryable,
             )
-    return Complaint(
+    return UvReport(
         code="uv_failed",
         summary="uv failed",
         hint="see its words; `uv pip compile` and `uv pip install` show the same by hand",

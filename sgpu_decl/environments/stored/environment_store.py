@@ -176,7 +176,7 @@ class EnvironmentStore:
             SgpuError: the environment is not here, is damaged beyond that, is for another Python,
                 or cannot be written.
         """
-        from sgpu_decl.agent.environment.hydration import Damaged
+        from sgpu_decl.agent.environment.hydration import DamagedObjects
 
         digest = self.built(digest) or digest
         found = self.tree(digest)
@@ -184,15 +184,15 @@ class EnvironmentStore:
             return found
         try:
             return self._hydrate(digest, progress)
-        except Damaged as damaged:
+        except DamagedObjects as damaged:
             self._refetch(digest, damaged.objects, progress)
         try:
             return self._hydrate(digest, progress)
-        except Damaged as damaged:
+        except DamagedObjects as damaged:
             raise _damaged(digest, damaged.objects) from None
 
     def _hydrate(self, digest: str, progress: Progress) -> Path:
-        from sgpu_decl.agent.environment.hydration import Mismatch, hydrate
+        from sgpu_decl.agent.environment.hydration import InterpreterMismatch, hydrate
 
         manifest = self.manifest(digest)
         base = self._record("origins", digest).get("base")
@@ -213,7 +213,7 @@ class EnvironmentStore:
                     known=self._hashed,
                     advance=progress.advance,
                 )
-        except (Mismatch, BadManifest) as error:
+        except (InterpreterMismatch, BadManifest) as error:
             raise SgpuError(
                 f"{error}",
                 hint="plan and apply again with the Python that is here now",

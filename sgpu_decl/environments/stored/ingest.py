@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from sgpu_decl.agent.environment.manifest import File, FileKind
 from sgpu_decl.environments.captured.capture import Captured
 from sgpu_decl.environments.captured.file_readers import Destination, read
-from sgpu_decl.environments.captured.file_worker import FIXED, How, ReadJob
+from sgpu_decl.environments.captured.file_worker import FIXED, Form, ReadJob
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
 
@@ -40,7 +40,7 @@ def copy_missing(
     stale = set()
     moved = []
     for job, reply in read(jobs, into, lambda done: progress.advance("copying", done, total)):
-        if reply.problem and job.how == How.BYTECODE:
+        if reply.problem and job.how == Form.BYTECODE:
             stale.add(keys[job])
         elif reply.problem:
             moved.append(job.path)
@@ -63,7 +63,7 @@ def link_missing(captured: Captured, missing: Sequence[File], into: Destination)
     left = []
     for file in missing:
         source = captured.sources.get(file.path)
-        if source is None or _how(file) != How.PLAIN:
+        if source is None or _how(file) != Form.PLAIN:
             left.append(file)
             continue
         try:
@@ -82,13 +82,13 @@ def _job(captured: Captured, file: File, *, compiled: bool) -> ReadJob:
     folder, _, name = file.path.rpartition("/__pycache__/")
     source = captured.sources[f"{folder}/{name.partition('.')[0]}.py"]
     path = f"{os.path.dirname(source)}/__pycache__/{name}"
-    return ReadJob(path, How.BYTECODE, _mode(file), file.content, source, captured.magic)
+    return ReadJob(path, Form.BYTECODE, _mode(file), file.content, source, captured.magic)
 
 
 def _how(file: File) -> str:
     if file.kind == FileKind.SCRIPT:
-        return How.SCRIPT
-    return How.RECORD if file.path.endswith(".dist-info/RECORD") else How.PLAIN
+        return Form.SCRIPT
+    return Form.RECORD if file.path.endswith(".dist-info/RECORD") else Form.PLAIN
 
 
 def _mode(file: File) -> int:

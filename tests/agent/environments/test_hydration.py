@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.environment.hydration import Damaged, Mismatch, hydrate, whole
+from sgpu_decl.agent.environment.hydration import (
+    DamagedObjects,
+    InterpreterMismatch,
+    hydrate,
+    whole,
+)
 from sgpu_decl.agent.environment.manifest import BadManifest
 from sgpu_decl.agent.environment.python_match import base_executable, this_python
 from sgpu_decl.agent.environment.tree_files import FIXED_NS
@@ -158,7 +163,7 @@ def test_damaged_objects_are_named_and_nothing_is_made(
             path.write_bytes(
                 {"flipped": flipped, "shorter": data[:-1], "longer": data + b"\0"}[damage]
             )
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(DamagedObjects) as caught:
         made.hydrate()
     assert caught.value.objects == sorted(keys)
     assert names(made.trees) == []
@@ -174,7 +179,7 @@ def test_another_python_is_refused_before_anything_is_made(make_environment: Any
         ({"implementation": "pypy"}, "made for pypy"),
     ):
         made = make_environment(HELLO, **python)
-        with pytest.raises(Mismatch, match=word):
+        with pytest.raises(InterpreterMismatch, match=word):
             made.hydrate()
         assert not made.trees.exists()
     make_environment(HELLO, libc="glibc-2.2.5", version=f"{MINOR}.99").hydrate()

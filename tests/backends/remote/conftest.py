@@ -23,7 +23,7 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.step_progress import Quiet
-from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.snapshot import snapshot
 from tests.backends.launches import launching_of
 
@@ -67,7 +67,7 @@ class Shared:
         self.area = StagingArea(
             RemoteLayout(str(self.root)), self.files, key={"root": str(self.root)}
         )
-        self.store = Store(self.home / "store")
+        self.store = CodeStore(self.home / "store")
         self.uploader = Uploader(self.context(), lambda _: self.area, self.program)
 
     def context(self) -> BackendContext:

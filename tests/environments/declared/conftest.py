@@ -22,7 +22,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.declared.environment_build import Built, build
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
-from sgpu_decl.environments.declared.resolution_cache import Resolutions
+from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
 from sgpu_decl.environments.declared.uv import find_uv
 from sgpu_decl.environments.interpreters import LocalPython, Pythons
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
@@ -171,7 +171,7 @@ class Declared:
 
     folder: Path
     environ: dict[str, str]
-    known: Resolutions
+    known: ResolutionCache
     memory: Path
 
     def python(self, wanted: str | None = None) -> LocalPython:
@@ -235,7 +235,7 @@ def declared(tmp_path: Path, index: Index) -> Declared:
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "NO_PROXY": "127.0.0.1",
     }
-    return Declared(folder, environ, Resolutions(tmp_path / "memory" / "resolved"), tmp_path)
+    return Declared(folder, environ, ResolutionCache(tmp_path / "memory" / "resolved"), tmp_path)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.environments.declared.uv_errors import read_complaint, read_warnings
+from sgpu_decl.environments.declared.uv_errors import read_report, read_warnings
 
 OLD = """\
   \u00d7 No solution found when resolving dependencies:
@@ -25,12 +25,12 @@ error: Failed to build `cext==1.0`
 
 
 def _codes(words: str) -> Any:
-    return read_complaint(words, python="3.11").code
+    return read_report(words, python="3.11").code
 
 
 @pytest.mark.parametrize("words", [OLD, NEW])
 def test_both_forms_of_an_error_are_read(words: str) -> None:
-    found = read_complaint(words, python="3.11")
+    found = read_report(words, python="3.11")
     assert (found.code, found.summary) == (
         "package_not_found",
         "there is no package `nosuch` to be had",
@@ -54,13 +54,13 @@ def test_what_is_known_has_a_code(words: str, code: str) -> None:
 
 
 def test_what_is_not_known_is_passed_on_whole() -> None:
-    assert read_complaint("error: something new", python="3.11").told == (
+    assert read_report("error: something new", python="3.11").told == (
         "uv failed\nuv says:\n  something new"
     )
 
 
 def test_a_compiler_that_says_much_is_cut_in_the_middle() -> None:
-    told = read_complaint(BUILD + "x" * 200_000 + "\nthe end", python="3.11").told
+    told = read_report(BUILD + "x" * 200_000 + "\nthe end", python="3.11").told
     assert len(told) < 5000
     assert told.endswith("the end")
     assert "`cext==1.0`" in told
@@ -70,4 +70,4 @@ def test_warnings_stand_apart_from_errors_and_from_uvs_own_affairs() -> None:
     words = "warning: The `--pylock` option is experimental and may change without warning. Pass\n"
     words += "Resolved 1 package\nwarning: `a==1` is yanked\nerror: no"
     assert read_warnings(words) == ("`a==1` is yanked",)
-    assert read_complaint(words, python="3.11").detail == "no"
+    assert read_report(words, python="3.11").detail == "no"

@@ -18,7 +18,7 @@ from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.staging.code_store import Store
+from sgpu_decl.staging.code_store import CodeStore
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.databricks.jobs.folders import JobFolders
@@ -32,7 +32,7 @@ class DatabricksLauncher(Launcher):
 
     def __init__(
         self,
-        store: Store,
+        store: CodeStore,
         workspaces: Workspaces,
         handles: LaunchHandles,
         attempts: DatabricksAttempts,

@@ -30,7 +30,7 @@ from sgpu_decl.config.env import Env
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.base_conflicts import check_python
+from sgpu_decl.environments.package_lists.base_conflicts import check_python
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.jsonable import Json
 

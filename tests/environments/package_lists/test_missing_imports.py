@@ -4,7 +4,7 @@ from sgpu_decl.agent.environment.manifest import File, FileKind, Manifest, Pytho
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.missing_imports import (
+from sgpu_decl.environments.package_lists.missing_imports import (
     lacking_in_base,
     lacking_in_interpreter,
     lacking_in_packages,

@@ -1,6 +1,6 @@
 """A requirements file that makes an environment like a base elsewhere."""
 
-from sgpu_decl.environments.known.base_environments import Base
+from sgpu_decl.environments.package_lists.base_environments import Base
 from sgpu_decl.errors import SgpuError
 
 __all__ = ["requirements_of"]

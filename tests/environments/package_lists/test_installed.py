@@ -3,8 +3,8 @@
 import importlib.metadata
 from pathlib import Path
 
-from sgpu_decl.environments.known.installed import installed, this_interpreter
-from sgpu_decl.environments.known.packages import normalise, version_of
+from sgpu_decl.environments.package_lists.installed import installed, this_interpreter
+from sgpu_decl.environments.package_lists.packages import normalise, version_of
 
 
 def folder(parent: Path, *names: str) -> str:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.base_conflicts import (
+from sgpu_decl.environments.package_lists.base_conflicts import (
     check_packages,
     check_python,
     check_requirements,
 )
-from sgpu_decl.environments.known.base_environments import Base, base_named, unknown_base
-from sgpu_decl.environments.known.markers import marker_values
-from sgpu_decl.environments.known.requirements import Line, RequirementsReader
+from sgpu_decl.environments.package_lists.base_environments import Base, base_named, unknown_base
+from sgpu_decl.environments.package_lists.markers import marker_values
+from sgpu_decl.environments.package_lists.requirements import RequirementLine, RequirementsReader
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment
 
@@ -70,13 +70,15 @@ def _python_of(base: Environment) -> Python | None:
     return Python("cpython", base.python, abi="", platform="linux-x86_64", libc="")
 
 
-def _lines(declared: "EnvironmentBlock", place: Locate, folder: Path) -> list[Line]:
+def _lines(declared: "EnvironmentBlock", place: Locate, folder: Path) -> list[RequirementLine]:
     """What is asked for. A requirements file that cannot be read is left to whoever resolves it."""
     reader = RequirementsReader(constraints=False)
-    read: list[Line | Diagnostic] = []
+    read: list[RequirementLine | Diagnostic] = []
     for index, text in enumerate(declared.dependencies or ()):
-        read += reader.line(Line(text=text, place=place(f"dependencies.{index}"), folder=folder))
+        read += reader.line(
+            RequirementLine(text=text, place=place(f"dependencies.{index}"), folder=folder)
+        )
     if declared.requirements is not None:
         path = folder / os.path.expanduser(declared.requirements)
         read += reader.file(path, os.path.relpath(path))
-    return [line for line in read if isinstance(line, Line) and line.option is None]
+    return [line for line in read if isinstance(line, RequirementLine) and line.option is None]

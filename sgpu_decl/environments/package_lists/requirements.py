@@ -12,10 +12,10 @@ from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.packages import normalise
+from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.regular_files import read_regular
 
-__all__ = ["Line", "RequirementsReader", "read_text"]
+__all__ = ["RequirementLine", "RequirementsReader", "read_text"]
 
 _LARGEST = 64 << 20  # bytes: a lock of thousands of packages has a few MB
 _DEEPEST = 20  # files that include each other
@@ -29,7 +29,7 @@ _HASH = re.compile(r"--hash[=\s]+([a-z0-9]+:[0-9a-f]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class RequirementLine:
     """A requirement, `torch>=2.6 --hash=...`, or an option, `--index-url URL`. `folder` is what its
     paths start from; a `constraint` binds versions and asks for nothing."""
 
@@ -78,7 +78,7 @@ class RequirementsReader:
         *,
         constraint: bool = False,
         above: tuple[str, ...] = (),
-    ) -> Iterator[Line | Diagnostic]:
+    ) -> Iterator[RequirementLine | Diagnostic]:
         """Yield the lines of a file and of those that it includes, and what is wrong with includes.
 
         Args:
@@ -105,12 +105,14 @@ class RequirementsReader:
         self.texts[os.fspath(path)] = text
         for number, logical in _logical_lines(text):
             here = Place(shown, number, 1)
-            line = Line(text=logical, place=here, folder=path.parent, constraint=constraint)
+            line = RequirementLine(
+                text=logical, place=here, folder=path.parent, constraint=constraint
+            )
             yield from self.line(line, os.path.dirname(shown), (*above, whole))
 
     def line(
-        self, line: Line, shown_folder: str = "", above: tuple[str, ...] = ()
-    ) -> Iterator[Line | Diagnostic]:
+        self, line: RequirementLine, shown_folder: str = "", above: tuple[str, ...] = ()
+    ) -> Iterator[RequirementLine | Diagnostic]:
         """Yield the line, or those of the file that it includes."""
         if "\n" in line.text:
             yield _bad("a dependency goes over several lines", line.place, "one each")

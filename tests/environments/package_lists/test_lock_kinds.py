@@ -11,9 +11,9 @@ from packaging.tags import sys_tags
 
 from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.environments.known.lock_file import LockedPackages
-from sgpu_decl.environments.known.lock_kinds import read_lock
-from sgpu_decl.environments.known.markers import marker_values
+from sgpu_decl.environments.package_lists.lock_file import LockedPackages
+from sgpu_decl.environments.package_lists.lock_kinds import read_lock
+from sgpu_decl.environments.package_lists.markers import marker_values
 
 OLD = Python("cpython", "3.11.7", "cpython-311-x86_64-linux-gnu", "linux-x86_64", "glibc-2.36")
 NEW = Python("cpython", "3.12.3", "cpython-312-x86_64-linux-gnu", "linux-x86_64", "glibc-2.39")

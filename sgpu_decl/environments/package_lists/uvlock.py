@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.environments.known.lock_file import LockedPackages, Pin, invalid, settle
-from sgpu_decl.environments.known.markers import applies
-from sgpu_decl.environments.known.packages import normalise
-from sgpu_decl.environments.known.toml import Toml, table, text_of
+from sgpu_decl.environments.package_lists.lock_file import LockedPackages, Pin, invalid, settle
+from sgpu_decl.environments.package_lists.markers import applies
+from sgpu_decl.environments.package_lists.packages import normalise
+from sgpu_decl.environments.package_lists.toml import Toml, table, text_of
 from sgpu_decl.model.environment import Package
 
 __all__ = ["read_uv_lock"]

@@ -5,13 +5,13 @@ from pathlib import Path
 from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.lock_file import LockedPackages
-from sgpu_decl.environments.known.markers import marker_values
-from sgpu_decl.environments.known.pinned_requirements import read_pinned
-from sgpu_decl.environments.known.pylock import read_pylock
-from sgpu_decl.environments.known.requirements import read_text
-from sgpu_decl.environments.known.toml import read_toml
-from sgpu_decl.environments.known.uvlock import read_uv_lock
+from sgpu_decl.environments.package_lists.lock_file import LockedPackages
+from sgpu_decl.environments.package_lists.markers import marker_values
+from sgpu_decl.environments.package_lists.pinned_requirements import read_pinned
+from sgpu_decl.environments.package_lists.pylock import read_pylock
+from sgpu_decl.environments.package_lists.requirements import read_text
+from sgpu_decl.environments.package_lists.toml import read_toml
+from sgpu_decl.environments.package_lists.uvlock import read_uv_lock
 
 __all__ = ["looks_like_lock", "read_lock"]
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.packages import cuda_of, normalise, version_of
-from sgpu_decl.environments.known.requirements import Line
+from sgpu_decl.environments.package_lists.packages import cuda_of, normalise, version_of
+from sgpu_decl.environments.package_lists.requirements import RequirementLine
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment
 
@@ -17,7 +17,7 @@ __all__ = ["check_packages", "check_python", "check_requirements"]
 
 
 def check_requirements(
-    base: Environment, declared: Iterable[Line], values: Mapping[str, str]
+    base: Environment, declared: Iterable[RequirementLine], values: Mapping[str, str]
 ) -> tuple[Diagnostic, ...]:
     """Say which packages of the base a requirement would replace. What is no requirement is left to
     whoever resolves it.
@@ -61,7 +61,9 @@ def check_python(
     )
 
 
-def _findings(base: Environment, declared: Line, values: Mapping[str, str]) -> Iterator[Diagnostic]:
+def _findings(
+    base: Environment, declared: RequirementLine, values: Mapping[str, str]
+) -> Iterator[Diagnostic]:
     requirement = _parsed(declared.requirement, values)
     if requirement is None:
         return
@@ -75,7 +77,7 @@ def _findings(base: Environment, declared: Line, values: Mapping[str, str]) -> I
 def _parsed(text: str, values: Mapping[str, str]) -> "Requirement | None":
     from packaging.requirements import InvalidRequirement, Requirement
 
-    from sgpu_decl.environments.known.markers import applies
+    from sgpu_decl.environments.package_lists.markers import applies
 
     try:
         requirement = Requirement(text)
@@ -87,7 +89,7 @@ def _parsed(text: str, values: Mapping[str, str]) -> "Requirement | None":
 
 
 def _replaced(
-    base: Environment, declared: Line, requirement: "Requirement", before: str
+    base: Environment, declared: RequirementLine, requirement: "Requirement", before: str
 ) -> Diagnostic:
     return Diagnostic(
         code="base_replaced",

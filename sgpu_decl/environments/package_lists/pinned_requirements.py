@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.lock_file import LockedPackages, Pin, invalid, settle
-from sgpu_decl.environments.known.markers import applies
-from sgpu_decl.environments.known.packages import normalise
-from sgpu_decl.environments.known.requirements import Line, RequirementsReader
+from sgpu_decl.environments.package_lists.lock_file import LockedPackages, Pin, invalid, settle
+from sgpu_decl.environments.package_lists.markers import applies
+from sgpu_decl.environments.package_lists.packages import normalise
+from sgpu_decl.environments.package_lists.requirements import RequirementLine, RequirementsReader
 from sgpu_decl.model.environment import Package
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def read_pinned(
     for line in RequirementsReader(constraints=False).file(path, shown):
         pin = (
             _pin(line, line.place or Place(shown, 1, 1), values)
-            if isinstance(line, Line)
+            if isinstance(line, RequirementLine)
             else replace(line, code=_CODES.get(line.code, line.code))
         )
         if isinstance(pin, Diagnostic):
@@ -59,7 +59,7 @@ def read_pinned(
     return (None if found else locked), in_order(found)
 
 
-def _pin(line: Line, at: Place, values: Mapping[str, str]) -> Pin | Diagnostic | None:
+def _pin(line: RequirementLine, at: Place, values: Mapping[str, str]) -> Pin | Diagnostic | None:
     """What a line pins, `None` where it does not apply, or what is wrong with it."""
     from packaging.requirements import InvalidRequirement, Requirement
 

@@ -5,13 +5,13 @@ import pytest
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.base_conflicts import (
+from sgpu_decl.environments.package_lists.base_conflicts import (
     check_packages,
     check_python,
     check_requirements,
 )
-from sgpu_decl.environments.known.markers import marker_values
-from sgpu_decl.environments.known.requirements import Line
+from sgpu_decl.environments.package_lists.markers import marker_values
+from sgpu_decl.environments.package_lists.requirements import RequirementLine
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment
 
@@ -25,7 +25,9 @@ def base(name: str) -> Environment:
 
 
 def checked(text: str, name: str = "gpu-4") -> list[tuple[str, str]]:
-    found = check_requirements(base(name), [Line(text=text, place=AT)], marker_values(None))
+    found = check_requirements(
+        base(name), [RequirementLine(text=text, place=AT)], marker_values(None)
+    )
     assert all(item.place == AT and item.severity is Severity.WARNING for item in found)
     return [(item.code, item.summary) for item in found]
 

@@ -8,7 +8,7 @@ from sgpu_decl.backends.databricks.bases import all_bases
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.known.base_checks import check_base
+from sgpu_decl.environments.package_lists.base_checks import check_base
 from sgpu_decl.model.environment import Package
 
 LINES = {"base": 3, "python": 4, "dependencies.0": 6, "dependencies.1": 7}

@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Iterable
 
-from sgpu_decl.environments.known.packages import cuda_of, normalise
+from sgpu_decl.environments.package_lists.packages import cuda_of, normalise
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
 

@@ -4,8 +4,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sgpu_decl.backends.databricks.bases import base_named
-from sgpu_decl.environments.known.package_diff import FactChange, difference
-from sgpu_decl.environments.known.packages import cuda_of, normalise
+from sgpu_decl.environments.package_lists.package_diff import FactChange, difference
+from sgpu_decl.environments.package_lists.packages import cuda_of, normalise
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
 from sgpu_decl.model.plan import PackageChange
