@@ -36,7 +36,7 @@ def pack_tree(base: str, folder: Path) -> str:
     """
     from sgpu_decl.environments.declared.environment_build import build
     from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
-    from sgpu_decl.environments.declared.resolution_cache import Resolutions
+    from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
     from sgpu_decl.environments.interpreters import NoPython, Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
@@ -56,7 +56,7 @@ def pack_tree(base: str, folder: Path) -> str:
             environ=os.environ,
             places={},
         )
-        lock, found = resolve(request, Resolutions(here / "resolutions"), Quiet())
+        lock, found = resolve(request, ResolutionCache(here / "resolutions"), Quiet())
         if lock is None:
             errors = [item for item in found if item.severity is Severity.ERROR]
             raise NoTree(errors[0].summary, errors[0].hint)
