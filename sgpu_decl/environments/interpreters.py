@@ -46,12 +46,12 @@ class LocalPython(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPython:
-    """This machine lacks an interpreter. `passed_over` are paths of that name that do not serve,
-    with the reason; `unasked` is one of the project, which a plan does not run."""
+    """This machine lacks an interpreter. `rejections` are paths of that name that do not serve,
+    with the reason; `untrusted` is one of the project, which a plan does not run."""
 
     wanted: str
-    passed_over: tuple[tuple[str, str], ...] = ()
-    unasked: str | None = None
+    rejections: tuple[tuple[str, str], ...] = ()
+    untrusted: str | None = None
 
     @property
     def error(self) -> BackendError:
@@ -61,17 +61,17 @@ class NoPython:
 
     def diagnostic(self, place: Place | None) -> Diagnostic:
         """The error where the interpreter is needed."""
-        if self.unasked is not None:
+        if self.untrusted is not None:
             return Diagnostic(
                 code="interpreter_untrusted",
-                summary=f"the interpreter `{self.unasked}` lies in the project, and a plan runs "
+                summary=f"the interpreter `{self.untrusted}` lies in the project, and a plan runs "
                 "nothing of the project",
                 place=place,
                 hint="if you trust the project, `sgpu plan --trust-project` asks it what it is; "
                 "`sgpu apply` does so in any case",
             )
         if "/" in self.wanted:
-            summary = f"is no interpreter that runs: {self.passed_over[0][1]}"
+            summary = f"is no interpreter that runs: {self.rejections[0][1]}"
             hint = "name the Python 3 that runs your code, for example `.venv/bin/python`"
         elif _VERSION.fullmatch(self.wanted) is None:
             summary = "is neither a version nor a path"
@@ -80,7 +80,7 @@ class NoPython:
                 "`/usr/bin/python3`"
             )
         else:
-            reasons = (f"`{path}` was passed over: {reason}" for path, reason in self.passed_over)
+            reasons = (f"`{path}` was passed over: {reason}" for path, reason in self.rejections)
             hint = "install it on the PATH, name an interpreter by its path, or leave "
             return Diagnostic(
                 code="python_missing",
@@ -108,12 +108,12 @@ def interpreter_of(
     """
     if python is None or _has_version(platform.python_version(), python):
         return _own(tuple(_changed(folder) for folder in sys.path))
-    found = pythons().find(python, folder)
-    if not isinstance(found, NoPython):
-        return Interpreter(executable=found.executable, version=found.python.version)
-    if found.unasked is not None:
-        return Interpreter(executable=found.unasked, version=None)
-    return found
+    answer = pythons().find(python, folder)
+    if not isinstance(answer, NoPython):
+        return Interpreter(executable=answer.executable, version=answer.python.version)
+    if answer.untrusted is not None:
+        return Interpreter(executable=answer.untrusted, version=None)
+    return answer
 
 
 @lru_cache(maxsize=1024)
@@ -146,50 +146,50 @@ class Pythons:
         guarded: Path | None = None,
     ) -> None:
         self._environ = environ
-        self._known = _Known(memory or _default_memory())
+        self._cache = _InterpreterCache(memory or _default_memory())
         self._guarded = guarded
         self._found: dict[tuple[str | None, Path], LocalPython] = {}
 
-    def find(self, wanted: str | None, folder: Path) -> LocalPython | NoPython:
+    def find(self, version: str | None, folder: Path) -> LocalPython | NoPython:
         """Return the interpreter that `env.python` asks for.
 
         Args:
-            wanted: a version, `3.12` or `3.12.1`, which the interpreter of sgpu itself may have,
+            version: a version, `3.12` or `3.12.1`, which the interpreter of sgpu itself may have,
                 one on the PATH, or one that uv or pyenv installed, the newest first; a path; or
                 `None` for that of sgpu itself.
             folder: what a relative path starts from.
         """
-        key = (wanted, folder)
+        key = (version, folder)
         if key not in self._found:
-            found = self._find(wanted, folder)
-            if isinstance(found, NoPython):
-                return found
-            self._found[key] = found
+            answer = self._find(version, folder)
+            if isinstance(answer, NoPython):
+                return answer
+            self._found[key] = answer
         return self._found[key]
 
-    def _find(self, wanted: str | None, folder: Path) -> LocalPython | NoPython:
-        if wanted is not None and "/" in wanted:
-            path = os.path.normpath(folder / os.path.expanduser(wanted))
-            found = self._ask(path)
-            return _lacking(wanted, [(path, found)]) if isinstance(found, _Reason) else found
+    def _find(self, version: str | None, folder: Path) -> LocalPython | NoPython:
+        if version is not None and "/" in version:
+            path = os.path.normpath(folder / os.path.expanduser(version))
+            answer = self._ask(path)
+            return _lacking(version, [(path, answer)]) if isinstance(answer, _Reason) else answer
         own = self._ask(sys.executable)
         if isinstance(own, LocalPython) and (
-            wanted is None or _has_version(own.python.version, wanted)
+            version is None or _has_version(own.python.version, version)
         ):
             return own
-        passed: list[tuple[str, _Reason]] = []
-        for path in _candidates(wanted or "", self._environ):
-            found = self._ask(path)
-            if isinstance(found, LocalPython):
-                if not _has_version(found.python.version, wanted or ""):
+        rejections: list[tuple[str, _Reason]] = []
+        for path in _candidates(version or "", self._environ):
+            answer = self._ask(path)
+            if isinstance(answer, LocalPython):
+                if not _has_version(answer.python.version, version or ""):
                     continue
-                if not _FREE_THREADED.match(found.python.abi):
-                    return found
-                found = _Reason("it is free-threaded; name it by its path to use it")
-            passed.append((path, found))
-            if found.unasked:  # a plan and an apply must choose the same interpreter
+                if not _FREE_THREADED.match(answer.python.abi):
+                    return answer
+                answer = _Reason("it is free-threaded; name it by its path to use it")
+            rejections.append((path, answer))
+            if answer.untrusted:  # a plan and an apply must choose the same interpreter
                 break
-        return _lacking(wanted or "", passed)
+        return _lacking(version or "", rejections)
 
     def _ask(self, path: str) -> "LocalPython | _Reason":
         program = path
@@ -197,27 +197,27 @@ class Pythons:
             program = os.path.realpath(path)
             inside = is_below(program, os.path.realpath(self._guarded))
             if inside and os.path.isfile(program) and os.access(program, os.X_OK):
-                return _Reason("it lies in the project", unasked=True)
+                return _Reason("it lies in the project", untrusted=True)
             if not inside and not _NAME.fullmatch(os.path.basename(program)):
                 return _Reason(f"a link to `{program}`, which is no Python")
-        return self._known.ask(path, program)
+        return self._cache.ask(path, program)
 
 
 class _Reason(NamedTuple):
     why: str
-    unasked: bool = False
+    untrusted: bool = False
 
 
-def _lacking(wanted: str, passed: list[tuple[str, _Reason]]) -> NoPython:
+def _lacking(version: str, rejections: list[tuple[str, _Reason]]) -> NoPython:
     return NoPython(
-        wanted=wanted,
-        passed_over=tuple((path, reason.why) for path, reason in passed),
-        unasked=next((path for path, reason in passed if reason.unasked), None),
+        wanted=version,
+        rejections=tuple((path, reason.why) for path, reason in rejections),
+        untrusted=next((path for path, reason in rejections if reason.untrusted), None),
     )
 
 
-def _has_version(version: str, wanted: str) -> bool:
-    return f"{version}.".startswith(f"{wanted}.")
+def _has_version(version: str, prefix: str) -> bool:
+    return f"{version}.".startswith(f"{prefix}.")
 
 
 def _changed(folder: str) -> int | None:
@@ -237,8 +237,8 @@ def _own(changed: tuple[int | None, ...]) -> Interpreter:  # noqa: ARG001  the k
     )
 
 
-def _candidates(wanted: str, environ: Mapping[str, str]) -> Iterator[str]:
-    match = _VERSION.fullmatch(wanted)
+def _candidates(version: str, environ: Mapping[str, str]) -> Iterator[str]:
+    match = _VERSION.fullmatch(version)
     if match is None:
         return
     name = f"python{match[1]}"
@@ -262,8 +262,8 @@ def _newest_first(paths: Iterable[Path]) -> list[str]:
 
 def _uv_folder(environ: Mapping[str, str]) -> Path:
     """Where uv keeps the interpreters that a user had it install."""
-    if named := environ.get("UV_PYTHON_INSTALL_DIR"):
-        return Path(named)
+    if folder := environ.get("UV_PYTHON_INSTALL_DIR"):
+        return Path(folder)
     data = environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
     return Path(data) / "uv" / "python"
 
@@ -274,17 +274,17 @@ def _default_memory() -> Path:
     return Path(platformdirs.user_cache_path("sgpu")) / "pythons.json"
 
 
-class _Known:
+class _InterpreterCache:
     """What interpreters said of themselves, by what the file system says of them. What is no
     interpreter itself but leads to one, as a shim does, is asked each time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            known = json.loads(path.read_bytes())
+            cached = json.loads(path.read_bytes())
         except (OSError, ValueError):
-            known = {}
-        self._known = known if isinstance(known, dict) else {}
+            cached = {}
+        self._cache = cached if isinstance(cached, dict) else {}
 
     def ask(self, path: str, program: str) -> LocalPython | _Reason:
         """What is at a path, by what `program` says, which stands for it."""
@@ -297,15 +297,15 @@ class _Known:
             dangling = f"a link to `{os.path.realpath(path)}`, which is not there"
             return _Reason(dangling if os.path.islink(path) else (error.strerror or "").lower())
         key = f"{real}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ino}"
-        found = self._known.get(key)
-        if not isinstance(found, list) or len(found) != len(Python._fields):
-            said = ask(program)
-            if isinstance(said, UnusableInterpreter):
-                return _Reason(said.why)
-            if os.path.realpath(said.executable) != real:
-                return LocalPython(said.executable, said.python, said.executable)
-            found = self._known[key] = list(said.python)
+        cached = self._cache.get(key)
+        if not isinstance(cached, list) or len(cached) != len(Python._fields):
+            answer = ask(program)
+            if isinstance(answer, UnusableInterpreter):
+                return _Reason(answer.why)
+            if os.path.realpath(answer.executable) != real:
+                return LocalPython(answer.executable, answer.python, answer.executable)
+            cached = self._cache[key] = list(answer.python)
             with contextlib.suppress(OSError):  # costs speed only
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_atomic(self._path, json.dumps(self._known).encode())
-        return LocalPython(path, Python(*found), program)
+                write_atomic(self._path, json.dumps(self._cache).encode())
+        return LocalPython(path, Python(*cached), program)

@@ -108,7 +108,7 @@ def _finding(
             at,
             OUTSIDE_HINT,
         )
-    kept = code.kept_back(path)
+    kept = code.exclusion(path)
     if kept is None or kept.rule not in _REPORTED:
         return None
     summary = f"{by} `{path}`, which is no part of the code: {kept}"

@@ -32,14 +32,14 @@ def _reason(
     root: Path, path: str, rules: Mapping[str, Json], owner: Path, *, links: bool
 ) -> tuple[str, str] | None:
     from sgpu_decl.facts.needed_files import OUTSIDE_HINT, way_out
-    from sgpu_decl.staging.selection import kept_back
+    from sgpu_decl.staging.selection import exclusion_of
 
     whole = root / path
     if not whole.exists():
         return None
     if path.startswith("../"):
         return "it lies outside of the code, and ranks work in a copy of the code", OUTSIDE_HINT
-    kept = kept_back(
+    kept = exclusion_of(
         root,
         path,
         include=_texts(rules.get("include")),

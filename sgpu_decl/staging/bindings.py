@@ -52,33 +52,33 @@ def binding_of(tree: ast.Module, name: str, follow: Follow, depth: int = 0) -> B
         follow: gives the tree of the module that a `from` imports a name of; `None` where it is not
             known.
     """
-    found = list(_bound(tree, name))
-    if not found:
+    nodes = list(_bound(tree, name))
+    if not nodes:
         return Binding(missing=not _binds_anything(tree, name))
     if _is_global_somewhere(tree, name) or depth > _DEEPEST:
         return Binding()
-    if all(isinstance(node, Function) for node in found) and found[-1] in tree.body:
-        last = found[-1]
+    if all(isinstance(node, Function) for node in nodes) and nodes[-1] in tree.body:
+        last = nodes[-1]
         return Binding(function=last if isinstance(last, Function) else None)
-    kinds = {_kind(tree, node, name, follow, depth) for node in found}
+    kinds = {_kind(tree, node, name, follow, depth) for node in nodes}
     return Binding(other=kinds.pop()) if len(kinds) == 1 else Binding()
 
 
-def _kind(tree: ast.Module, bound: ast.AST, name: str, follow: Follow, depth: int) -> str | None:
+def _kind(tree: ast.Module, node: ast.AST, name: str, follow: Follow, depth: int) -> str | None:
     """What a name is after a statement or expression that binds it, where it cannot be called."""
-    match bound:
+    match node:
         case ast.ClassDef(decorator_list=[]):
             return "a class"
         case ast.Import():
             return "a module"
         case ast.ImportFrom():
-            there = follow(bound, original := _original(bound, name))
-            return binding_of(there, original, follow, depth + 1).other if there else None
+            module = follow(node, original := _original(node, name))
+            return binding_of(module, original, follow, depth + 1).other if module else None
         case ast.Name(id=other):
             return binding_of(tree, other, follow, depth + 1).other
         case ast.Constant(value=value):
             return next((words for kind, words in _CONSTANTS if isinstance(value, kind)), None)
-    return next((words for kind, words in _LITERALS if isinstance(bound, kind)), None)
+    return next((words for kind, words in _LITERALS if isinstance(node, kind)), None)
 
 
 def _original(node: ast.ImportFrom, name: str) -> str:
@@ -99,9 +99,9 @@ def _bound(tree: ast.Module, name: str) -> Iterator[ast.AST]:
             case ast.ImportFrom(names=names):
                 if any((alias.asname or alias.name) == name for alias in names):
                     yield node
-            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
                 yield value
-            case ast.AnnAssign(target=ast.Name(id=found), value=value) if found == name:
+            case ast.AnnAssign(target=ast.Name(id=target), value=value) if target == name:
                 if value is not None:
                     yield value
             case _:
@@ -137,12 +137,12 @@ def _own_parts(statement: ast.AST) -> Iterator[ast.AST]:
 
 def _stores(node: ast.AST, name: str) -> bool:
     match node:
-        case ast.Name(id=found, ctx=ast.Store() | ast.Del()):
-            return found == name
-        case ast.ExceptHandler(name=found) | ast.MatchAs(name=found) | ast.MatchStar(name=found):
-            return found == name
-        case ast.MatchMapping(rest=found):
-            return found == name
+        case ast.Name(id=stored, ctx=ast.Store() | ast.Del()):
+            return stored == name
+        case ast.ExceptHandler(name=stored) | ast.MatchAs(name=stored) | ast.MatchStar(name=stored):
+            return stored == name
+        case ast.MatchMapping(rest=stored):
+            return stored == name
     return False
 
 

@@ -96,12 +96,12 @@ class CodeStore:
                 code="code_missing",
             )
         destination.mkdir(mode=0o700, parents=True)
-        made = {""}
+        folders = {""}
         for entry in snapshot.entries:
             folder = entry.path.rpartition("/")[0]
-            if folder not in made:
+            if folder not in folders:
                 os.makedirs(os.path.join(destination, folder), mode=0o700, exist_ok=True)
-                made.add(folder)
+                folders.add(folder)
             path = os.path.join(destination, entry.path)
             if entry.target is not None:
                 os.symlink(entry.target, path)
@@ -132,7 +132,7 @@ class CodeStore:
 
     def unseen(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
         """What is kept for owners that are missing, or cannot be looked for."""
-        return self._references.unseen(ask)
+        return self._references.absent_owners(ask)
 
     def collect(self, ask: Callable[[Owner], Presence], *, now: float | None = None) -> int:
         """Delete what no state refers to; returns the bytes that were freed.
@@ -166,20 +166,20 @@ class CodeStore:
 
     def lacking(self, code_digest: str) -> tuple[str, ...] | None:
         """The paths of a snapshot whose content is not here; `None` if the snapshot is not."""
-        known = self.manifest(code_digest)
-        if known is None:
+        code = self.manifest(code_digest)
+        if code is None:
             return None
         return tuple(
-            entry.path for entry in known.entries if entry.target is None and not self._has(entry)
+            entry.path for entry in code.entries if entry.target is None and not self._has(entry)
         )
 
-    def _sweep(self, keep: set[str], now: float) -> int:
+    def _sweep(self, live: set[str], now: float) -> int:
         objects: set[str] = set()
         for path in self._manifests.glob("*.json"):
             code_digest = f"sha256:{path.stem}"
-            if code_digest in keep or now - path.stat().st_mtime < YOUNG:
-                known = self.manifest(code_digest)
-                objects |= {entry.digest for entry in known.entries} if known else set()
+            if code_digest in live or now - path.stat().st_mtime < YOUNG:
+                code = self.manifest(code_digest)
+                objects |= {entry.digest for entry in code.entries} if code else set()
             else:
                 path.unlink(missing_ok=True)
         freed = 0
@@ -189,8 +189,8 @@ class CodeStore:
                 continue
             path.unlink(missing_ok=True)
             freed += facts.st_size
-        for left in self._root.glob(".put-*"):  # of a `put` that was killed: none runs now
-            left.unlink(missing_ok=True)
+        for leftover in self._root.glob(".put-*"):  # of a `put` that was killed: none runs now
+            leftover.unlink(missing_ok=True)
         return freed
 
     def _prepare(self) -> None:

@@ -35,9 +35,9 @@ def digest_file(path: str) -> str:
 class HashCache:
     """Maps what the file system says of a file to the digest of its content."""
 
-    def __init__(self, path: Path | None, known: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path | None, digests: Mapping[str, str] | None = None) -> None:
         self._path = path
-        self._known = dict(known or {})
+        self._digests = dict(digests or {})
         self._used: set[str] = set()
         self._dirty = False
 
@@ -50,10 +50,10 @@ class HashCache:
             path = Path(platformdirs.user_cache_path("sgpu")) / "hashes.json"
         try:
             stored = json.loads(path.read_bytes())
-            known = stored["files"] if stored["version"] == VERSION else {}
+            digests = stored["files"] if stored["version"] == VERSION else {}
         except (OSError, ValueError, KeyError, TypeError):
-            known = {}
-        return cls(path, known if isinstance(known, dict) else {})
+            digests = {}
+        return cls(path, digests if isinstance(digests, dict) else {})
 
     def digest(self, path: str, facts: os.stat_result) -> str:
         """Return the SHA-256 of `path` in hex; `facts` is what `lstat` just said of it.
@@ -74,21 +74,21 @@ class HashCache:
             )
         )
         self._used.add(key)
-        found = self._known.get(key)
-        if not isinstance(found, str) or len(found) != 64:
-            found = self._known[key] = digest_file(path)
+        content = self._digests.get(key)
+        if not isinstance(content, str) or len(content) != 64:
+            content = self._digests[key] = digest_file(path)
             self._dirty = True
-        return found
+        return content
 
     def save(self) -> None:
         """Write the cache if it grew; a folder that cannot be written costs speed only."""
         if not self._dirty or self._path is None:
             return
-        known = self._known
-        if len(known) > LIMIT:
-            known = {key: known[key] for key in self._used}
+        digests = self._digests
+        if len(digests) > LIMIT:
+            digests = {key: digests[key] for key in self._used}
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            data = json.dumps({"version": VERSION, "files": known}).encode()
+            data = json.dumps({"version": VERSION, "files": digests}).encode()
             write_atomic(self._path, data, durable=False)
         self._dirty = False

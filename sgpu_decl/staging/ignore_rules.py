@@ -46,7 +46,7 @@ class IgnoreRules:
         self._reach = tuple(_literal_start(pattern) for pattern in include)
         self._above = [(path, spec) for path, rules in above if (spec := _Spec.of(rules))]
         # Somebody who runs code in an ignored folder means that code.
-        if self._said_above("", folder=True):
+        if self._decision_above("", folder=True):
             self._above = []
         self._include = _Spec.of(patterns_of(include))
         self._exclude = _Spec.of(patterns_of(exclude))
@@ -70,20 +70,20 @@ class IgnoreRules:
         if self.includes(path, folder=folder):
             return None
         probe = f"{path}/" if folder else path
-        if self._exclude is not None and (excluded := self._exclude.said(probe, None)):
+        if self._exclude is not None and (excluded := self._exclude.decision(probe, None)):
             return excluded
-        verdict = self._said_above(path, folder=folder)
+        verdict = self._decision_above(path, folder=folder)
         parts = path.split("/")
         for depth in range(len(parts)):
             spec = self._by_folder.get("/".join(parts[:depth]))
             if spec is not None:
-                verdict = spec.said("/".join(parts[depth:]) + ("/" if folder else ""), verdict)
+                verdict = spec.decision("/".join(parts[depth:]) + ("/" if folder else ""), verdict)
         return verdict
 
     def includes(self, path: str, *, folder: bool) -> bool:
         """Whether `include` itself names a path."""
         probe = f"{path}/" if folder else path
-        return self._include is not None and self._include.said(probe, None) is not None
+        return self._include is not None and self._include.decision(probe, None) is not None
 
     def reaches_into(self, folder: str) -> bool:
         """Whether `include` may name something in an ignored folder, which must be looked into."""
@@ -94,7 +94,7 @@ class IgnoreRules:
         verdict: Pattern | None = None
         for root, spec in self._above:
             probe = f"{root}/{path}".strip("/") + ("/" if folder else "")
-            verdict = spec.said(probe, verdict)
+            verdict = spec.decision(probe, verdict)
         return verdict
 
 
@@ -124,10 +124,10 @@ class _Spec:
     def said(self, probe: str, before: Pattern | None) -> Pattern | None:
         """The pattern that leaves a path out, `None` where one takes it back; `before` where no
         pattern matches."""
-        found = self._spec.check_file(probe)
-        if found.include is None or found.index is None:
+        match = self._spec.check_file(probe)
+        if match.include is None or match.index is None:
             return before
-        return self._patterns[found.index] if found.include else None
+        return self._patterns[match.index] if match.include else None
 
 
 def bad_pattern(pattern: str) -> str | None:
@@ -146,5 +146,5 @@ def _literal_start(pattern: str) -> str:
     plain = pattern.removeprefix("/")
     if "/" not in pattern.rstrip("/") or pattern.startswith("**"):
         return ""
-    found = re.match(r"[^*?\[\\]*", plain)
-    return found.group() if found else ""
+    match = re.match(r"[^*?\[\\]*", plain)
+    return match.group() if match else ""

@@ -40,11 +40,11 @@ def outside_imports(executed: Iterable[Source], names: Collection[str]) -> dict[
     Returns:
         Each package with the first place that imports it, relative to the root of the code.
     """
-    found: dict[str, Place] = {}
-    known = _OURS | _ELSEWHERE | sys.stdlib_module_names
+    packages: dict[str, Place] = {}
+    known_names = _OURS | _ELSEWHERE | sys.stdlib_module_names
     for source in executed:
         for item in source.imports:
             top = item.module.partition(".")[0]
-            if not item.level and top not in names and top not in known:
-                found.setdefault(top, Place(source.shown, item.line, item.column))
-    return found
+            if not item.level and top not in names and top not in known_names:
+                packages.setdefault(top, Place(source.shown, item.line, item.column))
+    return packages

@@ -44,14 +44,14 @@ def installs_in_command(
         place: gives the place of a dotted field path.
     """
     commands = list(_commands(command)) if isinstance(command, str) else [list(command)]
-    found = [
+    findings = [
         _finding(words, "`command`", place("command"))
         for one in commands
         if (words := _installing(one)) is not None
     ]
     for word in (word for one in commands for word in one if word.endswith(".ipynb")):
-        found += _in_notebook(root, word)
-    return tuple(found)
+        findings += _in_notebook(root, word)
+    return tuple(findings)
 
 
 def installs_in_code(executed: Iterable[Source]) -> tuple[Diagnostic, ...]:
@@ -60,11 +60,11 @@ def installs_in_code(executed: Iterable[Source]) -> tuple[Diagnostic, ...]:
     They are calls of `subprocess` and `os.system` with words that stand there, and the magic lines
     of a notebook that was saved as source. Places are relative to the root of the code.
     """
-    found = []
+    findings = []
     for source in executed:
         for line, words in _lines_that_install(source.path):
-            found.append(_finding(words, f"`{source.shown}`", Place(source.shown, line, 1)))
-    return tuple(found)
+            findings.append(_finding(words, f"`{source.shown}`", Place(source.shown, line, 1)))
+    return tuple(findings)
 
 
 def _lines_that_install(path: Path) -> list[tuple[int, str]]:
@@ -134,8 +134,8 @@ def _calls(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def _argument(value: ast.expr) -> str | None:
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
-        found = (_installing(command) for command in _commands(value.value))
-        return next((item for item in found if item is not None), None)
+        commands = (_installing(command) for command in _commands(value.value))
+        return next((item for item in commands if item is not None), None)
     if isinstance(value, ast.List | ast.Tuple):
         # what is no literal, `sys.executable` mostly, stands for a program
         return _installing([_literal(elt) for elt in value.elts])

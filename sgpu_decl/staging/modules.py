@@ -31,13 +31,13 @@ def own_modules(
         modules: `sys.modules` unless given.
     """
     loaded = dict(sys.modules if modules is None else modules)
-    found: dict[str, Path] = {}
+    sources: dict[str, Path] = {}
     for top in sorted({name.partition(".")[0] for name in loaded} - _OURS):
         module = loaded.get(top)
         for folder in path:
             for file in _files(module, Path(folder)):
-                found.setdefault(file.relative_to(folder).as_posix(), file)
-    return found
+                sources.setdefault(file.relative_to(folder).as_posix(), file)
+    return sources
 
 
 class ModuleFolder:

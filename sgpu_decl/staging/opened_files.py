@@ -80,8 +80,8 @@ def _opened(call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
 
 
 def _writes(call: ast.Call) -> bool:
-    given = [keyword.value for keyword in call.keywords if keyword.arg == "mode"] or call.args[1:2]
-    mode = given[0].value if given and isinstance(given[0], ast.Constant) else ""
+    modes = [keyword.value for keyword in call.keywords if keyword.arg == "mode"] or call.args[1:2]
+    mode = modes[0].value if modes and isinstance(modes[0], ast.Constant) else ""
     return isinstance(mode, str) and 0 < len(mode) < 4 and bool(set(mode) & set("wax"))
 
 
@@ -142,10 +142,10 @@ class _Literals:
 
     def _joined(self, parts: list[ast.expr], between: str, depth: int) -> str | None:
         texts = [self.text(part, depth + 1) for part in parts]
-        known = [text for text in texts if text is not None]
-        if len(known) != len(parts):
+        literals = [text for text in texts if text is not None]
+        if len(literals) != len(parts):
             return None
-        return between.join(known) if between == "" else os.path.join(*known)
+        return between.join(literals) if between == "" else os.path.join(*literals)
 
     def _parent(self, node: ast.expr, depth: int) -> str | None:
         text = self.text(node, depth + 1)
@@ -180,6 +180,6 @@ def _defaults(spec: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
     first = len(positional) - len(spec.defaults)
     for parameter, value in zip(positional[first:], spec.defaults, strict=True):
         yield parameter.arg, value
-    for parameter, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-        if given is not None:
-            yield parameter.arg, given
+    for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+        if default is not None:
+            yield parameter.arg, default

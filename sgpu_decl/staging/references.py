@@ -42,7 +42,7 @@ class Reference:
     owner: Owner
     digests: frozenset[str]
     folders: tuple[tuple[str, str], ...]
-    seen: float
+    last_seen: float
 
 
 class References:
@@ -75,24 +75,26 @@ class References:
             ask: asks the store of a state whether that is there.
             now: seconds since the epoch; the time it is if left out.
         """
-        for found, presence in self._presences(ask):
+        for reference, presence in self._presences(ask):
             if presence is Presence.PRESENT:
                 with contextlib.suppress(FileNotFoundError):
-                    os.utime(found.record)
-            elif presence is Presence.MISSING and (now or time.time()) - found.seen > (
+                    os.utime(reference.record)
+            elif presence is Presence.MISSING and (now or time.time()) - reference.last_seen > (
                 MISSING_SECONDS
             ):
-                found.record.unlink(missing_ok=True)
+                reference.record.unlink(missing_ok=True)
 
     def unseen(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
         """The records whose owner is missing, or cannot be looked for; those that matter."""
-        found = self._presences(ask)
-        return [(item, how) for item, how in found if item.digests and how is not Presence.PRESENT]
+        presences = self._presences(ask)
+        return [
+            (item, how) for item, how in presences if item.digests and how is not Presence.PRESENT
+        ]
 
     def _presences(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
-        known = self._all()
-        renewed = {item.owner.path for item in known if item.owner.lineage is not None}
-        return [(item, _presence(item, ask, renewed)) for item in known]
+        references = self._all()
+        renewed = {item.owner.path for item in references if item.owner.lineage is not None}
+        return [(item, _presence(item, ask, renewed)) for item in references]
 
     def _all(self) -> list[Reference]:
         """Every record.
@@ -100,10 +102,10 @@ class References:
         Raises:
             SgpuError: one cannot be read, so that what it keeps is not known.
         """
-        found = []
+        references = []
         for path in sorted((self._root / "roots").glob("*.json")):
             try:
-                found.append(_reference(path, path.read_bytes(), path.stat().st_mtime))
+                references.append(_reference(path, path.read_bytes(), path.stat().st_mtime))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, KeyError, TypeError) as error:
@@ -113,7 +115,7 @@ class References:
                     "writes its own again",
                     code="store_record_damaged",
                 ) from error
-        return found
+        return references
 
     def many(self) -> contextlib.AbstractContextManager[None]:
         """Many may put at once; nobody puts while objects are swept."""
@@ -144,7 +146,7 @@ def reference_error(store: Path, error: OSError) -> SgpuError:
     )
 
 
-def _reference(record: Path, data: bytes, seen: float) -> Reference:
+def _reference(record: Path, data: bytes, last_seen: float) -> Reference:
     """A record; one of an older sgpu has only a path."""
     fields = json.loads(data)
     path, lineage = str(fields["owner"]), fields.get("lineage")
@@ -159,21 +161,21 @@ def _reference(record: Path, data: bytes, seen: float) -> Reference:
         ),
         digests=frozenset(fields["digests"]),
         folders=tuple((folder, mark) for folder, mark in fields.get("folders", ())),
-        seen=seen,
+        last_seen=last_seen,
     )
 
 
 def _presence(
-    found: Reference, ask: Callable[[Owner], Presence], renewed: Collection[str | None]
+    reference: Reference, ask: Callable[[Owner], Presence], renewed: Collection[str | None]
 ) -> Presence:
-    owner = found.owner
+    owner = reference.owner
     if owner.lineage is not None:
         presence = ask(owner)
-    elif found.folders or owner.path not in renewed:
+    elif reference.folders or owner.path not in renewed:
         presence = _file_presence(owner.path or "")
     else:
         return Presence.MISSING  # an older sgpu's record of a state that has a newer one
-    if presence is Presence.MISSING and owner.path is not None and not _is_here(found):
+    if presence is Presence.MISSING and owner.path is not None and not _is_here(reference):
         return Presence.UNKNOWN
     return presence
 
@@ -188,13 +190,13 @@ def _file_presence(path: str) -> Presence:
     return Presence.PRESENT
 
 
-def _is_here(found: Reference) -> bool:
+def _is_here(reference: Reference) -> bool:
     """Whether one of the folders that held a file is seen here, so that the file would be."""
-    if not found.folders:  # of an older sgpu: a plan can be made again, a state cannot
-        return os.path.basename(found.owner.path or "") != "state.db"
-    for number, (folder, mark) in enumerate(found.folders, 1):
+    if not reference.folders:  # of an older sgpu: a plan can be made again, a state cannot
+        return os.path.basename(reference.owner.path or "") != "state.db"
+    for number, (folder, mark) in enumerate(reference.folders, 1):
         with contextlib.suppress(OSError):
-            if _mark(folder, is_root=number == len(found.folders)) == mark:
+            if _mark(folder, is_root=number == len(reference.folders)) == mark:
                 return True
     return False
 

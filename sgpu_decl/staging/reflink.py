@@ -22,29 +22,29 @@ def copy_into(source: str, destination: str, mode: int) -> None:
     """
     import fcntl
 
-    read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    source_handle = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        written = os.open(destination, flags, mode)
+        handle = os.open(destination, flags, mode)
         try:
             try:
-                fcntl.ioctl(written, FICLONE, read)
+                fcntl.ioctl(handle, FICLONE, source_handle)
             except OSError:
-                _copy_bytes(read, written, source, destination)
+                _copy_bytes(source_handle, handle, source, destination)
             with contextlib.suppress(PermissionError), path_in_errors(destination):
-                os.fchmod(written, mode)
+                os.fchmod(handle, mode)
         finally:
-            os.close(written)
+            os.close(handle)
     finally:
-        os.close(read)
+        os.close(source_handle)
 
 
-def _copy_bytes(read: int, written: int, source: str, destination: str) -> None:
+def _copy_bytes(source_handle: int, handle: int, source: str, destination: str) -> None:
     while True:
         with path_in_errors(source):
-            rest = memoryview(os.read(read, CHUNK))
+            rest = memoryview(os.read(source_handle, CHUNK))
         if not rest:
             return
         with path_in_errors(destination):
             while rest:
-                rest = rest[os.write(written, rest) :]
+                rest = rest[os.write(handle, rest) :]

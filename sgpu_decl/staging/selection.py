@@ -20,7 +20,7 @@ __all__ = [
     "Exclusion",
     "Selection",
     "SelectionRule",
-    "kept_back",
+    "exclusion_of",
     "lines_of",
     "never_counts",
     "rules_above",
@@ -201,7 +201,7 @@ class Selection:
         return self._ignoring.reaches_into(folder)
 
 
-def kept_back(
+def exclusion_of(
     root: Path,
     path: str,
     *,
@@ -235,14 +235,14 @@ def kept_back(
             facts = os.lstat(root / inside)
             is_folder = stat.S_ISDIR(facts.st_mode)
             name = inside.rpartition("/")[2]
-            found = selection.entry(inside, name, folder=is_folder, within=within)
-            if found is not None and not (
-                is_folder and found.pattern and selection.reaches_into(inside)
+            exclusion = selection.entry(inside, name, folder=is_folder, within=within)
+            if exclusion is not None and not (
+                is_folder and exclusion.pattern and selection.reaches_into(inside)
             ):
-                return found
-            within = found
+                return exclusion
+            within = exclusion
             if not is_folder:
-                return found or selection.file(inside, facts)
+                return exclusion or selection.file(inside, facts)
         names = os.listdir(root / path)
         if "pyvenv.cfg" in names:
             return Exclusion(f"{path}/", SelectionRule.ENVIRONMENT)
@@ -276,9 +276,9 @@ def rules_above(root: Path) -> list[tuple[str, Sequence[Pattern]]]:
     first. Outside of a repository there are none: whose would they be?"""
     real = Path(os.path.realpath(root))
     top = repository_top(real)
-    found: list[tuple[str, Sequence[Pattern]]] = []
+    layers: list[tuple[str, Sequence[Pattern]]] = []
     if top is None or top == real:
-        return found
+        return layers
     for folder in real.parents:
         for name in reversed(RULES):
             try:
@@ -286,10 +286,10 @@ def rules_above(root: Path) -> list[tuple[str, Sequence[Pattern]]]:
             except OSError:  # not there, or not ours to read
                 continue
             shown = os.path.relpath(folder / name, real)
-            found.append((real.relative_to(folder).as_posix(), patterns_of(lines, shown)))
+            layers.append((real.relative_to(folder).as_posix(), patterns_of(lines, shown)))
         if folder == top:
             break
-    return found[::-1]
+    return layers[::-1]
 
 
 def lines_of(path: str | Path, top: Path) -> list[str]:

@@ -52,13 +52,13 @@ def check_entrypoint(
         if not os.path.isfile(path):
             return (*findings, _missing_file(root, target, at))
     else:
-        found = _module_file(root, target)
-        if isinstance(found, Diagnostic):
-            return (_at(found, at),)
-        if found is None:  # not ours: an installed package, or a mistake
+        module = _module_file(root, target)
+        if isinstance(module, Diagnostic):
+            return (_at(module, at),)
+        if module is None:  # not ours: an installed package, or a mistake
             top = target.partition(".")[0]
             return () if installed(top) else (_not_installed(root, top, at),)
-        path, findings = found, []
+        path, findings = module, []
     tree, problem = _parse(path, root)
     if tree is None:
         return (*findings, *problem)
@@ -100,10 +100,10 @@ def _check_function(
     tree: ast.Module, file: str, name: str, args: object, place: Locate, follow: Follow
 ) -> tuple[Diagnostic, ...]:
     first, _, inner = name.partition(".")
-    bound = binding_of(tree, first, follow)
-    if inner and not bound.missing:
+    binding = binding_of(tree, first, follow)
+    if inner and not binding.missing:
         return ()  # what a class or a module has is known where it runs
-    if bound.missing:
+    if binding.missing:
         functions = [node.name for node in tree.body if isinstance(node, Function)]
         close = nearest(name, sorted(functions))
         return (
@@ -114,17 +114,17 @@ def _check_function(
                 hint=f"did you mean `{close}`?" if close else f"define `def {name}(…):` in it",
             ),
         )
-    if bound.other is not None:
+    if binding.other is not None:
         return (
             Diagnostic(
                 code="entrypoint_not_function",
-                summary=f"`{name}` in `{file}` is {bound.other}, not a function",
+                summary=f"`{name}` in `{file}` is {binding.other}, not a function",
                 place=place("entrypoint"),
                 hint="name a function; to run the file as a script, leave out what stands behind "
                 "the colon",
             ),
         )
-    function = bound.function
+    function = binding.function
     if function is None:
         return ()
     if isinstance(args, Sequence) and not isinstance(args, str):
@@ -142,16 +142,16 @@ def _check_function(
 
 
 def _check_arguments(
-    function: Function, given: Mapping[str, object], place: Locate
+    function: Function, values: Mapping[str, object], place: Locate
 ) -> tuple[Diagnostic, ...]:
     spec = function.args
-    takes = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]
+    parameters = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]
     findings = []
     if spec.kwarg is None:
-        for name in given:
-            if name in takes or name in {posonlyarg.arg for posonlyarg in spec.posonlyargs}:
+        for name in values:
+            if name in parameters or name in {posonlyarg.arg for posonlyarg in spec.posonlyargs}:
                 continue
-            close = nearest(name, takes)
+            close = nearest(name, parameters)
             findings.append(
                 Diagnostic(
                     code="argument_unknown",
@@ -159,7 +159,7 @@ def _check_arguments(
                     place=place(f"args.{name}"),
                     hint=f"did you mean `{close}`?"
                     if close
-                    else f"it takes: {', '.join(f'`{take}`' for take in takes) or 'nothing'}",
+                    else f"it takes: {', '.join(f'`{take}`' for take in parameters) or 'nothing'}",
                 )
             )
     positional = [*spec.posonlyargs, *spec.args]
@@ -170,7 +170,7 @@ def _check_arguments(
         for item, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
         if not default
     ]
-    missing = [name for name in required if name not in given and name not in unreachable]
+    missing = [name for name in required if name not in values and name not in unreachable]
     if unreachable:
         findings.append(
             Diagnostic(
@@ -222,10 +222,10 @@ def _imported(root: Path, path: Path, node: ast.ImportFrom, name: str) -> ast.Mo
     module = _module_file(base, f"{node.module}.{name}" if node.module else name)
     if isinstance(module, Path):
         return None
-    found = _module_file(base, node.module) if node.module else base / "__init__.py"
-    if not isinstance(found, Path) or found == path or not found.is_relative_to(root):
+    source = _module_file(base, node.module) if node.module else base / "__init__.py"
+    if not isinstance(source, Path) or source == path or not source.is_relative_to(root):
         return None
-    return _parse(found, root)[0]
+    return _parse(source, root)[0]
 
 
 def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic, ...]]:
@@ -249,12 +249,12 @@ def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic,
 
 def _missing_file(root: Path, target: str, at: Place | None) -> Diagnostic:
     folder = (root / target).parent
-    there = (
+    names = (
         sorted(path.name for path in folder.glob("*.py") if path.is_file())
         if os.path.isdir(folder)
         else []
     )
-    close = nearest(Path(target).name, there)
+    close = nearest(Path(target).name, names)
     return Diagnostic(
         code="entrypoint_missing",
         summary=f"the entrypoint `{target}` does not exist",
@@ -287,7 +287,7 @@ def _outside(target: str, at: Place | None) -> Diagnostic:
     )
 
 
-def _at(found: Diagnostic, at: Place | None) -> Diagnostic:
+def _at(finding: Diagnostic, at: Place | None) -> Diagnostic:
     from dataclasses import replace
 
-    return replace(found, place=at)
+    return replace(finding, place=at)

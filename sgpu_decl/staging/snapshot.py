@@ -39,34 +39,32 @@ class SnapshotEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """`entries` is sorted by path; `all_kept_back` lists what is not part of the code, a folder
+    """`entries` is sorted by path; `exclusions` lists what is not part of the code, a folder
     instead of all that it holds. `root` is where the files lie now. The digest is that of the
     entries alone."""
 
     root: Path
     digest: str
     entries: tuple[SnapshotEntry, ...]
-    all_kept_back: tuple[Exclusion, ...] = ()
+    exclusions: tuple[Exclusion, ...] = ()
 
     @classmethod
     def of(
-        cls, root: Path, entries: Collection[SnapshotEntry], all_kept_back: Collection[Exclusion]
+        cls, root: Path, entries: Collection[SnapshotEntry], exclusions: Collection[Exclusion]
     ) -> "Snapshot":
         ordered = tuple(sorted(entries))
         return cls(
             root=root,
             digest=digest(canonical([entry.to_json() for entry in ordered])),
             entries=ordered,
-            all_kept_back=tuple(sorted(all_kept_back, key=lambda back: back.path)),
+            exclusions=tuple(sorted(exclusions, key=lambda item: item.path)),
         )
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """The secrets that were found and not taken."""
         return tuple(
-            back.path.rstrip("/")
-            for back in self.all_kept_back
-            if back.rule is SelectionRule.SECRET
+            back.path.rstrip("/") for back in self.exclusions if back.rule is SelectionRule.SECRET
         )
 
     def takes(self, path: str) -> bool:
@@ -74,14 +72,14 @@ class Snapshot:
         below = f"{path}/"
         return any(entry.path == path or entry.path.startswith(below) for entry in self.entries)
 
-    def kept_back(self, path: str) -> Exclusion | None:
+    def exclusion(self, path: str) -> Exclusion | None:
         """What keeps a relative path back, itself or a folder above it."""
-        found = [
+        exclusions = [
             back
-            for back in self.all_kept_back
+            for back in self.exclusions
             if back.path in (path, f"{path}/") or _is_below(path, back)
         ]
-        return max(found, key=lambda back: len(back.path), default=None)
+        return max(exclusions, key=lambda back: len(back.path), default=None)
 
 
 def _is_below(path: str, folder: Exclusion) -> bool:
@@ -132,39 +130,39 @@ def snapshot(
     walk.run()
     if has_errors(walk.findings):
         return None, tuple(walk.findings)
-    taken = Snapshot.of(root, walk.entries, walk.all_kept_back)
-    found = (*_dangling(taken), *_large(taken), *_not_included(taken, include))
-    return taken, (*walk.findings, *found)
+    code = Snapshot.of(root, walk.entries, walk.exclusions)
+    warnings = (*_dangling(code), *_large(code), *_not_included(code, include))
+    return code, (*walk.findings, *warnings)
 
 
 def own_outputs() -> frozenset[tuple[int, int]]:
     """Device and inode of what this process writes its output to, where that is a file."""
-    found = set()
+    files = set()
     for descriptor in (1, 2):
         try:
             facts = os.fstat(descriptor)
         except OSError:
             continue  # closed
         if stat.S_ISREG(facts.st_mode):
-            found.add((facts.st_dev, facts.st_ino))
-    return frozenset(found)
+            files.add((facts.st_dev, facts.st_ino))
+    return frozenset(files)
 
 
-def _dangling(taken: Snapshot) -> tuple[Diagnostic, ...]:
+def _dangling(code: Snapshot) -> tuple[Diagnostic, ...]:
     """Links to what is in the tree but not in the snapshot: a copy of it cannot follow them."""
-    links = [(entry, entry.target) for entry in taken.entries if entry.target is not None]
+    links = [(entry, entry.target) for entry in code.entries if entry.target is not None]
     if not links:
         return ()
-    there = {entry.path for entry in taken.entries}
-    for path in tuple(there):
+    paths = {entry.path for entry in code.entries}
+    for path in tuple(paths):
         while path := path.rpartition("/")[0]:
-            there.add(path)
-    found = []
+            paths.add(path)
+    findings = []
     for entry, target in links:
         leads_to = os.path.normpath(os.path.join(os.path.dirname(entry.path), target))
-        if leads_to in there or leads_to == "." or not os.path.exists(taken.root / leads_to):
+        if leads_to in paths or leads_to == "." or not os.path.exists(code.root / leads_to):
             continue
-        found.append(
+        findings.append(
             Diagnostic(
                 code="link_dangling",
                 severity=Severity.WARNING,
@@ -172,39 +170,39 @@ def _dangling(taken: Snapshot) -> tuple[Diagnostic, ...]:
                 hint=f"name `{leads_to}` in `code.link` (local data) or in `code.include`",
             )
         )
-    return tuple(found)
+    return tuple(findings)
 
 
-def _not_included(taken: Snapshot, include: Sequence[str]) -> tuple[Diagnostic, ...]:
+def _not_included(code: Snapshot, include: Sequence[str]) -> tuple[Diagnostic, ...]:
     """Warnings of paths in `code.include` that are no part of the code."""
-    found = []
+    findings = []
     for pattern in include:
         path = pattern.strip("/")
-        if set(pattern) & set("*?[!\\") or taken.takes(path):
+        if set(pattern) & set("*?[!\\") or code.takes(path):
             continue
         anywhere = "/" not in pattern.rstrip("/")
-        if anywhere and any(path in entry.path.split("/") for entry in taken.entries):
+        if anywhere and any(path in entry.path.split("/") for entry in code.entries):
             continue
-        kept = taken.kept_back(path)
-        why = f"is left out: {kept}" if kept else "matches no file"
-        found.append(
+        exclusion = code.exclusion(path)
+        why = f"is left out: {exclusion}" if exclusion else "matches no file"
+        findings.append(
             Diagnostic(
                 code="include_unused",
                 severity=Severity.WARNING,
                 summary=f"`{pattern}` in `code.include` {why}",
                 hint="put it into `code.link` if ranks on this machine need it"
-                if kept
+                if exclusion
                 else "correct the path, or remove it",
             )
         )
-    return tuple(found)
+    return tuple(findings)
 
 
-def _large(taken: Snapshot) -> tuple[Diagnostic, ...]:
-    size = sum(entry.size for entry in taken.entries)
+def _large(code: Snapshot) -> tuple[Diagnostic, ...]:
+    size = sum(entry.size for entry in code.entries)
     if size <= LARGE:
         return ()
-    largest = sorted(taken.entries, key=lambda entry: entry.size, reverse=True)[:3]
+    largest = sorted(code.entries, key=lambda entry: entry.size, reverse=True)[:3]
     names = ", ".join(f"`{entry.path}` ({entry.size / LARGE:.1f} GiB)" for entry in largest)
     return (
         Diagnostic(
@@ -237,7 +235,7 @@ class _Walk:
         )
         self._cache = cache
         self.entries: list[SnapshotEntry] = []
-        self.all_kept_back: list[Exclusion] = []
+        self.exclusions: list[Exclusion] = []
         self.findings: list[Diagnostic] = []
 
     def run(self) -> None:
@@ -272,11 +270,11 @@ class _Walk:
             return
         for file in files:
             self._take(file)
-        met = {back.path for back in self.all_kept_back}
+        met = {back.path for back in self.exclusions}
         for path in sorted(self._selection.linked):  # some lie in folders that are kept back whole
             shown = f"{path}/" if os.path.isdir(os.path.join(self._root, path)) else path
             if shown not in met:
-                self.all_kept_back.append(Exclusion(shown, SelectionRule.LINK))
+                self.exclusions.append(Exclusion(shown, SelectionRule.LINK))
 
     def _check_link(self, path: str) -> None:
         if os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] in {"..", "."}:
@@ -295,44 +293,44 @@ class _Walk:
         """The files of a folder that are code. `within` is what keeps the folder back, if `include`
         may name something in it."""
         try:
-            found = sorted(
+            entries = sorted(
                 os.scandir(os.path.join(self._root, folder)), key=lambda entry: entry.name
             )
         except OSError as error:
             self._unreadable(folder, error)
             return
-        names = {entry.name for entry in found}
+        names = {entry.name for entry in entries}
         if folder and ("pyvenv.cfg" in names or not names):
             rule = SelectionRule.ENVIRONMENT if names else SelectionRule.EMPTY
-            self.all_kept_back.append(within or Exclusion(f"{folder}/", rule))
+            self.exclusions.append(within or Exclusion(f"{folder}/", rule))
             return
         for rules in rules_in(folder, names):
             try:
                 self._selection.enter(folder, rules)
             except OSError as error:
                 self._unreadable(rules, error)
-        for entry in found:
+        for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            back = self._selection.entry(path, entry.name, folder=is_folder, within=within)
-            if back is None:
+            exclusion = self._selection.entry(path, entry.name, folder=is_folder, within=within)
+            if exclusion is None:
                 if is_folder:
                     yield from self._files(path)
                 else:
                     yield path, entry
-            elif is_folder and back.pattern and self._selection.reaches_into(path):
-                yield from self._files(path, back)
+            elif is_folder and exclusion.pattern and self._selection.reaches_into(path):
+                yield from self._files(path, exclusion)
             else:
-                self.all_kept_back.append(back)
+                self.exclusions.append(exclusion)
 
-    def _take(self, found: tuple[str, os.DirEntry[str]]) -> None:
-        path, entry = found
+    def _take(self, item: tuple[str, os.DirEntry[str]]) -> None:
+        path, entry = item
         try:
             facts = entry.stat(follow_symlinks=False)
-            back = self._selection.file(path, facts)
-            if back is not None:
-                self.all_kept_back.append(back)
-                self._say_kept_back(path, back, facts)
+            exclusion = self._selection.file(path, facts)
+            if exclusion is not None:
+                self.exclusions.append(exclusion)
+                self._say_kept_back(path, exclusion, facts)
                 return
             if stat.S_ISLNK(facts.st_mode):
                 self._take_link(path, entry)
@@ -360,14 +358,14 @@ class _Walk:
             target = os.path.relpath(whole, os.path.dirname(os.path.join(self._real, path)))
         self.entries.append(SnapshotEntry(path, "", 0, executable=False, target=target))
 
-    def _say_kept_back(self, path: str, back: Exclusion, facts: os.stat_result) -> None:
-        if back.rule is SelectionRule.OUTPUT:
+    def _say_kept_back(self, path: str, exclusion: Exclusion, facts: os.stat_result) -> None:
+        if exclusion.rule is SelectionRule.OUTPUT:
             self.findings.append(_own_output(path))
-        elif back.rule is SelectionRule.SECRET and path in {
+        elif exclusion.rule is SelectionRule.SECRET and path in {
             pattern.strip("/") for pattern in self._include
         }:
             self.findings.append(_secret_included(path))
-        elif back.rule is SelectionRule.SPECIAL and not stat.S_ISSOCK(facts.st_mode):
+        elif exclusion.rule is SelectionRule.SPECIAL and not stat.S_ISSOCK(facts.st_mode):
             self.findings.append(
                 Diagnostic(
                     code="code_special_file",

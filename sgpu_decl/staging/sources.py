@@ -53,20 +53,20 @@ def sources(root: Path, entrypoint: str) -> tuple[Source, ...]:
     """
     target = entrypoint.partition(":")[0]
     waiting = [root / target] if target.endswith(".py") else _files_of(root, target)
-    found: dict[Path, Source] = {}
+    files: dict[Path, Source] = {}
     for path in waiting:  # grows while it is walked
         path = Path(os.path.normpath(path))
-        if path in found or len(found) == _MOST or not path.is_relative_to(root):
+        if path in files or len(files) == _MOST or not path.is_relative_to(root):
             continue
         try:
             facts = path.stat()
             imports = _imports_of(path, facts.st_mtime_ns, facts.st_size)
         except (SyntaxError, RecursionError, MemoryError, OSError, ValueError):
             continue
-        found[path] = Source(path, path.relative_to(root).as_posix(), imports)
+        files[path] = Source(path, path.relative_to(root).as_posix(), imports)
         for one in imports:
             waiting += _local(one, path.parent, root)
-    return tuple(found.values())
+    return tuple(files.values())
 
 
 @lru_cache(maxsize=4096)
@@ -125,11 +125,11 @@ def _local(one: Import, folder: Path, root: Path) -> list[Path]:
 def _files_of(base: Path, module: str) -> list[Path]:
     """The files that importing a name from a folder executes, the packages above it first: the name
     may be a package, a module, or something in the module before it."""
-    found = []
+    files = []
     path = base
     for part in module.split("."):
         path /= part
-        found += [path / "__init__.py", path.with_name(f"{part}.py")]
+        files += [path / "__init__.py", path.with_name(f"{part}.py")]
         if not path.is_dir():
             break
-    return found
+    return files

@@ -28,7 +28,7 @@ def files_json(snapshots: Sequence[Snapshot]) -> list[Json]:
                 {"path": entry.path, "bytes": entry.size, "link": entry.target}
                 for entry in taken.entries
             ],
-            "kept_back": [_kept_json(back) for back in taken.all_kept_back],
+            "kept_back": [_kept_json(back) for back in taken.exclusions],
         }
         for taken in snapshots
     ]
@@ -41,13 +41,13 @@ def _lines(taken: Snapshot) -> Iterator[str]:
     for entry in taken.entries:
         link = f" -> {escape(entry.target)}" if entry.target is not None else ""
         yield f"  {size(entry.size):>9}  {escape(entry.path)}{link}"
-    if not taken.all_kept_back:
+    if not taken.exclusions:
         yield f"Nothing in `{shown}` is kept back."
         return
     yield f"Kept back in `{shown}`:"
-    paths = [escape(back.path) for back in taken.all_kept_back]
+    paths = [escape(back.path) for back in taken.exclusions]
     width = min(_WIDEST, max(map(columns, paths)))
-    for path, back in zip(paths, taken.all_kept_back, strict=True):
+    for path, back in zip(paths, taken.exclusions, strict=True):
         yield f"  {path}{' ' * max(0, width - columns(path))}  {escape(str(back))}"
 
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from sgpu_decl.staging.selection import SelectionRule, kept_back
+from sgpu_decl.staging.selection import SelectionRule, exclusion_of
 from sgpu_decl.staging.snapshot import snapshot
 from tests.staging.conftest import Plant
 
@@ -29,7 +29,7 @@ def test_one_path_is_judged_as_a_walk_of_the_tree_judges_it(plant: Plant) -> Non
     said: dict[str, Any] = {"include": ["data/in"], "exclude": ["old"], "link": ["raw", "data/sub"]}
     taken, _ = snapshot(root, **said)
     for path in (item.relative_to(root).as_posix() for item in root.rglob("*")):
-        alone, walked = kept_back(root, path, **said), taken.kept_back(path)
+        alone, walked = exclusion_of(root, path, **said), taken.exclusion(path)
         if (root / path).is_dir() and walked is None:
             continue  # a folder of which something travels
         assert alone == walked, path
@@ -37,7 +37,7 @@ def test_one_path_is_judged_as_a_walk_of_the_tree_judges_it(plant: Plant) -> Non
 
 def test_the_rule_that_keeps_a_path_back_in_words(plant: Plant) -> None:
     root = plant({".gitignore": "\ndata/\n", "data/a/b.bin": "", "x.log": ""})
-    assert str(kept_back(root, "data/a/b.bin")) == "line 2 of `.gitignore` (`data/`)"
-    assert str(kept_back(root, "x.log")) == "files of this name are never code"
-    assert kept_back(root, "data").rule is SelectionRule.GITIGNORE
-    assert kept_back(root, "nothing/here") is None
+    assert str(exclusion_of(root, "data/a/b.bin")) == "line 2 of `.gitignore` (`data/`)"
+    assert str(exclusion_of(root, "x.log")) == "files of this name are never code"
+    assert exclusion_of(root, "data").rule is SelectionRule.GITIGNORE
+    assert exclusion_of(root, "nothing/here") is None

@@ -30,19 +30,19 @@ __all__ = ["Compiler", "bytecode_path", "cached", "compile_source", "uncompiled"
 _UNCHECKED = (1).to_bytes(4, "little")
 
 
-def uncompiled(manifest: Manifest, furnishing: VenvFiles, tag: str) -> dict[str, list[str]]:
+def uncompiled(manifest: Manifest, venv: VenvFiles, tag: str) -> dict[str, list[str]]:
     """The sources on the path without bytecode for `tag`: paths by digest."""
-    taken = {file.path for file in (*manifest.files, *manifest.bytecode)}
+    present = {file.path for file in (*manifest.files, *manifest.bytecode)}
     sites = tuple(site + "/" for site in manifest.sites)
-    found: dict[str, list[str]] = {}
-    for path, content in furnishing.files.items():
+    sources: dict[str, list[str]] = {}
+    for path, content in venv.files.items():
         if path.endswith(".py"):
-            found[hashlib.sha256(content).hexdigest()] = [path]
+            sources[hashlib.sha256(content).hexdigest()] = [path]
     for file in manifest.files:
         source = file.kind in "fx" and file.path.endswith(".py") and file.path.startswith(sites)
-        if source and bytecode_path(file.path, tag) not in taken:
-            found.setdefault(file.content, []).append(file.path)
-    return found
+        if source and bytecode_path(file.path, tag) not in present:
+            sources.setdefault(file.content, []).append(file.path)
+    return sources
 
 
 def bytecode_path(source: str, tag: str) -> str:
@@ -94,15 +94,15 @@ class Compiler:
     def _place(self, name: str, paths: Sequence[str]) -> bool:
         """Verify and link what was kept; false if it is damaged, and then it is gone."""
         try:
-            kept = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
+            handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
         except FileNotFoundError:
             return False
-        with open(kept, "rb") as file:
+        with open(handle, "rb") as file:
             if hashlib.sha256(file.read()).hexdigest() != name.partition("-")[2]:
                 os.unlink(name, dir_fd=self._folder)
                 return False
             for path in paths:
-                place(name, self._folder, kept, as_bytes(bytecode_path(path, self._tag)))
+                place(name, self._folder, handle, as_bytes(bytecode_path(path, self._tag)))
         return True
 
     def _compile(self, digest: str, path: str) -> str:
@@ -113,11 +113,11 @@ class Compiler:
         name = f"{digest}-{hashlib.sha256(pyc).hexdigest()}"
         temporary = os.urandom(8).hex() + ".tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        made = os.open(temporary, flags, 0o600, dir_fd=self._folder)
-        with open(made, "wb") as file:
+        handle = os.open(temporary, flags, 0o600, dir_fd=self._folder)
+        with open(handle, "wb") as file:
             file.write(pyc)
             file.flush()
-            os.fchmod(made, 0o444)
-            os.utime(made, ns=(FIXED_NS, FIXED_NS))
+            os.fchmod(handle, 0o444)
+            os.utime(handle, ns=(FIXED_NS, FIXED_NS))
         os.rename(temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         return name

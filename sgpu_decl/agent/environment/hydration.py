@@ -29,7 +29,7 @@ from sgpu_decl.agent.environment.tree_files import (
     whole,
 )
 from sgpu_decl.agent.environment.tree_links import write_file, write_link
-from sgpu_decl.agent.environment.venv_files import furnish
+from sgpu_decl.agent.environment.venv_files import venv_files
 from sgpu_decl.agent.environment.workers import WorkerPool
 
 TYPE_CHECKING = False
@@ -76,7 +76,7 @@ def hydrate(
     python: str,
     *,
     bytecode: str | None = None,
-    known: Mapping[str, int] = MappingProxyType({}),
+    hash_times: Mapping[str, int] = MappingProxyType({}),
     advance: Advance = _quiet,
 ) -> None:
     """Make the tree of an environment; one that is whole already is left as it is.
@@ -87,8 +87,8 @@ def hydrate(
         tree: its place. Scripts know it, so it cannot be moved.
         python: the interpreter that ranks run: the base one, or one that tells it.
         bytecode: the folder where compiled bytecode is kept; `bytecode` beside the objects if None.
-        known: when objects were hashed as they were written, in ns since the epoch, by name. One
-            that nobody touched since is not read again.
+        hash_times: when objects were hashed, in ns since the epoch, by name. An object that
+            nobody touched since is not read again.
         advance: called with a phase, how much is done and how much there is: `linking` counts bytes
             and `compiling` sources. One call at a time, from any thread.
 
@@ -101,28 +101,36 @@ def hydrate(
     tree, objects = os.path.abspath(tree), os.path.abspath(objects)
     if whole(tree):
         return
-    with contextlib.closing(WorkerPool(python)) as crew:
-        problem = mismatch(manifest.python, crew.python)
+    with contextlib.closing(WorkerPool(python)) as workers:
+        problem = mismatch(manifest.python, workers.python)
         if problem:
             raise InterpreterMismatch(f"this environment cannot be used here: {problem}")
-        furnishing = furnish(manifest, crew.base)
+        venv = venv_files(manifest, workers.base)
         beside = os.path.join(os.path.dirname(objects), "bytecode")
-        kept = os.path.join(os.path.abspath(bytecode or beside), crew.tag)
-        os.makedirs(kept, mode=0o700, exist_ok=True)
+        bytecode_folder = os.path.join(os.path.abspath(bytecode or beside), workers.tag)
+        os.makedirs(bytecode_folder, mode=0o700, exist_ok=True)
         parent = os.path.dirname(tree)
         os.makedirs(parent, mode=0o700, exist_ok=True)
         clear(parent)
         place, lock = making(parent)
         try:
             os.mkdir(place, 0o700)
-            crew.begin(
+            workers.begin(
                 folder=_utf8(place),
                 objects=_utf8(objects),
-                bytecode=_utf8(kept),
+                bytecode=_utf8(bytecode_folder),
                 interpreter=_utf8(tree + "/bin/python"),
-                tag=crew.tag,
+                tag=workers.tag,
             )
-            _make(manifest, furnishing, os.fsencode(place) + b"/", kept, crew, known, advance)
+            _make(
+                manifest,
+                venv,
+                os.fsencode(place) + b"/",
+                bytecode_folder,
+                workers,
+                hash_times,
+                advance,
+            )
             install(place, tree)
         finally:
             remove(place)
@@ -131,63 +139,65 @@ def hydrate(
 
 def _make(
     manifest: Manifest,
-    furnishing: VenvFiles,
+    venv: VenvFiles,
     place: bytes,
-    kept: str,
-    crew: WorkerPool,
-    known: Mapping[str, int],
+    bytecode_folder: str,
+    workers: WorkerPool,
+    hash_times: Mapping[str, int],
     advance: Advance,
 ) -> None:
-    sources = uncompiled(manifest, furnishing, crew.tag)
-    folders = _folders(manifest, furnishing, sources.values())
-    _make_folders(folders, crew)
-    _link(manifest, crew, known, advance)
+    sources = uncompiled(manifest, venv, workers.tag)
+    folders = _folders(manifest, venv, sources.values())
+    _make_folders(folders, workers)
+    _link(manifest, workers, hash_times, advance)
     for file in manifest.files:
         if file.kind == FileKind.LINK:
             write_link(place + as_bytes(file.path), as_bytes(file.content))
-    for path, content in furnishing.files.items():
+    for path, content in venv.files.items():
         write_file(place + as_bytes(path), content, 0o444)
-    for path, content in furnishing.programs.items():
+    for path, content in venv.programs.items():
         write_file(place + as_bytes(path), content, 0o555)
-    for path, target in furnishing.links.items():
+    for path, target in venv.links.items():
         write_link(place + as_bytes(path), os.fsencode(target))
-    _compile(sources, cached(kept), crew, advance)
-    written = {**furnishing.files, **furnishing.programs}
-    made = {path: len(content) for path, content in written.items()}
-    write_file(place + as_bytes(RECORD), record_of(manifest, folders, made), 0o444)
+    _compile(sources, cached(bytecode_folder), workers, advance)
+    contents = {**venv.files, **venv.programs}
+    sizes = {path: len(content) for path, content in contents.items()}
+    write_file(place + as_bytes(RECORD), record_of(manifest, folders, sizes), 0o444)
     half = len(folders) // 2
-    crew.work("finish", [folders[:half], folders[half:]])
+    workers.work("finish", [folders[:half], folders[half:]])
 
 
-def _folders(manifest: Manifest, furnishing: VenvFiles, sources: Iterable[list[str]]) -> list[str]:
+def _folders(manifest: Manifest, venv: VenvFiles, sources: Iterable[list[str]]) -> list[str]:
     """All folders of the tree, those above first; its own is the empty path."""
-    found = {""}
+    folders = {""}
     paths = [file.path for file in (*manifest.files, *manifest.bytecode)]
-    paths += furnishing.paths
+    paths += venv.paths
     paths += [bytecode_path(path, "") for group in sources for path in group]
     for path in paths:
         folder = path.rpartition("/")[0]
-        while folder not in found:
-            found.add(folder)
+        while folder not in folders:
+            folders.add(folder)
             folder = folder.rpartition("/")[0]
-    return sorted(found)
+    return sorted(folders)
 
 
-def _make_folders(folders: list[str], crew: WorkerPool) -> None:
+def _make_folders(folders: list[str], workers: WorkerPool) -> None:
     """Those of packages below the shallow ones, each package's by one worker."""
     deep = [folder for folder in folders if folder.count("/") >= _SHALLOW]
     shallow = [folder for folder in folders if folder and folder.count("/") < _SHALLOW]
-    crew.work("folders", [shallow])
+    workers.work("folders", [shallow])
     packages = itertools.groupby(deep, key=lambda folder: folder.split("/")[:_SHALLOW])
-    crew.work("folders", (list(group) for _, group in packages))
+    workers.work("folders", (list(group) for _, group in packages))
 
 
-def _link(manifest: Manifest, crew: WorkerPool, known: Mapping[str, int], advance: Advance) -> None:
+def _link(
+    manifest: Manifest, workers: WorkerPool, hash_times: Mapping[str, int], advance: Advance
+) -> None:
     items: dict[str, Item] = {}
     for file in (*manifest.files, *manifest.bytecode):
         if file.kind != FileKind.LINK:
             key = file.key
-            item = items.setdefault(key, (key, file.size, [], [], known.get(key, 0)))
+            item = items.setdefault(key, (key, file.size, [], [], hash_times.get(key, 0)))
             (item[3] if file.kind == FileKind.SCRIPT else item[2]).append(file.path)
     total = sum(item[1] for item in items.values())
     done = 0
@@ -199,7 +209,7 @@ def _link(manifest: Manifest, crew: WorkerPool, known: Mapping[str, int], advanc
         damaged.extend(failed)
         advance("linking", done, total)
 
-    crew.work("link", _batches(items.values()), note)
+    workers.work("link", _batches(items.values()), note)
     if damaged:
         raise DamagedObjects(damaged)
 
@@ -225,10 +235,13 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def _compile(
-    sources: Mapping[str, list[str]], kept: Mapping[str, str], crew: WorkerPool, advance: Advance
+    sources: Mapping[str, list[str]],
+    bytecode: Mapping[str, str],
+    workers: WorkerPool,
+    advance: Advance,
 ) -> None:
     work: list[Source] = [
-        (digest, paths, kept.get(digest, "")) for digest, paths in sources.items()
+        (digest, paths, bytecode.get(digest, "")) for digest, paths in sources.items()
     ]
     done = 0
 
@@ -238,7 +251,7 @@ def _compile(
         advance("compiling", done, len(work))
 
     batches = (work[at : at + _BATCH_SOURCES] for at in range(0, len(work), _BATCH_SOURCES))
-    crew.work("compile", batches, note)
+    workers.work("compile", batches, note)
 
 
 def _utf8(path: str) -> str:

@@ -115,7 +115,7 @@ class Manifest(NamedTuple):
         """
         try:
             raw = json.loads(data)
-            made = cls(
+            manifest = cls(
                 Python(*map(str, raw["python"])),
                 tuple(map(str, raw["sites"])),
                 tuple((str(name), str(version)) for name, version in raw["packages"]),
@@ -129,12 +129,12 @@ class Manifest(NamedTuple):
             raise BadManifest(f"not a manifest of an environment: {error}") from None
         if version != FORMAT:
             raise BadManifest(f"a manifest of another format: {version!r}")
-        if digest is not None and made.digest != digest:
+        if digest is not None and manifest.digest != digest:
             raise BadManifest("the manifest was altered: it has another digest")
-        for site in made.sites:
+        for site in manifest.sites:
             check_path(site)
-        _check_tree([*made.files, *made.bytecode])
-        return made
+        _check_tree([*manifest.files, *manifest.bytecode])
+        return manifest
 
 
 def check_path(path: str) -> None:
@@ -171,21 +171,21 @@ def _check_link(path: str, target: str) -> None:
 
 def _check_tree(files: "Iterable[File]") -> None:
     """No two paths that a file system may take for one, and nothing below what is no folder."""
-    seen: set[str] = set()
+    paths: set[str] = set()
     leaves: set[str] = set()
     folders: dict[str, str] = {}
     for file in files:
         folded = file.path.casefold()
-        if folded in seen:
+        if folded in paths:
             raise BadManifest(f"{file.path!r} occurs twice, or differs from another in case alone")
-        seen.add(folded)
+        paths.add(folded)
         leaves.add(folded)
         folder = file.path.rpartition("/")[0]
         while folder and folders.get(folder.casefold()) != folder:
             if folders.setdefault(folder.casefold(), folder) != folder:
                 raise BadManifest(f"the folder {folder!r} differs from another in case alone")
             folder = folder.rpartition("/")[0]
-    if len(seen) > MOST:
+    if len(paths) > MOST:
         raise BadManifest(f"more than {MOST:,} files")
     for folder in folders:
         if folder in leaves:

@@ -55,16 +55,16 @@ def unpack(
     """
     objects = os.path.abspath(objects)
     os.makedirs(objects, mode=0o700, exist_ok=True)
-    there = {name for part in os.listdir(objects) for name in os.listdir(f"{objects}/{part}")}
-    wanted = {key for key in needed(manifest) if key not in there}
+    present = {name for part in os.listdir(objects) for name in os.listdir(f"{objects}/{part}")}
+    missing = {key for key in needed(manifest) if key not in present}
     index = _index(manifest, packs)
-    chosen = [pack for pack in index.packs if any(key in wanted for key, _ in pack.contents)]
-    if not chosen:
+    needed_packs = [pack for pack in index.packs if any(key in missing for key, _ in pack.contents)]
+    if not needed_packs:
         return
     store = os.path.dirname(objects)
     clear(store)
     place, lock = making(store)
-    total, done = sum(pack.size for pack in chosen), 0
+    total, done = sum(pack.size for pack in needed_packs), 0
 
     def note(task: Task, refused: list[str]) -> None:
         nonlocal done
@@ -75,9 +75,11 @@ def unpack(
 
     try:
         os.mkdir(place, 0o700)
-        with contextlib.closing(WorkerPool(python)) as crew:
-            crew.work(
-                "unpack", (_task(item, wanted, packs, place, objects) for item in chosen), note
+        with contextlib.closing(WorkerPool(python)) as workers:
+            workers.work(
+                "unpack",
+                (_task(item, missing, packs, place, objects) for item in needed_packs),
+                note,
             )
     finally:
         remove(place)
@@ -93,34 +95,40 @@ def _index(manifest: Manifest, packs: str) -> Index:
         raise BadPack(f"there is no index `{path}`: the transfer was not completed") from None
 
 
-def _task(pack: Pack, wanted: set[str], packs: str, place: str, objects: str) -> Task:
+def _task(pack: Pack, missing: set[str], packs: str, place: str, objects: str) -> Task:
     paths = [os.path.abspath(os.path.join(packs, pack.name)), os.path.join(place, pack.name)]
-    file, own, there = (
+    file, own, objects_utf8 = (
         os.fsencode(path).decode("utf-8", "surrogateescape") for path in (*paths, objects)
     )
-    return (file, pack.contents, [key for key, _ in pack.contents if key in wanted], own, there)
+    return (
+        file,
+        pack.contents,
+        [key for key, _ in pack.contents if key in missing],
+        own,
+        objects_utf8,
+    )
 
 
 def unpack_task(task: Task) -> list[str]:
     """What a worker does with one pack; answers why it refused it."""
-    path, contents, wanted, place, objects = task
+    path, contents, missing, place, objects = task
     pack = Pack(tuple((key, size) for key, size in contents))
     os.mkdir(place, 0o700)
     try:
         with open(path, "rb") as file:
-            read_pack(file, pack, set(wanted), place)
+            read_pack(file, pack, set(missing), place)
     except FileNotFoundError:
         return [f"there is no pack `{path}`: the transfer was not completed"]
     except BadPack as error:
         return [f"the pack `{path}` is refused: {error}"]
-    for key in wanted:
+    for key in missing:
         folder = os.path.join(objects, key[:2])
         os.makedirs(folder, mode=0o700, exist_ok=True)
         os.rename(os.path.join(place, key), os.path.join(folder, key))
     return []
 
 
-def read_pack(file: BinaryIO, pack: Pack, wanted: set[str], place: str) -> None:
+def read_pack(file: BinaryIO, pack: Pack, missing: set[str], place: str) -> None:
     """Read a pack to its end, and write its wanted objects to a folder under their names.
 
     Raises:
@@ -133,19 +141,19 @@ def read_pack(file: BinaryIO, pack: Pack, wanted: set[str], place: str) -> None:
     if b"".join(stream.read(len(head))) != head:
         raise BadPack("it begins otherwise than its name says")
     for key, size in pack.contents:
-        if key not in wanted:
+        if key not in missing:
             for _ in stream.read(size):
                 pass
             continue
-        hashed = hashlib.sha256()
+        sha = hashlib.sha256()
         with open(os.path.join(place, key), "xb") as target:
             for chunk in stream.read(size):
-                hashed.update(chunk)
+                sha.update(chunk)
                 target.write(chunk)
             target.flush()
             os.fchmod(target.fileno(), 0o555 if key.endswith(".x") else 0o444)
             os.utime(target.fileno(), ns=(FIXED_NS, FIXED_NS))
-        if hashed.hexdigest() != key[:64]:
+        if sha.hexdigest() != key[:64]:
             raise BadPack(f"{key} has another content than its name says")
     stream.end()
 
@@ -179,11 +187,11 @@ class _Stream:
             while not self._inflate.eof:
                 if not self._waiting:
                     self._waiting = self._file.read(_CHUNK)
-                given = self._waiting
-                made = self._inflate.decompress(given, most)
+                compressed = self._waiting
+                content = self._inflate.decompress(compressed, most)
                 self._waiting = self._inflate.unconsumed_tail
-                if made or not given:
-                    return made
+                if content or not compressed:
+                    return content
         except zlib.error as error:
             raise BadPack(f"it cannot be decompressed: {error}") from None
         return b""

@@ -100,23 +100,23 @@ def needed(manifest: Manifest) -> dict[str, int]:
     return {file.key: file.size for file in entries if file.kind != FileKind.LINK}
 
 
-def _check(packs: Iterable[Pack], wanted: dict[str, int]) -> None:
-    seen: set[str] = set()
+def _check(packs: Iterable[Pack], objects: dict[str, int]) -> None:
+    keys: set[str] = set()
     for pack in packs:
         useful = 0
         for key, size in pack.contents:
             if not _KEY.fullmatch(key) or size < 0:
                 raise BadPack(f"{key!r} is no name of an object")
-            if key in seen:
+            if key in keys:
                 raise BadPack(f"{key} occurs twice")
-            seen.add(key)
-            if wanted.get(key, size) != size:
+            keys.add(key)
+            if objects.get(key, size) != size:
                 raise BadPack(f"{key} has another size than in the manifest")
-            useful += size if key in wanted else 0
+            useful += size if key in objects else 0
         if pack.size > MOST and len(pack.contents) > 1:
             raise BadPack(f"the pack {pack.name} holds more than {MOST:,} bytes")
         if pack.size > 2 * useful:
             raise BadPack(f"more than half of the pack {pack.name} is not in the manifest")
-    missing = [key for key in wanted if key not in seen]
+    missing = [key for key in objects if key not in keys]
     if missing:
         raise BadPack(f"the index lacks {len(missing)} objects, such as {missing[0]}")

@@ -29,25 +29,25 @@ def base_executable() -> str:
     return os.path.realpath(executable)
 
 
-def mismatch(made_for: Python, found: Python) -> str:
+def mismatch(made_for: Python, here: Python) -> str:
     """Say why an environment made for one interpreter does not work with another; empty if it does.
 
     Extension modules bind to the minor version, its ABI and the platform, and need the C library
     that they were built against or a newer one.
     """
-    for what, wanted, there in (
-        ("", made_for.implementation, found.implementation),
-        ("Python ", made_for.minor, found.minor),
-        ("the ABI ", made_for.abi, found.abi),
-        ("", made_for.platform, found.platform),
+    for what, required, actual in (
+        ("", made_for.implementation, here.implementation),
+        ("Python ", made_for.minor, here.minor),
+        ("the ABI ", made_for.abi, here.abi),
+        ("", made_for.platform, here.platform),
     ):
-        if wanted != there:
-            return f"it was made for {what}{wanted}, and this is {what}{there}"
+        if required != actual:
+            return f"it was made for {what}{required}, and this is {what}{actual}"
     family, _, version = made_for.libc.partition("-")
-    there_family, _, there_version = found.libc.partition("-")
+    there_family, _, there_version = here.libc.partition("-")
     if family != there_family or _numbers(version) > _numbers(there_version):
-        wanted, there = (libc.replace("-", " ") for libc in (made_for.libc, found.libc))
-        return f"it was made for {wanted}, and this is {there}"
+        required, actual = (libc.replace("-", " ") for libc in (made_for.libc, here.libc))
+        return f"it was made for {required}, and this is {actual}"
     return ""
 
 

@@ -96,12 +96,12 @@ def whole(tree: str) -> bool:
             return False
         os.stat(top + b"bin/python")  # leads to an interpreter that may be gone
         for folder in record["folders"]:
-            seen = os.lstat(top + as_bytes(folder))
-            if seen.st_mtime_ns != FIXED_NS or not stat.S_ISDIR(seen.st_mode):
+            facts = os.lstat(top + as_bytes(folder))
+            if facts.st_mtime_ns != FIXED_NS or not stat.S_ISDIR(facts.st_mode):
                 return False
         for path, size in record["made"].items():
-            seen = os.lstat(top + as_bytes(path))
-            if seen.st_mtime_ns != FIXED_NS or seen.st_size != size:
+            facts = os.lstat(top + as_bytes(path))
+            if facts.st_mtime_ns != FIXED_NS or facts.st_size != size:
                 return False
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
@@ -115,16 +115,16 @@ def altered(tree: str, manifest: Manifest) -> list[str]:
     """
     top = os.fsencode(tree)
     missing = {as_bytes(file.path): file for file in (*manifest.files, *manifest.bytecode)}
-    found = set()
+    paths = set()
     for folder, entry in _walk(top):
         path = folder + entry.name
-        seen = entry.stat(follow_symlinks=False)
+        facts = entry.stat(follow_symlinks=False)
         file = missing.pop(path, None)
-        if seen.st_mtime_ns != FIXED_NS or (
-            file is not None and file.kind in "fx" and seen.st_size != file.size
+        if facts.st_mtime_ns != FIXED_NS or (
+            file is not None and file.kind in "fx" and facts.st_size != file.size
         ):
-            found.add(path)
-    return [path.decode("utf-8", "surrogateescape") for path in sorted(found | set(missing))]
+            paths.add(path)
+    return [path.decode("utf-8", "surrogateescape") for path in sorted(paths | set(missing))]
 
 
 def _walk(top: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:

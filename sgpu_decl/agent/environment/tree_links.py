@@ -47,7 +47,7 @@ class Linker:
         size: int,
         paths: Sequence[str],
         scripts: Sequence[str],
-        known: int,
+        hash_time: int,
     ) -> bool:
         name = f"{key[:2]}/{key}"
         try:
@@ -55,7 +55,7 @@ class Linker:
         except FileNotFoundError:
             return False
         try:
-            if not _unchanged(source, size, known) and not self._verify(source, size, key[:64]):
+            if not _unchanged(source, size, hash_time) and not self._verify(source, size, key[:64]):
                 return False
             mode = 0o555 if key.endswith(".x") else 0o444
             if paths:
@@ -84,10 +84,10 @@ class Linker:
             return read == size and hashlib.sha256(self._buffer[:read]).hexdigest() == digest
         if os.fstat(source).st_size != size:
             return False
-        hashed = hashlib.sha256()
+        sha = hashlib.sha256()
         while read := os.readv(source, [self._buffer]):
-            hashed.update(self._buffer[:read])
-        return hashed.hexdigest() == digest
+            sha.update(self._buffer[:read])
+        return sha.hexdigest() == digest
 
     def _script(self, source: int, size: int) -> bytes:
         first, _, rest = os.pread(source, size, 0).partition(b"\n")
@@ -109,16 +109,16 @@ def place(name: str, folder: int, source: int, path: bytes) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS and error.errno != _REPLACED:
             raise
-    seen = os.fstat(source)
+    facts = os.fstat(source)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.ioctl(target, _FICLONE, source)
         except OSError:
             at = 0
-            while at < seen.st_size:
-                at += os.sendfile(target, source, at, seen.st_size - at)
-        _settle(target, seen.st_mode & 0o777)
+            while at < facts.st_size:
+                at += os.sendfile(target, source, at, facts.st_size - at)
+        _settle(target, facts.st_mode & 0o777)
     finally:
         os.close(target)
 
@@ -156,14 +156,14 @@ def finish_folders(folders: Iterable[str]) -> list[str]:
 
 def _unchanged(file: int, size: int, since: int) -> bool:
     """Whether nobody did anything to a file since then."""
-    seen = os.fstat(file)
-    return seen.st_size == size and seen.st_ctime_ns <= since
+    facts = os.fstat(file)
+    return facts.st_size == size and facts.st_ctime_ns <= since
 
 
 def _settle(file: int, mode: int) -> None:
     """Give a file the mode and the time of an object."""
-    seen = os.fstat(file)
-    if seen.st_mode & 0o7777 != mode:
+    facts = os.fstat(file)
+    if facts.st_mode & 0o7777 != mode:
         os.fchmod(file, mode)
-    if seen.st_mtime_ns != FIXED_NS:
+    if facts.st_mtime_ns != FIXED_NS:
         os.utime(file, ns=(FIXED_NS, FIXED_NS))

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest, Python
 
-__all__ = ["VenvFiles", "furnish", "packages_folder"]
+__all__ = ["VenvFiles", "packages_folder", "venv_files"]
 
 _START = "_sgpu_tree"
 # Its lines are worked off in the order of names: what others put on the path comes first.
@@ -39,7 +39,7 @@ def packages_folder(python: Python) -> str:
     return f"lib/python{python.minor}{free_threaded}/site-packages"
 
 
-def furnish(manifest: Manifest, interpreter: str) -> VenvFiles:
+def venv_files(manifest: Manifest, interpreter: str) -> VenvFiles:
     """Say what to make beside the manifest's files, for the base interpreter at a path.
 
     Raises:
@@ -50,7 +50,7 @@ def furnish(manifest: Manifest, interpreter: str) -> VenvFiles:
     further = [site for site in manifest.sites if site != packages]
     begin = f"import {_START}; {_START}.begin({', '.join(map(ascii, further))})\n"
     refusing = b"#!/bin/sh\ncat >&2 <<'END'\n" + tree_start.REFUSAL.encode() + b"END\nexit 1\n"
-    made = VenvFiles(
+    venv = VenvFiles(
         files={
             "pyvenv.cfg": os.fsencode(
                 f"home = {os.path.dirname(interpreter)}\ninclude-system-site-packages = false\n"
@@ -69,11 +69,11 @@ def furnish(manifest: Manifest, interpreter: str) -> VenvFiles:
             "lib64": "lib",
         },
     )
-    own = {*made.paths, RECORD}
+    own = {*venv.paths, RECORD}
     for path in here:
         if path in own or path.startswith("lib64/"):
             raise BadManifest(f"{path!r} is a file that only the tree itself has")
-    return made
+    return venv
 
 
 def _externally_managed() -> bytes:

@@ -155,15 +155,15 @@ def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of 
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing but answers may reach them
     _say(answers, [this_python(), base_executable(), sys.implementation.cache_tag or ""])
-    able: dict[str, Callable[[Any], list[str]]] = {"unpack": _unpack}
+    handlers: dict[str, Callable[[Any], list[str]]] = {"unpack": _unpack}
     for line in sys.stdin.buffer:
         kind, batch = json.loads(line)
         answer: object = []
         try:
             if kind == "begin":
-                able.update(_prepared(**batch))
+                handlers.update(_prepared(**batch))
             else:
-                answer = able[kind](batch)
+                answer = handlers[kind](batch)
         except OSError as error:
             path = os.fsdecode(error.filename) if error.filename else None
             answer = {"error": [error.errno or errno.EIO, error.strerror or str(error), path]}

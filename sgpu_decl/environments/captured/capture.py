@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sgpu_decl.agent.environment.manifest import File, FileKind, Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
-from sgpu_decl.environments.captured.bytecode import BytecodeFile, compiled
+from sgpu_decl.environments.captured.bytecode import BytecodeFile, bytecode_files
 from sgpu_decl.environments.captured.distributions import packages
 from sgpu_decl.environments.captured.file_readers import Destination, read
 from sgpu_decl.environments.captured.file_walk import WalkResult, walk
@@ -69,20 +69,20 @@ def capture(
     Raises:
         SgpuError: the store is full or cannot be written, or a process that reads was killed.
     """
-    asked = ask(interpreter, program)
-    if isinstance(asked, UnusableInterpreter):
-        return None, (asked.diagnostic,)
+    facts = ask(interpreter, program)
+    if isinstance(facts, UnusableInterpreter):
+        return None, (facts.diagnostic,)
     with _without_collector():
         for _ in range(TRIES):
-            memory = StatCache(cache or default_cache(), asked.executable, asked.magic)
-            attempt = _Attempt(asked, memory, progress, into)
-            captured = attempt.run()
+            memory = StatCache(cache or default_cache(), facts.executable, facts.magic)
+            attempt = _Attempt(facts, memory, progress, into)
+            result = attempt.run()
             if not attempt.moved:
                 break
         else:
-            attempt.findings.append(_moving(asked.executable))
+            attempt.findings.append(_moving(facts.executable))
     findings = in_order(attempt.findings)
-    return (None if has_errors(findings) else captured), findings
+    return (None if has_errors(findings) else result), findings
 
 
 class _Attempt:
@@ -106,99 +106,102 @@ class _Attempt:
     def run(self) -> Captured | None:
         layout = lay_out(self._interpreter)
         before = _times(layout)
-        seen = walk(layout)
-        if has_errors(seen.findings):
-            self.findings += [*layout.findings, *seen.findings]
+        walked = walk(layout)
+        if has_errors(walked.findings):
+            self.findings += [*layout.findings, *walked.findings]
             return None
-        seen.looks += listed_files(layout)
-        seen.looks.sort()
-        self.findings += [*layout.findings, *seen.findings]
-        there = fingerprint(self._interpreter, layout, seen)
-        outcome = self._memory.outcome(there)
-        known = outcome is not None
+        walked.entries += listed_files(layout)
+        walked.entries.sort()
+        self.findings += [*layout.findings, *walked.findings]
+        key = fingerprint(self._interpreter, layout, walked)
+        outcome = self._memory.outcome(key)
+        is_known = outcome is not None
         if outcome is None:
-            outcome = self._outcome(layout, seen)
+            outcome = self._outcome(layout, walked)
         self.findings += outcome.findings
         self.moved = self.moved or _times(layout) != before
-        if not (known or self.moved or has_errors(self.findings)):
-            self._memory.keep_outcome(there, outcome)
+        if not (is_known or self.moved or has_errors(self.findings)):
+            self._memory.keep_outcome(key, outcome)
         return Captured(
             manifest=outcome.manifest,
             digest=outcome.digest,
             interpreter=self._interpreter.executable,
             base=self._interpreter.base,
             magic=self._interpreter.magic,
-            sources=_sources(seen),
+            sources=_sources(walked),
             written=layout.written,
         )
 
-    def _outcome(self, layout: Layout, seen: WalkResult) -> CaptureOutcome:
-        pyc = {item.source.tree: item for item in compiled(self._interpreter, seen, self._memory)}
-        self._read(seen, pyc)
-        paths = {look.path for look in seen.looks} | {item.path for item in pyc.values()}
-        self._memory.keep_files(paths | {cache.path for cache in seen.caches})
-        return self._put_together(layout, seen, pyc)
+    def _outcome(self, layout: Layout, walked: WalkResult) -> CaptureOutcome:
+        pyc = {
+            item.source.tree: item
+            for item in bytecode_files(self._interpreter, walked, self._memory)
+        }
+        self._read(walked, pyc)
+        paths = {look.path for look in walked.entries} | {item.path for item in pyc.values()}
+        self._memory.keep_files(paths | {cache.path for cache in walked.caches})
+        return self._put_together(layout, walked, pyc)
 
-    def _read(self, seen: WalkResult, pyc: Mapping[str, BytecodeFile]) -> None:
+    def _read(self, walked: WalkResult, pyc: Mapping[str, BytecodeFile]) -> None:
         """Learn the digests of what is not known, or not any more."""
         jobs: dict[ReadJob, int] = {}
-        about: dict[str, BytecodeFile] = {}
-        recall, taken, magic = self._memory.recall, self._taken, self._interpreter.magic
-        for tree, path, kind, how, facts in seen.looks:
-            known = recall(how, path, facts)
-            if known is None:
+        bytecode_jobs: dict[str, BytecodeFile] = {}
+        recall, contents, magic = self._memory.recall, self._taken, self._interpreter.magic
+        for tree, path, kind, how, facts in walked.entries:
+            content = recall(how, path, facts)
+            if content is None:
                 jobs[ReadJob(path, how, 0o555 if kind == FileKind.EXECUTABLE else 0o444)] = facts[0]
             else:
-                taken[how, path] = known
-            made = pyc.get(tree)
-            if made is not None:
-                known = recall(Form.BYTECODE, made.path, made.facts, facts)
-                if known is None:
-                    about[made.path] = made
-                    jobs[ReadJob(made.path, Form.BYTECODE, 0o444, "", path, magic)] = facts[0]
+                contents[how, path] = content
+            bytecode = pyc.get(tree)
+            if bytecode is not None:
+                content = recall(Form.BYTECODE, bytecode.path, bytecode.facts, facts)
+                if content is None:
+                    bytecode_jobs[bytecode.path] = bytecode
+                    jobs[ReadJob(bytecode.path, Form.BYTECODE, 0o444, "", path, magic)] = facts[0]
                 else:
-                    taken[Form.BYTECODE, made.path] = known
+                    contents[Form.BYTECODE, bytecode.path] = content
         phase, total = "copying" if self._into else "reading", sum(jobs.values())
         for job, reply in read(
             list(jobs.items()), self._into, lambda done: self._progress.advance(phase, done, total)
         ):
             if not reply.problem:
-                of = about.get(job.path) if job.how == Form.BYTECODE else None
-                self._learn(job, reply, of)
+                file = bytecode_jobs.get(job.path) if job.how == Form.BYTECODE else None
+                self._learn(job, reply, file)
             elif job.how == Form.BYTECODE:
                 self._memory.doubt()
             else:
                 self._say(job.path, reply)
 
-    def _learn(self, job: ReadJob, reply: Reply, of: BytecodeFile | None) -> None:
+    def _learn(self, job: ReadJob, reply: Reply, bytecode: BytecodeFile | None) -> None:
         self._taken[job.how, job.path] = (reply.digest, reply.size)
-        facts, about = (of.facts, of.source.facts) if of else (reply.facts, None)
-        self._memory.remember(job.how, job.path, facts, reply.digest, reply.size, about)
+        facts, source = (bytecode.facts, bytecode.source.facts) if bytecode else (reply.facts, None)
+        self._memory.remember(job.how, job.path, facts, reply.digest, reply.size, source)
 
     def _put_together(
-        self, layout: Layout, seen: WalkResult, pyc: Mapping[str, BytecodeFile]
+        self, layout: Layout, walked: WalkResult, pyc: Mapping[str, BytecodeFile]
     ) -> CaptureOutcome:
         files: dict[str, File] = {}
         bytecode = []
-        taken = self._taken
-        for tree, path, kind, how, _ in seen.looks:
-            content = taken.get((how, path))
+        contents = self._taken
+        for tree, path, kind, how, _ in walked.entries:
+            content = contents.get((how, path))
             if content is None or tree in files:
                 continue
             files[tree] = File(tree, kind, content[1], content[0])
-            made = pyc.get(tree)
-            content = taken.get((Form.BYTECODE, made.path)) if made else None
-            if made and content and content[0]:
-                bytecode.append(File(made.tree, FileKind.FILE, content[1], content[0]))
+            pyc_file = pyc.get(tree)
+            content = contents.get((Form.BYTECODE, pyc_file.path)) if pyc_file else None
+            if pyc_file and content and content[0]:
+                bytecode.append(File(pyc_file.tree, FileKind.FILE, content[1], content[0]))
         for tree, data in layout.written.items():
             files[tree] = File(tree, FileKind.FILE, len(data), hashlib.sha256(data).hexdigest())
-        dangling = _link(seen, files)
-        known, broken = packages(layout.sites, files, _sources(seen), self._memory)
+        dangling = _link(walked, files)
+        installed, broken = packages(layout.sites, files, _sources(walked), self._memory)
         self._memory.keep_names()
         manifest = Manifest(
             self._interpreter.python,
             tuple(layout.sites),
-            known,
+            installed,
             tuple(sorted(files.values())),
             tuple(sorted(bytecode)),
         )
@@ -220,22 +223,22 @@ class _Attempt:
         self.findings.append(Diagnostic(code=code, summary=summary, hint=hint))
 
 
-def _sources(seen: WalkResult) -> dict[str, str]:
+def _sources(walked: WalkResult) -> dict[str, str]:
     """Where each file lies. Of equal paths in the tree the first counts."""
-    return {look.tree: look.path for look in reversed(seen.looks)}
+    return {entry.tree: entry.path for entry in reversed(walked.entries)}
 
 
-def _link(seen: WalkResult, files: dict[str, File]) -> list[Diagnostic]:
+def _link(walked: WalkResult, files: dict[str, File]) -> list[Diagnostic]:
     """Add links, but those to what is left out, which are returned."""
     dangling: list[Diagnostic] = []
-    if not seen.links:
+    if not walked.links:
         return dangling
-    there = {*files, *(tree for tree, _ in seen.links)}
-    for path in tuple(there):
+    paths = {*files, *(tree for tree, _ in walked.links)}
+    for path in tuple(paths):
         while path := path.rpartition("/")[0]:
-            there.add(path)
-    for tree, target in seen.links:
-        if target not in there:
+            paths.add(path)
+    for tree, target in walked.links:
+        if target not in paths:
             dangling.append(
                 Diagnostic(
                     code="link_dangling",
@@ -270,10 +273,10 @@ def _moving(executable: str) -> Diagnostic:
 def _without_collector() -> Iterator[None]:
     """Nothing here makes cycles, and looking for them in a million tuples costs as much as all
     else."""
-    was = gc.isenabled()
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if enabled:
             gc.enable()

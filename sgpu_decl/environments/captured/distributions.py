@@ -21,7 +21,7 @@ def normalised(name: str) -> str:
 
 
 def packages(
-    sites: Iterable[str], files: Mapping[str, File], sources: Mapping[str, str], memory: StatCache
+    sites: Iterable[str], files: Mapping[str, File], sources: Mapping[str, str], cache: StatCache
 ) -> tuple[tuple[tuple[str, str], ...], tuple[Diagnostic, ...]]:
     """Read which packages are installed; of equal names the first on the path counts.
 
@@ -32,45 +32,45 @@ def packages(
         Pairs of normalised name and version, sorted, and what could not be read.
     """
     # By site, and by the folder that describes a package: the path of its metadata if it has any.
-    described: dict[str, dict[str, str | None]] = {site: {} for site in sites}
+    metadata_paths: dict[str, dict[str, str | None]] = {site: {} for site in sites}
     for path in files:
-        if "-info" in path and (found := _INFO.fullmatch(path)):
-            site, info, inner = found.groups()
-            if site in described:
-                known = described[site].setdefault(info, None)
+        if "-info" in path and (match := _INFO.fullmatch(path)):
+            site, info, inner = match.groups()
+            if site in metadata_paths:
+                known = metadata_paths[site].setdefault(info, None)
                 if inner in _METADATA and (known is None or inner == "METADATA"):
-                    described[site][info] = path
+                    metadata_paths[site][info] = path
     installed: dict[str, str] = {}
     findings = []
-    for site, infos in described.items():
+    for site, infos in metadata_paths.items():
         for info, metadata in sorted(infos.items()):
-            told = _told(metadata, files, sources, memory)
-            if told is None:
+            package = _name_and_version(metadata, files, sources, cache)
+            if package is None:
                 findings.append(_broken(site, info))
             else:
-                installed.setdefault(*told)
+                installed.setdefault(*package)
     return tuple(sorted(installed.items())), tuple(findings)
 
 
-def _told(
-    path: str | None, files: Mapping[str, File], sources: Mapping[str, str], memory: StatCache
+def _name_and_version(
+    path: str | None, files: Mapping[str, File], sources: Mapping[str, str], cache: StatCache
 ) -> tuple[str, str] | None:
     if path is None or path not in sources:
         return None
-    known = memory.name(files[path].content)
-    if known is not None:
-        return known
+    package = cache.name(files[path].content)
+    if package is not None:
+        return package
     source = sources[path]
-    place = source if path.endswith("-info") else os.path.dirname(source)
+    folder = source if path.endswith("-info") else os.path.dirname(source)
     try:
-        metadata = Distribution.at(place).metadata
+        metadata = Distribution.at(folder).metadata
         name, version = metadata["Name"], metadata["Version"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if not name or not version:
         return None
     told = normalised(name), version.strip()
-    memory.remember_name(files[path].content, *told)
+    cache.remember_name(files[path].content, *told)
     return told
 
 

@@ -35,10 +35,10 @@ class Editable:
 def editable_of(site: str, line: str) -> Editable | None:
     """Read the finder that a line of a `.pth` file starts; `None` where it starts none that is
     known."""
-    found = _IMPORTS.match(line)
-    if found is None:
+    match = _IMPORTS.match(line)
+    if match is None:
         return None
-    name, finder = found[1], os.path.join(site, found[1] + ".py")
+    name, finder = match[1], os.path.join(site, match[1] + ".py")
     tree = _tree(finder)
     if tree is None:
         return None
@@ -111,19 +111,19 @@ def _scikit_build_sources(tree: ast.Module) -> Mapping[str, str] | None:
 
 def _whole_packages(sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Packages with all that lies in their folder, data too; and the modules in none of them."""
-    taken: dict[str, str] = {}
+    packages: dict[str, str] = {}
     for name, path in sorted(sources.items()):
         above = name.rpartition(".")[0]
         inner, package = name.replace(".", "/"), os.path.basename(path) == "__init__.py"
         place = os.path.dirname(path) if package else path
-        if above in taken and os.path.dirname(place) == taken[above]:
+        if above in packages and os.path.dirname(place) == packages[above]:
             if package:
-                taken[name] = place  # with the package above it
+                packages[name] = place  # with the package above it
             continue
         if os.path.exists(place):
             yield inner if package else inner + os.path.splitext(path)[1], place
             if package:
-                taken[name] = place
+                packages[name] = place
 
 
 def _meson_build(tree: ast.Module) -> str | None:
@@ -143,15 +143,15 @@ def _meson_files(build: str) -> Iterator[tuple[str, str]]:
     try:
         with open(os.path.join(build, "meson-info", "intro-install_plan.json"), "rb") as file:
             plan = json.load(file)
-        planned = [
+        pairs = [
             (path, entry["destination"]) for kind in plan.values() for path, entry in kind.items()
         ]
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return
-    for path, destination in planned:
-        inside = _IMPORTED.fullmatch(destination)
-        if inside is not None and os.path.exists(path):
-            yield inside[1], path
+    for path, destination in pairs:
+        match = _IMPORTED.fullmatch(destination)
+        if match is not None and os.path.exists(path):
+            yield match[1], path
 
 
 def _literal_mapping(tree: ast.Module) -> Mapping[str, str]:
@@ -178,7 +178,7 @@ def _literal_mapping(tree: ast.Module) -> Mapping[str, str]:
 
 def _mapped_modules(tree: ast.Module) -> Mapping[str, str]:
     """`F.map_module('name', '/path/name/__init__.py')`, as `editables` writes it."""
-    found = {}
+    mapping = {}
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
@@ -191,8 +191,8 @@ def _mapped_modules(tree: ast.Module) -> Mapping[str, str]:
             )
         ):
             name, path = (ast.literal_eval(argument) for argument in node.args)
-            found[name] = path.removesuffix(os.sep + "__init__.py")
-    return found
+            mapping[name] = path.removesuffix(os.sep + "__init__.py")
+    return mapping
 
 
 def _place(path: str) -> str | None:

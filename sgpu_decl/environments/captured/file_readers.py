@@ -16,7 +16,7 @@ from sgpu_decl.environments.captured.file_worker import FULL, Problem, ReadJob, 
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["Destination", "read", "store_refusal"]
+__all__ = ["Destination", "read", "store_error"]
 
 MOST_WORKERS = 8
 BATCH_FILES = 256
@@ -41,12 +41,12 @@ class Destination:
 
 
 def read(
-    jobs: Sequence[tuple[ReadJob, int]], into: Destination | None, said: Callable[[int], None]
+    jobs: Sequence[tuple[ReadJob, int]], into: Destination | None, report: Callable[[int], None]
 ) -> Iterator[tuple[ReadJob, Reply]]:
     """Do jobs, each with the size that its file is thought to have, and yield them as they end.
 
     Args:
-        said: told the bytes that are done, now and then.
+        report: told the bytes that are done, now and then.
 
     Raises:
         SgpuError: a worker cannot be started, or was killed; the store is full, or cannot be
@@ -60,9 +60,9 @@ def read(
         batches.put(batch)
         count += 1
     done: queue.SimpleQueue[list[tuple[ReadJob, int, Reply]] | None] = queue.SimpleQueue()
-    most = min(MOST_WORKERS, len(os.sched_getaffinity(0)), count, 1 + len(jobs) // FEW)
+    workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)), count, 1 + len(jobs) // FEW)
     with contextlib.ExitStack() as stack:
-        for _ in range(most):
+        for _ in range(workers):
             stack.enter_context(_working(into, lambda worker: _feed(worker, batches, done)))
         bytes_done = 0
         for _ in range(count):
@@ -77,9 +77,9 @@ def read(
                 bytes_done += size
                 if into is not None and reply.problem == Problem.UNWRITABLE:
                     refused = OSError(reply.errno, os.strerror(reply.errno))
-                    raise store_refusal(into.objects.parent, refused)
+                    raise store_error(into.objects.parent, refused)
                 yield job, reply
-            said(bytes_done)
+            report(bytes_done)
 
 
 @contextlib.contextmanager
@@ -110,8 +110,8 @@ def _working(
         thread.join()
         worker.communicate()
         if into is not None:  # a disk may be full of it
-            for left in into.incoming.glob(f"{name}.*"):
-                left.unlink(missing_ok=True)
+            for leftover in into.incoming.glob(f"{name}.*"):
+                leftover.unlink(missing_ok=True)
 
 
 def _feed(
@@ -154,7 +154,7 @@ def _batches(jobs: Sequence[tuple[ReadJob, int]]) -> Iterator[list[tuple[ReadJob
         yield batch
 
 
-def store_refusal(store: Path, error: OSError) -> SgpuError:
+def store_error(store: Path, error: OSError) -> SgpuError:
     """Say that a store takes nothing."""
     if error.errno in FULL:
         return SgpuError(

@@ -18,7 +18,7 @@ from sgpu_decl.environments.captured.file_filter import Choice, choice_of
 from sgpu_decl.environments.captured.file_worker import FileStat, Form
 from sgpu_decl.environments.captured.site_layout import Layout, Root
 
-__all__ = ["WalkEntry", "WalkResult", "look", "walk"]
+__all__ = ["WalkEntry", "WalkResult", "walk", "walk_entry"]
 
 MOST_OF_PROJECT = 200_000  # files; what holds more is a home folder, or data
 _CACHE = "__pycache__"
@@ -39,7 +39,7 @@ class WalkResult:
     """`links` are pairs of tree path and target, a tree path too; `caches` are the `__pycache__`
     folders, their paths with a `/` behind."""
 
-    looks: list[WalkEntry] = field(default_factory=list)
+    entries: list[WalkEntry] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     caches: list[WalkEntry] = field(default_factory=list)
     findings: list[Diagnostic] = field(default_factory=list)
@@ -47,29 +47,29 @@ class WalkResult:
 
 def walk(layout: Layout) -> WalkResult:
     """Look at all roots of a layout."""
-    seen = WalkResult()
+    result = WalkResult()
     others = frozenset(root.path for root in layout.roots)
     for root in layout.roots:
-        _Walk(layout, root, others, seen).run()
-    return seen
+        _Walk(layout, root, others, result).run()
+    return result
 
 
-def look(tree: str, path: str, how: str, facts: os.stat_result) -> WalkEntry:
+def walk_entry(tree: str, path: str, how: str, facts: os.stat_result) -> WalkEntry:
     """A regular file, or a folder of bytecode."""
     kind = FileKind.EXECUTABLE if facts.st_mode & 0o100 else FileKind.FILE
     if how == Form.SCRIPT:
         kind = FileKind.SCRIPT
-    told = (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
-    return WalkEntry(tree, path, kind, how, told)
+    stamp = (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+    return WalkEntry(tree, path, kind, how, stamp)
 
 
 class _Walk:
     def __init__(
-        self, layout: Layout, root: Root, others: frozenset[str], seen: WalkResult
+        self, layout: Layout, root: Root, others: frozenset[str], result: WalkResult
     ) -> None:
         self._layout = layout
         self._root = root
-        self._seen = seen
+        self._result = result
         self._others = others
         # Folders to look at: tree path and path, with a `/` behind, and the real folders that links
         # which lead out were followed to on the way.
@@ -81,25 +81,25 @@ class _Walk:
 
     def run(self) -> None:
         root = self._root
-        most = len(self._seen.looks) + (MOST_OF_PROJECT if root.project else MOST)
+        most = len(self._result.entries) + (MOST_OF_PROJECT if root.project else MOST)
         if os.path.isdir(root.path):
             self._open.append((f"{root.tree}/", f"{root.path}/", frozenset()))
         else:
             self._entry(root.tree, root.path, "", frozenset())
-        while self._open and len(self._seen.looks) <= most:
+        while self._open and len(self._result.entries) <= most:
             tree, path, chain = self._open.pop()
             try:
                 self._folder(tree, path, chain)
             except OSError as error:
                 self._unreadable(path.rstrip("/"), error)
-        if len(self._seen.looks) > most:
+        if len(self._result.entries) > most:
             self._say_too_many()
 
     def _folder(self, tree: str, path: str, chain: frozenset[str]) -> None:
         inner = tree[len(self._root.tree) + 1 :]
         leaves_out, left_out = self._choice(inner), self._layout.left_out
         plain = not inner.endswith(".dist-info/")
-        looks, caches, others = self._seen.looks, self._seen.caches, self._others
+        files, caches, other_roots = self._result.entries, self._result.caches, self._others
         with os.scandir(path) as entries:
             for entry in entries:
                 name = entry.name
@@ -108,15 +108,17 @@ class _Walk:
                 if is_folder and name == _CACHE:
                     with contextlib.suppress(OSError):  # what cannot be read is compiled again
                         facts = entry.stat(follow_symlinks=False)
-                        caches.append(look(f"{tree}{name}/", f"{whole}/", Form.BYTECODE, facts))
+                        caches.append(
+                            walk_entry(f"{tree}{name}/", f"{whole}/", Form.BYTECODE, facts)
+                        )
                 elif leaves_out(name, is_folder) or whole in left_out:
                     continue
                 elif is_folder:
-                    if whole not in others:
+                    if whole not in other_roots:
                         self._open.append((f"{tree}{name}/", f"{whole}/", chain))
                 elif plain and entry.is_file(follow_symlinks=False) and name[-4:] != ".pyc":
                     try:  # what most are, without a detour
-                        looks.append(look(tree + name, whole, Form.PLAIN, entry.stat()))
+                        files.append(walk_entry(tree + name, whole, Form.PLAIN, entry.stat()))
                     except OSError as error:
                         self._unreadable(whole, error)
                 else:
@@ -136,7 +138,7 @@ class _Walk:
                         return
                     if path.endswith("/RECORD"):
                         how = Form.RECORD
-                self._seen.looks.append(look(tree, path, how, facts))
+                self._result.entries.append(walk_entry(tree, path, how, facts))
         except OSError as error:
             self._unreadable(path, error)
 
@@ -149,28 +151,28 @@ class _Walk:
                 "link_dangling", f"`{path}` is left out: a link to `{target}`, which is gone"
             )
             return
-        words = os.path.normpath(os.path.join(os.path.dirname(path), target))
+        lexical = os.path.normpath(os.path.join(os.path.dirname(path), target))
         is_folder = stat.S_ISDIR(facts.st_mode)
         # The real path is looked up only where it may matter: some environments are all links.
-        real = os.path.realpath(path) if is_folder or self._layout.tree_of(words) else words
+        real = os.path.realpath(path) if is_folder or self._layout.tree_of(lexical) else lexical
         inside = self._layout.tree_of(real)
         if inside is not None:
-            self._seen.links.append((tree, inside))
+            self._result.links.append((tree, inside))
         elif not is_folder:
             if stat.S_ISREG(facts.st_mode):
-                self._seen.looks.append(look(tree, path, Form.PLAIN, facts))
+                self._result.entries.append(walk_entry(tree, path, Form.PLAIN, facts))
         elif real in chain:
             self._warn("link_circular", f"`{path}` is left out: a link that leads back to itself")
         else:
             self._open.append((f"{tree}/", f"{real}/", chain | {real}))
 
     def _warn(self, code: str, summary: str) -> None:
-        self._seen.findings.append(
+        self._result.findings.append(
             Diagnostic(code=code, severity=Severity.WARNING, summary=summary)
         )
 
     def _unreadable(self, path: str, error: OSError) -> None:
-        self._seen.findings.append(
+        self._result.findings.append(
             Diagnostic(
                 code="environment_unreadable",
                 summary=f"`{path}` of the environment cannot be read: {error.strerror}",
@@ -180,7 +182,7 @@ class _Walk:
 
     def _say_too_many(self) -> None:
         most = MOST_OF_PROJECT if self._root.project else MOST
-        self._seen.findings.append(
+        self._result.findings.append(
             Diagnostic(
                 code="environment_too_many_files",
                 summary=f"`{self._root.path}` is on the interpreter's path and holds more than "

@@ -139,12 +139,12 @@ class _Worker:
         elif job.how == Form.RECORD:
             data = record(data)
         else:
-            source, about = self._source_of(job)
-            made_from = None if job.wanted else (about[0], about[1] // 10**9)
-            made = bytecode(data, job.magic, source, made_from)
-            if made is None:
+            source, source_facts = self._source_of(job)
+            source_stamp = None if job.wanted else (source_facts[0], source_facts[1] // 10**9)
+            normal = bytecode(data, job.magic, source, source_stamp)
+            if normal is None:
                 return Reply("", 0, facts)
-            data = made
+            data = normal
         digest = hashlib.sha256(data).hexdigest()
         if job.wanted and digest != job.wanted:
             raise _Moving
@@ -226,8 +226,8 @@ class _Worker:
 
 
 def _facts(handle: int) -> FileStat:
-    said = os.fstat(handle)
-    return said.st_size, said.st_mtime_ns, said.st_ctime_ns, said.st_ino
+    stat = os.fstat(handle)
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
 def _whole(handle: int, facts: FileStat) -> bytes:
@@ -241,15 +241,15 @@ def _whole(handle: int, facts: FileStat) -> bytes:
 
 def _hashed(handle: int, size: int, copy: "int | None") -> str:
     """The digest of what is read to the end, and written to `copy` on the way."""
-    hashed, done = hashlib.sha256(), 0
+    sha, done = hashlib.sha256(), 0
     while done <= size and (piece := os.read(handle, PIECE)):
-        hashed.update(piece)
+        sha.update(piece)
         done += len(piece)
         if copy is not None:
             _write_all(copy, piece)
     if done != size:
         raise _Moving
-    return hashed.hexdigest()
+    return sha.hexdigest()
 
 
 def _write_all(copy: int, data: bytes) -> None:

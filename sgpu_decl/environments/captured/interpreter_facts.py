@@ -60,19 +60,19 @@ def ask(path: str, program: str | None = None) -> InterpreterFacts | UnusableInt
     prefix = _virtual_environment(path) if program not in (None, path) else ""
     text = Path(interpreter_probe.__file__).read_text(encoding="utf-8")
     try:
-        said = subprocess.run(
+        answer = subprocess.run(
             [program or path, "-I", "-c", text, "user" if user_site else "", prefix],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PATIENCE,
             check=True,
         )
-        found = _read(json.loads(said.stdout))
-        return found if program in (None, path) else replace(found, executable=path)
+        facts = _read(json.loads(answer.stdout))
+        return facts if program in (None, path) else replace(facts, executable=path)
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
-        told = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else ""
-        return UnusableInterpreter(path, told.strip() or f"it ended with {error.returncode}")
+        last_line = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else ""
+        return UnusableInterpreter(path, last_line.strip() or f"it ended with {error.returncode}")
     except subprocess.TimeoutExpired:
         return UnusableInterpreter(path, f"it said nothing for {PATIENCE:.0f} s")
     except OSError as error:
@@ -90,16 +90,16 @@ def _virtual_environment(path: str) -> str:
     return ""
 
 
-def _read(said: dict[str, Any]) -> InterpreterFacts:
-    there: dict[str, str] = {}
-    for site in map(os.path.abspath, said["sites"]):
+def _read(answer: dict[str, Any]) -> InterpreterFacts:
+    sites: dict[str, str] = {}
+    for site in map(os.path.abspath, answer["sites"]):
         if os.path.isdir(site):
-            there.setdefault(os.path.realpath(site), site)
+            sites.setdefault(os.path.realpath(site), site)
     return InterpreterFacts(
-        python=Python(*map(str, said["python"])),
-        executable=said["executable"],
-        base=said["base"],
-        cache_tag=said["cache_tag"],
-        magic=bytes.fromhex(said["magic"]),
-        sites=tuple(there.values()),
+        python=Python(*map(str, answer["python"])),
+        executable=answer["executable"],
+        base=answer["base"],
+        cache_tag=answer["cache_tag"],
+        magic=bytes.fromhex(answer["magic"]),
+        sites=tuple(sites.values()),
     )

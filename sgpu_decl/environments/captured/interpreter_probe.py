@@ -67,13 +67,13 @@ def _sites_of(prefix):
 def _inherits(prefix):
     # type: (str) -> bool
     """Whether a virtual environment has the packages of its interpreter, as `site` reads it."""
-    said = True
+    inherits = True
     with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8") as file:
         for line in file:
             key, equals, value = line.partition("=")
             if equals and key.strip().lower() == "include-system-site-packages":
-                said = value.strip().lower() == "true"
-    return said
+                inherits = value.strip().lower() == "true"
+    return inherits
 
 
 def _libc():

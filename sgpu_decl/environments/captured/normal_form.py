@@ -25,45 +25,45 @@ def is_script(head: bytes) -> bool:
 
 def script(data: bytes) -> bytes:
     """Let a script begin with `#!python`, as in a wheel: a tree puts its own interpreter there."""
-    found = _LONG_SHEBANG.match(data) or _SHEBANG.match(data)
-    return b"#!python\n" + data[found.end() :] if found else data
+    shebang = _LONG_SHEBANG.match(data) or _SHEBANG.match(data)
+    return b"#!python\n" + data[shebang.end() :] if shebang else data
 
 
 def record(data: bytes) -> bytes:
     """Let a RECORD list what is the same wherever the package is installed: no bytecode, no notes
     of the installer, no absolute paths; no digests of scripts, whose first lines differ; sorted."""
-    kept = []
+    lines = []
     for line in data.decode("utf-8", "surrogateescape").splitlines():
         path, digest, _ = line.rsplit(",", 2) if line.count(",") >= 2 else (line, "", "")
         plain = path.strip('"')
         if not line or plain.endswith(".pyc") or plain.startswith("/") or _INSTALLED.search(plain):
             continue
-        kept.append(f"{path},," if digest and "/bin/" in plain and plain[:2] == ".." else line)
-    return "".join(f"{line}\n" for line in sorted(kept)).encode("utf-8", "surrogateescape")
+        lines.append(f"{path},," if digest and "/bin/" in plain and plain[:2] == ".." else line)
+    return "".join(f"{line}\n" for line in sorted(lines)).encode("utf-8", "surrogateescape")
 
 
 def bytecode(
-    data: bytes, magic: bytes, source: bytes, made_from: "tuple[int, int] | None"
+    data: bytes, magic: bytes, source: bytes, source_stamp: "tuple[int, int] | None"
 ) -> "bytes | None":
     """Turn a pyc file into the unchecked hash-based one of its source.
 
     Args:
         magic: what the interpreter writes in front.
-        made_from: size and time of change, in s, of the source; `None` if validity is known.
+        source_stamp: size and time of change, in s, of the source; `None` if validity is known.
 
     Returns:
         `None` where it is not the bytecode of that source.
     """
     key = _imp.source_hash(int.from_bytes(magic, "little"), source)
-    if made_from is not None:
+    if source_stamp is not None:
         if len(data) <= 16 or data[:4] != magic:
             return None
         flags = struct.unpack_from("<I", data, 4)[0]
         if flags in (UNCHECKED, CHECKED):
             fits = data[8:16] == key
         else:
-            size, changed = made_from
-            stamp = struct.pack("<II", changed & 0xFFFFFFFF, size & 0xFFFFFFFF)
+            size, mtime = source_stamp
+            stamp = struct.pack("<II", mtime & 0xFFFFFFFF, size & 0xFFFFFFFF)
             fits = flags == 0 and data[8:16] == stamp
         if not fits:
             return None

@@ -30,35 +30,35 @@ class CaptureOutcome(NamedTuple):
 
     def to_value(self) -> Any:
         """What `marshal` writes. Files are columns, which are read much faster than tuples."""
-        python, sites, known, files, bytecode = self.manifest
-        said = [
+        python, sites, packages, files, bytecode = self.manifest
+        findings = [
             (finding.code, str(finding.severity), finding.summary, finding.hint)
             for finding in self.findings
         ]
         columns = _columns(files), _columns(bytecode)
-        return tuple(python), sites, known, *columns, self.digest, said
+        return tuple(python), sites, packages, *columns, self.digest, findings
 
     @classmethod
     def from_value(cls, value: Any) -> "CaptureOutcome":
-        python, sites, known, files, bytecode, digest, said = value
+        python, sites, packages, files, bytecode, digest, findings = value
         return cls(
-            Manifest(Python(*python), sites, known, _files(*files), _files(*bytecode)),
+            Manifest(Python(*python), sites, packages, _files(*files), _files(*bytecode)),
             digest,
             tuple(
                 Diagnostic(code=code, severity=Severity(severity), summary=summary, hint=hint)
-                for code, severity, summary, hint in said
+                for code, severity, summary, hint in findings
             ),
         )
 
 
-def fingerprint(interpreter: InterpreterFacts, layout: Layout, seen: WalkResult) -> bytes:
+def fingerprint(interpreter: InterpreterFacts, layout: Layout, walked: WalkResult) -> bytes:
     """A digest of all that the outcome of a capture depends on."""
     roots = [(root.tree, root.path) for root in layout.roots]
-    own = (repr(interpreter), layout.sites, roots, sorted(layout.written.items()), seen.links)
-    looks = [*seen.looks, *seen.caches]
-    trees, paths, kinds, hows, facts = zip(*looks, strict=True) if looks else [()] * 5
-    told = ("\0".join(trees), "\0".join(paths), "".join(kinds), "".join(hows), facts)
-    return hashlib.sha256(marshal.dumps((own, told), _PLAIN)).digest()
+    own = (repr(interpreter), layout.sites, roots, sorted(layout.written.items()), walked.links)
+    entries = [*walked.entries, *walked.caches]
+    trees, paths, kinds, hows, facts = zip(*entries, strict=True) if entries else [()] * 5
+    columns = ("\0".join(trees), "\0".join(paths), "".join(kinds), "".join(hows), facts)
+    return hashlib.sha256(marshal.dumps((own, columns), _PLAIN)).digest()
 
 
 def _columns(files: Iterable[File]) -> tuple[str, str, tuple[int, ...], str]:

@@ -15,7 +15,7 @@ def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
         paths: of files and links, each once.
     """
     folders = set()
-    found = []
+    findings = []
     for path in paths:
         folder = path.rpartition("/")[0]
         while folder and folder not in folders:
@@ -24,7 +24,7 @@ def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
         try:
             check_path(path)
         except BadManifest:
-            found.append(
+            findings.append(
                 Diagnostic(
                     code="name_unusable",
                     summary=f"the environment holds a file of the name {path!r}, which no other "
@@ -32,11 +32,11 @@ def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
                     hint="rename or delete it",
                 )
             )
-    seen: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for path in sorted({*paths, *folders}):
-        other = seen.setdefault(path.casefold(), path)
+        other = spellings.setdefault(path.casefold(), path)
         if other != path:
-            found.append(
+            findings.append(
                 Diagnostic(
                     code="names_collide",
                     summary=f"`{other}` and `{path}` differ in case alone: some file systems "
@@ -44,7 +44,7 @@ def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
                     hint="uninstall one of the packages that brought them, or rename one",
                 )
             )
-    found += [
+    findings += [
         Diagnostic(
             code="names_collide",
             summary=f"`{path}` is a file of one package and a folder of another",
@@ -52,4 +52,4 @@ def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
         )
         for path in sorted(folders.intersection(paths))
     ]
-    return tuple(found)
+    return tuple(findings)

@@ -5,7 +5,7 @@ import re
 import stat
 from collections.abc import Iterator
 
-from sgpu_decl.environments.captured.file_walk import WalkEntry, look
+from sgpu_decl.environments.captured.file_walk import WalkEntry, walk_entry
 from sgpu_decl.environments.captured.file_worker import Form
 from sgpu_decl.environments.captured.normal_form import is_script
 from sgpu_decl.environments.captured.site_layout import Layout, Root
@@ -23,7 +23,7 @@ def listed_files(layout: Layout) -> Iterator[WalkEntry]:
 
     Of equal paths the first on the interpreter's path counts.
     """
-    taken: set[str] = set()
+    trees: set[str] = set()
     for root in layout.roots:
         if root.project:
             continue
@@ -31,31 +31,31 @@ def listed_files(layout: Layout) -> Iterator[WalkEntry]:
         for inner in sorted(_outside(root)):
             path = os.path.normpath(os.path.join(root.path, inner))
             tree = os.path.relpath(path, prefix)
-            if tree in taken or layout.tree_of(path) is not None or not _may_be(tree):
+            if tree in trees or layout.tree_of(path) is not None or not _may_be(tree):
                 continue
             try:
                 facts = os.stat(path)
                 if stat.S_ISREG(facts.st_mode):
                     how = Form.SCRIPT if _begins_as_script(path) else Form.PLAIN
-                    yield look(tree, path, how, facts)
-                    taken.add(tree)
+                    yield walk_entry(tree, path, how, facts)
+                    trees.add(tree)
             except OSError:
                 continue  # listed, and deleted since: it was no part of the environment any more
 
 
 def _outside(root: Root) -> set[str]:
-    found: set[str] = set()
+    paths: set[str] = set()
     try:
         names = [name for name in os.listdir(root.path) if name.endswith(".dist-info")]
     except OSError:
-        return found  # said by the walk
+        return paths  # said by the walk
     for name in names:
         try:
             with open(os.path.join(root.path, name, "RECORD"), "rb") as file:
-                found.update(map(os.fsdecode, _OUTSIDE.findall(file.read())))
+                paths.update(map(os.fsdecode, _OUTSIDE.findall(file.read())))
         except OSError:
             continue  # packages of the system have none
-    return found
+    return paths
 
 
 def _may_be(tree: str) -> bool:

@@ -86,10 +86,10 @@ def lay_out(interpreter: InterpreterFacts) -> Layout:
 
 def _of_live_trees(layout: Layout, interpreter: InterpreterFacts) -> Iterator[Diagnostic]:
     """Warnings of packages that ranks would import from their live tree."""
-    told: set[str] = set()
+    reported: set[str] = set()
     for pth, place in layout.unread:
-        if layout.tree_of(os.path.realpath(place)) is None and pth not in told:
-            told.add(pth)
+        if layout.tree_of(os.path.realpath(place)) is None and pth not in reported:
+            reported.add(pth)
             yield _live_tree(f"`{pth}` runs code that names `{place}`")
     for site in interpreter.sites:
         for name, folder in editable_folders(site):
@@ -109,8 +109,8 @@ def _live_tree(what: str) -> Diagnostic:
 
 
 def _next(layout: Layout) -> str:
-    taken = len({root.tree.split("/")[2] for root in layout.roots})
-    return f"{layout.library}/" + (f"site-{taken}" if taken else "site-packages")
+    count = len({root.tree.split("/")[2] for root in layout.roots})
+    return f"{layout.library}/" + (f"site-{count}" if count else "site-packages")
 
 
 def _pth_files(site: str) -> Iterator[str]:
@@ -143,11 +143,11 @@ def _resolve(layout: Layout, root: Root, name: str, mapped: dict[str, str]) -> N
             continue
         if not line.startswith(("import ", "import\t")):
             _add(layout, os.path.abspath(os.path.join(site, line.rstrip())), path)
-        elif (found := editable_of(site, line)) is not None:
-            layout.left_out.add(found.finder)
-            for module, place in found.packages.items():
+        elif (editable := editable_of(site, line)) is not None:
+            layout.left_out.add(editable.finder)
+            for module, place in editable.packages.items():
                 mapped.setdefault(module, place)
-            for inner, place in found.files.items():
+            for inner, place in editable.files.items():
                 layout.roots.append(Root.at(f"{root.tree}/{inner}", place, project=True))
         else:
             imports.append(line)

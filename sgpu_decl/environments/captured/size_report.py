@@ -27,10 +27,10 @@ def largest(manifest: Manifest, count: int = 5) -> tuple[tuple[str, int], ...]:
         depth = 2 if shared or not site else 1
         sizes["/".join(parts[:depth])] += file.size
     installed = {name.replace("-", ""): name for name, _ in manifest.packages}
-    named: dict[str, int] = defaultdict(int)
+    by_package: dict[str, int] = defaultdict(int)
     for folder, size in sizes.items():
-        named[_name(folder, installed)] += size
-    ordered = sorted(named.items(), key=lambda item: (-item[1], item[0]))
+        by_package[_name(folder, installed)] += size
+    ordered = sorted(by_package.items(), key=lambda item: (-item[1], item[0]))
     return tuple(ordered[:count])
 
 

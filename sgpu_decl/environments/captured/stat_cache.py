@@ -58,8 +58,8 @@ class StatCache:
 
     def outcome(self, fingerprint: bytes) -> CaptureOutcome | None:
         """What a capture came to that saw just this."""
-        kept = _load(self._outcome_path)
-        return CaptureOutcome.from_value(kept[1]) if kept and kept[0] == fingerprint else None
+        saved = _load(self._outcome_path)
+        return CaptureOutcome.from_value(saved[1]) if saved and saved[0] == fingerprint else None
 
     def keep_outcome(self, fingerprint: bytes, outcome: CaptureOutcome) -> None:
         """Save it, unless it depends on what cannot be remembered."""
@@ -71,13 +71,13 @@ class StatCache:
         self._certain = False
 
     def recall(
-        self, how: str, path: str, facts: FileStat, about: FileStat | None = None
+        self, how: str, path: str, facts: FileStat, source: FileStat | None = None
     ) -> tuple[str, int] | None:
-        """Digest and size of a file that is as it was; `about` are the facts of its source."""
-        found = self._files.get(how, {}).get(path)
-        if found is None or found[0] != facts or found[1] != about:
+        """Digest and size of an unchanged file; `source` has the facts of its source."""
+        entry = self._files.get(how, {}).get(path)
+        if entry is None or entry[0] != facts or entry[1] != source:
             return None
-        return found[2], found[3]
+        return entry[2], entry[3]
 
     def remember(
         self,
@@ -86,11 +86,11 @@ class StatCache:
         facts: FileStat,
         digest: str,
         size: int,
-        about: FileStat | None = None,
+        source: FileStat | None = None,
     ) -> None:
-        times = (*facts[1:3], *(about[1:3] if about else ()))
+        times = (*facts[1:3], *(source[1:3] if source else ()))
         if self._opened - max(times) > YOUNG:
-            self._files.setdefault(how, {})[path] = (facts, about, digest, size)
+            self._files.setdefault(how, {})[path] = (facts, source, digest, size)
             self._grew = True
         else:
             self.doubt()
@@ -98,19 +98,19 @@ class StatCache:
     def keep_files(self, paths: Collection[str]) -> None:
         """Save what is known of these files, if it is more than before, and let go of it."""
         if self._grew:
-            kept = {
-                how: {path: known for path, known in of_how.items() if path in paths}
+            remaining = {
+                how: {path: entry for path, entry in of_how.items() if path in paths}
                 for how, of_how in self._files.items()
             }
-            _save(self._path, kept)
+            _save(self._path, remaining)
         self._files = {}
 
     def name(self, digest: str) -> tuple[str, str] | None:
         """Name and version of the package whose metadata has this digest."""
-        found = self._names.get(digest)
-        if found is not None:
-            self._used_names[digest] = found
-        return found
+        package = self._names.get(digest)
+        if package is not None:
+            self._used_names[digest] = package
+        return package
 
     def remember_name(self, digest: str, name: str, version: str) -> None:
         self._used_names[digest] = (name, version)

@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["clear_left", "turn"]
+__all__ = ["build_folder", "remove_leftovers"]
 
 _LOCK = ".lock"
 
 
 @contextlib.contextmanager
-def turn(folder: Path) -> Iterator[int]:
+def build_folder(folder: Path) -> Iterator[int]:
     """Wait for the lock of `folder`, and give it as a new empty folder; it is removed in the end.
 
     Yields:
@@ -39,7 +39,7 @@ def turn(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def clear_left(parent: Path) -> None:
+def remove_leftovers(parent: Path) -> None:
     """Remove what killed makers left in a folder; what is being made stays."""
     for path in parent.glob(f"*{_LOCK}"):
         try:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from sgpu_decl.agent.environment.manifest import Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.environments.captured.capture import capture
-from sgpu_decl.environments.captured.file_readers import store_refusal
-from sgpu_decl.environments.declared.build_lock import clear_left, turn
+from sgpu_decl.environments.captured.file_readers import store_error
+from sgpu_decl.environments.declared.build_lock import build_folder, remove_leftovers
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.uv import find_uv, run_uv
 from sgpu_decl.environments.declared.uv_errors import UvReport, read_report, read_warnings
@@ -31,13 +31,13 @@ _ALL = re.compile(r"(?:Prepared|Installed) \d+ package")
 class BuildFailed(SgpuError):
     """uv could not install a lock."""
 
-    def __init__(self, complaint: UvReport) -> None:
+    def __init__(self, report: UvReport) -> None:
         super().__init__(
-            f"the environment cannot be built: {complaint.told}",
-            hint=complaint.hint,
-            code=complaint.code,
+            f"the environment cannot be built: {report.message}",
+            hint=report.hint,
+            code=report.code,
         )
-        self.retryable = complaint.retryable
+        self.retryable = report.retryable
 
 
 class BuildResult(NamedTuple):
@@ -74,25 +74,25 @@ def build(
             store is as it was, and the next try starts anew.
     """
     _check(lock, python)
-    known = built(lock, store)
-    if known is not None:
-        return BuildResult(known)
+    manifest = built(lock, store)
+    if manifest is not None:
+        return BuildResult(manifest)
     call = _Call(find_uv(environ), folder, _with_indexes(environ, lock.indexes), python)
     home = store.objects.parent / "building"
     place = home / lock.digest.removeprefix("sha256:")[:16]
     try:
-        clear_left(home)
-        with turn(place) as held:
-            known = built(lock, store)  # by whom we waited for
-            if known is not None:
-                return BuildResult(known)
+        remove_leftovers(home)
+        with build_folder(place) as lock_handle:
+            manifest = built(lock, store)  # by whom we waited for
+            if manifest is not None:
+                return BuildResult(manifest)
             # Its own: a uv that outlived an interrupt may still write into another.
             scratch = place / uuid.uuid4().hex[:8]
             scratch.mkdir()
-            warnings = _install(lock, scratch, call, held, progress)
+            warnings = _install(lock, scratch, call, lock_handle, progress)
             return BuildResult(_take(lock, scratch, store, progress), warnings)
     except OSError as error:
-        raise store_refusal(home, error) from error
+        raise store_error(home, error) from error
 
 
 class _Call(NamedTuple):
@@ -103,14 +103,19 @@ class _Call(NamedTuple):
     environ: Mapping[str, str]
     python: LocalPython
 
-    def run(self, *arguments: str, held: int, heard: Callable[[str], None]) -> str:
+    def run(self, *arguments: str, lock_handle: int, on_line: Callable[[str], None]) -> str:
         """Return what uv said.
 
         Raises:
             BuildFailed: it failed.
         """
         answer = run_uv(
-            self.uv, arguments, folder=self.folder, environ=self.environ, heard=heard, kept=(held,)
+            self.uv,
+            arguments,
+            folder=self.folder,
+            environ=self.environ,
+            on_line=on_line,
+            pass_fds=(lock_handle,),
         )
         if answer.code != 0:
             raise BuildFailed(read_report(answer.words, python=self.python.python.minor))
@@ -118,29 +123,37 @@ class _Call(NamedTuple):
 
 
 def _install(
-    lock: Lock, scratch: Path, call: _Call, held: int, progress: Progress
+    lock: Lock, scratch: Path, call: _Call, lock_handle: int, progress: Progress
 ) -> tuple[Diagnostic, ...]:
     """Install a lock into `scratch/venv`: by copies, since links would share the files of uv's
     cache; with bytecode that depends on nothing but its source."""
     total = len(lock.entries)
     done = 0
 
-    def heard(line: str) -> None:
+    def on_line(line: str) -> None:
         nonlocal done
         done = total if _ALL.match(line) else min(total, done + bool(_DONE.match(line)))
         progress.advance("building", done, total)
 
     venv = os.fspath(scratch / "venv")
     executable = call.python.executable
-    call.run("venv", "--no-project", "--python", executable, venv, held=held, heard=heard)
+    call.run(
+        "venv",
+        "--no-project",
+        "--python",
+        executable,
+        venv,
+        lock_handle=lock_handle,
+        on_line=on_line,
+    )
     if not lock.entries:
         return ()
-    listed = scratch / "pylock.toml"
-    listed.write_text(lock.to_toml(call.folder), encoding="utf-8")
+    lock_file = scratch / "pylock.toml"
+    lock_file.write_text(lock.to_toml(call.folder), encoding="utf-8")
     arguments = ["pip", "sync", "--strict", "--link-mode=copy", "--compile-bytecode"]
     arguments += ["--require-hashes"] if lock.hashed else []
-    arguments += ["--python", _python_of(scratch), os.fspath(listed)]
-    words = call.run(*arguments, held=held, heard=heard)
+    arguments += ["--python", _python_of(scratch), os.fspath(lock_file)]
+    words = call.run(*arguments, lock_handle=lock_handle, on_line=on_line)
     return tuple(
         Diagnostic(
             code="packages_misfit",
@@ -154,13 +167,13 @@ def _install(
 
 def _take(lock: Lock, scratch: Path, store: EnvironmentStore, progress: Progress) -> Manifest:
     cache = scratch / "cache"  # what is remembered of this folder is of no use later
-    captured, found = capture(_python_of(scratch), progress=progress, cache=cache)
-    if captured is None or has_errors(found):
+    captured, findings = capture(_python_of(scratch), progress=progress, cache=cache)
+    if captured is None or has_errors(findings):
         raise SgpuError(
             "the environment that was built cannot be taken into the store",
             hint="see what is wrong with its files; a package may have to be left out",
             code="environment_unusable",
-            diagnostics=found,
+            diagnostics=findings,
         )
     store.put(captured, progress, by_link=True)
     store.record_built(lock.digest, captured.manifest.digest)
@@ -172,11 +185,11 @@ def _python_of(scratch: Path) -> str:
 
 
 def _check(lock: Lock, python: LocalPython) -> None:
-    wanted, here = lock.python, python.python
-    if wanted[0] == here[0] and wanted.minor == here.minor and wanted[2:4] == here[2:4]:
+    required, here = lock.python, python.python
+    if required[0] == here[0] and required.minor == here.minor and required[2:4] == here[2:4]:
         return
     raise SgpuError(
-        f"the environment was resolved for Python {wanted.minor} ({wanted.abi}), and "
+        f"the environment was resolved for Python {required.minor} ({required.abi}), and "
         f"`{python.executable}` is {here.minor} ({here.abi})",
         hint="plan again on this machine, or name such an interpreter as `env.python`",
         code="python_mismatch",
@@ -192,6 +205,6 @@ def _with_indexes(environ: Mapping[str, str], indexes: Sequence[str]) -> dict[st
             hint=f"set `{missing[0]}`",
             code="variable_missing",
         )
-    told = [_VARIABLE.sub(lambda item: environ[item[1]], text) for text in indexes]
-    more = [*environ.get("UV_EXTRA_INDEX_URL", "").split(), *told]
-    return {**environ, "UV_EXTRA_INDEX_URL": " ".join(more)} if told else dict(environ)
+    urls = [_VARIABLE.sub(lambda item: environ[item[1]], text) for text in indexes]
+    more = [*environ.get("UV_EXTRA_INDEX_URL", "").split(), *urls]
+    return {**environ, "UV_EXTRA_INDEX_URL": " ".join(more)} if urls else dict(environ)

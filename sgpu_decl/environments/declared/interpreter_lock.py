@@ -82,8 +82,8 @@ def _entry(raw: Mapping[str, Any], python: Python, source: Path, folder: Path) -
         )
         return LockEntry(name, version or repository.commit, (), repository)
     files = tuple(_files(raw, source, folder))
-    fitting = tuple(file for file in files if file.kind != "wheel" or _may_fit(file, python))
-    files = fitting or files  # where none fits, uv says best why
+    usable = tuple(file for file in files if file.kind != "wheel" or _may_fit(file, python))
+    files = usable or files  # where none fits, uv says best why
     if not files or not all(file.hashes for file in files):
         raise UnusableLock(
             "lock_without_hashes",
@@ -96,9 +96,9 @@ def _entry(raw: Mapping[str, Any], python: Python, source: Path, folder: Path) -
 
 def _files(raw: Mapping[str, Any], source: Path, folder: Path) -> Iterator[Artifact]:
     wheels = raw.get("wheels", ())
-    listed = [("wheel", table(wheel)) for wheel in wheels] if isinstance(wheels, list) else []
-    listed += [(kind, table(raw[kind])) for kind in ("sdist", "archive") if kind in raw]
-    for kind, item in listed:
+    tables = [("wheel", table(wheel)) for wheel in wheels] if isinstance(wheels, list) else []
+    tables += [(kind, table(raw[kind])) for kind in ("sdist", "archive") if kind in raw]
+    for kind, item in tables:
         url, path, size = text_of(item.get("url")), text_of(item.get("path")), item.get("size")
         where = url if path is None else _relative(source / path, folder)
         hashes = sorted(f"{name}:{value}" for name, value in table(item.get("hashes")).items())
@@ -141,7 +141,7 @@ def _may_fit(file: Artifact, python: Python) -> bool:
         return True
     threaded = python.abi.startswith(f"cpython-{major}{minor}t")
     abi = f"cp{major}{minor}{'t' if threaded else ''}"
-    known = {
+    supported = {
         (tag.interpreter, tag.abi)
         for tags_of in (
             cpython_tags((major, minor), [abi], ["x"]),
@@ -150,7 +150,7 @@ def _may_fit(file: Artifact, python: Python) -> bool:
         for tag in tags_of
     }
     return any(
-        (tag.interpreter, tag.abi) in known and _runs_on(tag.platform, python.platform)
+        (tag.interpreter, tag.abi) in supported and _runs_on(tag.platform, python.platform)
         for tag in tags
     )
 

@@ -28,8 +28,8 @@ _HINT = "build a wheel of it and name that, or put it into `code.root`"
 def local_requirement(line: str, place: Place | None) -> Diagnostic | None:
     """The error for a requirement that is a path, or a URL of one, and no wheel."""
     target = _END.split(line, maxsplit=1)[0].strip()
-    named = _NAMED.fullmatch(target)
-    path = _path_of(named[1] if named else target, alone=named is None)
+    match = _NAMED.fullmatch(target)
+    path = _path_of(match[1] if match else target, alone=match is None)
     if path is None or path.partition("#")[0].endswith(".whl"):
         return None
     return Diagnostic(
@@ -46,12 +46,12 @@ def local_index(target: str, folder: Path, place: Place | None) -> Diagnostic | 
     whole = folder / os.path.expanduser(path or "")
     if path is None or not os.path.isdir(whole):
         return None
-    found = next(_source_archives(whole), None)
-    if found is None:
+    archive = next(_source_archives(whole), None)
+    if archive is None:
         return None
     return Diagnostic(
         code="requirement_local",
-        summary=f"`{path}` holds a source, `{found}`: resolving it would execute what is in it",
+        summary=f"`{path}` holds a source, `{archive}`: resolving it would execute what is in it",
         place=place,
         hint="build a wheel of it, and keep only wheels in the folder",
     )

@@ -30,19 +30,23 @@ class RequirementInputs:
 
     lines: tuple[str, ...] = ()
     root: Path | None = None
-    wanted: list[RequirementLine] = field(default_factory=list)
+    requirements: list[RequirementLine] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     indexes: list[str] = field(default_factory=list)
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
 
     @property
     def hashed(self) -> bool:
-        """Whether it is a lock itself. `found` says it where only some have a hash."""
-        return bool(self.wanted) and all(item.hashes for item in self.wanted)
+        """Whether it is a lock itself. `findings` says it where only some have a hash."""
+        return bool(self.requirements) and all(item.hashes for item in self.requirements)
 
     def places(self, names: Collection[str]) -> list[Place]:
         """Where requirements of these packages were written."""
-        return [item.place for item in self.wanted if item.name in names and item.place is not None]
+        return [
+            item.place
+            for item in self.requirements
+            if item.name in names and item.place is not None
+        ]
 
 
 def read_requirement_inputs(
@@ -54,46 +58,46 @@ def read_requirement_inputs(
         folder: what relative paths start from.
         places: where fields were written; those of the block are below `at`.
     """
-    asked = RequirementInputs(lines=block.dependencies or ())
+    inputs = RequirementInputs(lines=block.dependencies or ())
     reader = RequirementsReader(constraints=True)
-    for index, text in enumerate(asked.lines):
+    for index, text in enumerate(inputs.lines):
         place = places.get(f"{at}.dependencies.{index}")
         _take_all(
-            asked, reader.line(RequirementLine(text=text.strip(), place=place, folder=folder))
+            inputs, reader.line(RequirementLine(text=text.strip(), place=place, folder=folder))
         )
-    listed = block.requirements or block.lock
-    if listed is not None:
-        asked.root = folder / os.path.expanduser(listed)
+    file = block.requirements or block.lock
+    if file is not None:
+        inputs.root = folder / os.path.expanduser(file)
         place = places.get(f"{at}.requirements") or places.get(f"{at}.lock")
-        _take_all(asked, reader.file(asked.root, listed, place))
-    asked.files = reader.texts
-    if any(item.hashes for item in asked.wanted) and not asked.hashed:
-        asked.found += [
+        _take_all(inputs, reader.file(inputs.root, file, place))
+    inputs.files = reader.texts
+    if any(item.hashes for item in inputs.requirements) and not inputs.hashed:
+        inputs.findings += [
             Diagnostic(
                 code="lock_without_hashes",
                 summary=f"`{item.name or 'this requirement'}` has no hash, and others have one",
                 place=item.place,
                 hint="give all of them hashes (`uv pip compile --generate-hashes`), or none",
             )
-            for item in asked.wanted
+            for item in inputs.requirements
             if not item.hashes
         ]
-    return asked
+    return inputs
 
 
-def _take_all(asked: RequirementInputs, lines: Iterable[RequirementLine | Diagnostic]) -> None:
+def _take_all(inputs: RequirementInputs, lines: Iterable[RequirementLine | Diagnostic]) -> None:
     for line in lines:
         if isinstance(line, Diagnostic):
-            asked.found.append(line)
+            inputs.findings.append(line)
         else:
-            _take(asked, line)
+            _take(inputs, line)
 
 
-def _take(asked: RequirementInputs, line: RequirementLine) -> None:
+def _take(inputs: RequirementInputs, line: RequirementLine) -> None:
     """Add what a line asks for, or what is wrong with it."""
     index = _INDEX.fullmatch(line.text)
     if _PASSWORD.search(_VARIABLE.sub("", line.text)):
-        asked.found.append(
+        inputs.findings.append(
             Diagnostic(
                 code="literal_secret",
                 summary="a URL holds a password or token, which would be stored",
@@ -103,7 +107,7 @@ def _take(asked: RequirementInputs, line: RequirementLine) -> None:
             )
         )
     elif line.option in ("-e", "--editable"):
-        asked.found.append(
+        inputs.findings.append(
             Diagnostic(
                 code="requirement_local",
                 summary="an editable install is not fixed: its files change under the run",
@@ -114,11 +118,11 @@ def _take(asked: RequirementInputs, line: RequirementLine) -> None:
         )
     elif index is not None and _VARIABLE.search(index[1]):
         if not line.constraint:
-            asked.indexes.append(index[1].strip())
+            inputs.indexes.append(index[1].strip())
     elif index is not None:
-        wrong = local_index(index[1].strip(" '\""), line.folder, line.place)
-        asked.found += [wrong] if wrong else []
-    elif wrong := local_requirement(line.text, line.place):
-        asked.found.append(wrong)
+        finding = local_index(index[1].strip(" '\""), line.folder, line.place)
+        inputs.findings += [finding] if finding else []
+    elif finding := local_requirement(line.text, line.place):
+        inputs.findings.append(finding)
     elif line.option is None and not line.constraint:
-        asked.wanted.append(line)
+        inputs.requirements.append(line)

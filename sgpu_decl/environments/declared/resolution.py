@@ -21,7 +21,11 @@ from sgpu_decl.environments.declared.requirement_inputs import (
 )
 from sgpu_decl.environments.declared.resolution_cache import Resolution, ResolutionCache
 from sgpu_decl.environments.declared.uv import find_uv
-from sgpu_decl.environments.declared.uv_compile import UvFailure, compile_asked, export_project
+from sgpu_decl.environments.declared.uv_compile import (
+    UvFailure,
+    compile_requirements,
+    export_project,
+)
 from sgpu_decl.environments.declared.uv_settings import project_settings, uv_settings
 from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages
@@ -57,13 +61,13 @@ class ResolveRequest:
 
     def place(self, *fields: str) -> Place | None:
         """Where the first of these fields was written."""
-        found = (self.places.get(f"{self.at}.{name}") for name in fields)
-        return next((item for item in found if item is not None), self.places.get(self.at))
+        places = (self.places.get(f"{self.at}.{name}") for name in fields)
+        return next((item for item in places if item is not None), self.places.get(self.at))
 
 
 def resolve(
-    asking: ResolveRequest,
-    known: ResolutionCache,
+    request: ResolveRequest,
+    cache: ResolutionCache,
     progress: Progress,
     *,
     previous: Lock | None = None,
@@ -71,7 +75,7 @@ def resolve(
 ) -> tuple[Lock | None, tuple[Diagnostic, ...]]:
     """Return the lock of a declared environment, or `None` and why there is none.
 
-    What was resolved once is taken from `known`: no network, no process. uv is asked, and may ask
+    What was resolved once is taken from `cache`: no network, no process. uv is asked, and may ask
     an index, when what it depends on has changed.
 
     Args:
@@ -81,104 +85,104 @@ def resolve(
     Raises:
         OSError: the resolution cannot be remembered.
     """
-    lock = asking.block.lock
+    lock = request.block.lock
     if lock is not None and Path(lock).suffix in (".toml", ".lock"):
-        return _from_lock(asking, known, lock)
+        return _from_lock(request, cache, lock)
     asked = read_requirement_inputs(
-        asking.block, folder=asking.folder, places=asking.places, at=asking.at
+        request.block, folder=request.folder, places=request.places, at=request.at
     )
-    if lock is not None and not asked.hashed and not has_errors(asked.found):
-        asked.found.append(_unhashed(lock, asking.place("lock")))
-    if (settings := project_settings(asking.environ, asking.folder)) is not None:
-        asked.found += local_sources_of_settings(*settings, _whole(asking))
-    if asking.environ.get("UV_NO_INDEX"):
-        asked.found.append(_no_index(_whole(asking)))
-    if has_errors(asked.found):
-        return None, tuple(asked.found)
-    inputs = _inputs(asking, asked)
-    resolved = None if upgrade else known.recall(inputs)
-    if resolved is None:
-        count = len(asked.wanted)
+    if lock is not None and not asked.hashed and not has_errors(asked.findings):
+        asked.findings.append(_unhashed(lock, request.place("lock")))
+    if (settings := project_settings(request.environ, request.folder)) is not None:
+        asked.findings += local_sources_of_settings(*settings, _whole(request))
+    if request.environ.get("UV_NO_INDEX"):
+        asked.findings.append(_no_index(_whole(request)))
+    if has_errors(asked.findings):
+        return None, tuple(asked.findings)
+    key = _inputs(request, asked)
+    resolution = None if upgrade else cache.recall(key)
+    if resolution is None:
+        count = len(asked.requirements)
         progress.advance("resolving", 0, count)
         try:
-            resolved = compile_asked(
+            resolution = compile_requirements(
                 asked,
-                uv=find_uv(asking.environ) if asked.wanted else "",
-                python=asking.python,
-                folder=asking.folder,
-                environ=asking.environ,
-                constraints=asking.constraints,
+                uv=find_uv(request.environ) if asked.requirements else "",
+                python=request.python,
+                folder=request.folder,
+                environ=request.environ,
+                constraints=request.constraints,
                 previous=previous,
                 upgrade=upgrade,
             )
         except (UvFailure, UnusableLock, SgpuError) as error:
-            return None, (_finding(asking, asked, error),)
+            return None, (_finding(request, asked, error),)
         progress.advance("resolving", count, count)
-        known.remember(inputs, resolved)
-    return _shown(asking, asked, resolved)
+        cache.remember(key, resolution)
+    return _shown(request, asked, resolution)
 
 
 def _from_lock(
-    asking: ResolveRequest, known: ResolutionCache, name: str
+    request: ResolveRequest, cache: ResolutionCache, name: str
 ) -> tuple[Lock | None, tuple[Diagnostic, ...]]:
     """A lock in TOML is taken as it is."""
-    path = asking.folder / os.path.expanduser(name)
-    place = asking.place("lock")
+    path = request.folder / os.path.expanduser(name)
+    place = request.place("lock")
     if path.is_dir() or not path.exists():
         return None, (_missing(name, path, place),)
     texts = [item for item in (path, path.with_name("pyproject.toml")) if item.exists()]
-    read = [read_text(text, os.path.relpath(text, asking.folder), place) for text in texts]
-    unread = tuple(item for item in read if isinstance(item, Diagnostic))
-    if unread:
-        return None, unread
-    identity = _identity(asking.python.python)
-    inputs: Json = [FORMAT, "lock", identity, name, *map(str, read)]
-    resolved = known.recall(inputs)
-    if resolved is None:
-        locked, found = read_lock(path, name, python=asking.python.python)
+    texts_read = [read_text(text, os.path.relpath(text, request.folder), place) for text in texts]
+    unreadable = tuple(item for item in texts_read if isinstance(item, Diagnostic))
+    if unreadable:
+        return None, unreadable
+    identity = _identity(request.python.python)
+    key: Json = [FORMAT, "lock", identity, name, *map(str, texts_read)]
+    resolution = cache.recall(key)
+    if resolution is None:
+        locked, findings = read_lock(path, name, python=request.python.python)
         if locked is None:
-            return None, found
-        misfit = _misfit(name, locked, asking)
+            return None, findings
+        misfit = _misfit(name, locked, request)
         if misfit is not None:
             return None, (misfit,)
         try:
-            resolved = (
+            resolution = (
                 export_project(
-                    uv=find_uv(asking.environ),
-                    python=asking.python,
+                    uv=find_uv(request.environ),
+                    python=request.python,
                     project=path.parent,
-                    folder=asking.folder,
-                    environ=asking.environ,
+                    folder=request.folder,
+                    environ=request.environ,
                 )
                 if locked.kind == "uv"
-                else _pylock(path, str(read[0]), asking)
+                else _pylock(path, str(texts_read[0]), request)
             )
         except (UvFailure, UnusableLock, SgpuError) as error:
-            return None, (_finding(asking, RequirementInputs(), error),)
-        known.remember(inputs, resolved)
-    return _shown(asking, RequirementInputs(), resolved)
+            return None, (_finding(request, RequirementInputs(), error),)
+        cache.remember(key, resolution)
+    return _shown(request, RequirementInputs(), resolution)
 
 
-def _pylock(path: Path, text: str, asking: ResolveRequest) -> Resolution:
+def _pylock(path: Path, text: str, request: ResolveRequest) -> Resolution:
     data = tomllib.loads(text)
-    python = asking.python.python
-    return Resolution(lock_of(data, python, source=path.parent, folder=asking.folder))
+    python = request.python.python
+    return Resolution(lock_of(data, python, source=path.parent, folder=request.folder))
 
 
-def _inputs(asking: ResolveRequest, asked: RequirementInputs) -> Json:
+def _inputs(request: ResolveRequest, inputs: RequirementInputs) -> Json:
     """What the answer depends on. Not the patch version of Python: a new one changes nothing."""
     files = sorted(
-        [os.path.relpath(file, asking.folder), text] for file, text in asked.files.items()
+        [os.path.relpath(file, request.folder), text] for file, text in inputs.files.items()
     )
     return [
         FORMAT,
         "asked",
-        _identity(asking.python.python),
-        list(asked.lines),
-        os.path.relpath(asked.root, asking.folder) if asked.root else None,
+        _identity(request.python.python),
+        list(inputs.lines),
+        os.path.relpath(inputs.root, request.folder) if inputs.root else None,
         files,
-        list(asking.constraints),
-        uv_settings(asking.environ, asking.folder),
+        list(request.constraints),
+        uv_settings(request.environ, request.folder),
     ]
 
 
@@ -187,51 +191,55 @@ def _identity(python: Python) -> list[str]:
 
 
 def _shown(
-    asking: ResolveRequest, asked: RequirementInputs, resolved: Resolution
+    request: ResolveRequest, inputs: RequirementInputs, resolution: Resolution
 ) -> tuple[Lock, tuple[Diagnostic, ...]]:
     warnings = tuple(
         Diagnostic(
             code=item.code,
             severity=Severity.WARNING,
             summary=item.summary,
-            place=next(iter(asked.places(item.names)), _whole(asking)),
+            place=next(iter(inputs.places(item.names)), _whole(request)),
         )
-        for item in resolved.warned
+        for item in resolution.warnings
     )
-    return replace(resolved.lock, python=asking.python.python), (*asked.found, *warnings)
+    return replace(resolution.lock, python=request.python.python), (*inputs.findings, *warnings)
 
 
 def _finding(
-    asking: ResolveRequest, asked: RequirementInputs, error: UvFailure | UnusableLock | SgpuError
+    request: ResolveRequest, inputs: RequirementInputs, error: UvFailure | UnusableLock | SgpuError
 ) -> Diagnostic:
     """What went wrong, at the requirement that it is about; at others that are named, too."""
     match error:
         case UvFailure():
-            said = error.complaint
-            first, *others = [*asked.places(error.names), _whole(asking)]
+            report = error.report
+            first, *others = [*inputs.places(error.names), _whole(request)]
             related = tuple(
                 Related(place=other, note="and this requirement") for other in others[:-1] if other
             )
             return Diagnostic(
-                code=said.code, summary=said.told, place=first, hint=said.hint, related=related
+                code=report.code,
+                summary=report.message,
+                place=first,
+                hint=report.hint,
+                related=related,
             )
         case UnusableLock():
-            place = next(iter(asked.places({error.name})), _whole(asking))
+            place = next(iter(inputs.places({error.name})), _whole(request))
             return Diagnostic(code=error.code, summary=error.summary, place=place, hint=error.hint)
         case SgpuError():
             return Diagnostic(
-                code=error.code, summary=error.message, place=_whole(asking), hint=error.hint
+                code=error.code, summary=error.message, place=_whole(request), hint=error.hint
             )
 
 
-def _whole(asking: ResolveRequest) -> Place | None:
-    return asking.place("lock", "requirements", "dependencies")
+def _whole(request: ResolveRequest) -> Place | None:
+    return request.place("lock", "requirements", "dependencies")
 
 
-def _misfit(name: str, locked: LockedPackages, asking: ResolveRequest) -> Diagnostic | None:
+def _misfit(name: str, locked: LockedPackages, request: ResolveRequest) -> Diagnostic | None:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-    version, requires, misfit = asking.python.python.version, locked.python, locked.misfit
+    version, requires, misfit = request.python.python.version, locked.python, locked.misfit
     with suppress(InvalidSpecifier):
         if requires and not SpecifierSet(requires).contains(version, prereleases=True):
             misfit = f"is for Python {requires}, and the run uses {version}"
@@ -240,7 +248,7 @@ def _misfit(name: str, locked: LockedPackages, asking: ResolveRequest) -> Diagno
     return Diagnostic(
         code="python_mismatch",
         summary=f"`{name}` {misfit}",
-        place=asking.place("python", "lock"),
+        place=request.place("python", "lock"),
         hint="set `env.python` to a version that it is for, or lock again",
     )
 

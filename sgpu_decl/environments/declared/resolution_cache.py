@@ -26,7 +26,7 @@ class UvWarning(NamedTuple):
 
 class Resolution(NamedTuple):
     lock: Lock
-    warned: tuple[UvWarning, ...] = ()
+    warnings: tuple[UvWarning, ...] = ()
 
 
 class ResolutionCache:
@@ -41,31 +41,31 @@ class ResolutionCache:
         try:
             raw = json.loads(path.read_bytes())
             lock = Lock.from_json(raw["lock"])
-            warned = tuple(
+            warnings = tuple(
                 UvWarning(code, text, tuple(names)) for code, text, names in raw["warned"]
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
         with contextlib.suppress(OSError):  # those that were not used for longest go first
             os.utime(path)
-        return Resolution(lock, warned)
+        return Resolution(lock, warnings)
 
-    def remember(self, inputs: Json, resolved: Resolution) -> None:
+    def remember(self, inputs: Json, resolution: Resolution) -> None:
         """Raises:
         OSError: it cannot be written.
         """
-        warned = [[item.code, item.summary, list(item.names)] for item in resolved.warned]
-        text = canonical({"lock": resolved.lock.to_json(), "warned": warned})
+        warnings = [[item.code, item.summary, list(item.names)] for item in resolution.warnings]
+        text = canonical({"lock": resolution.lock.to_json(), "warned": warnings})
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(self._path(inputs), text.encode())
         self._forget(self._folder.glob("*.json"))
 
     def _forget(self, paths: Iterable[Path]) -> None:
-        known: list[tuple[float, Path]] = []
+        by_age: list[tuple[float, Path]] = []
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
-                known.append((path.stat().st_mtime, path))
-        for _, path in sorted(known)[:-_KEPT]:
+                by_age.append((path.stat().st_mtime, path))
+        for _, path in sorted(by_age)[:-_KEPT]:
             path.unlink(missing_ok=True)
 
     def _path(self, inputs: Json) -> Path:

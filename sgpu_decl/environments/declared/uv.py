@@ -81,38 +81,38 @@ def run_uv(
     *,
     folder: Path,
     environ: Mapping[str, str],
-    given: str = "",
-    heard: Callable[[str], None] = lambda _: None,
-    kept: Sequence[int] = (),
+    stdin_text: str = "",
+    on_line: Callable[[str], None] = lambda _: None,
+    pass_fds: Sequence[int] = (),
 ) -> UvResult:
     """Run uv to its end.
 
     Args:
         folder: the working folder: relative paths and uv's own settings start from it.
         environ: the variables that it starts from.
-        given: its standard input.
-        heard: called with each line of stderr.
-        kept: descriptors that uv holds as long as it lives, whatever becomes of us.
+        stdin_text: its standard input.
+        on_line: called with each line of stderr.
+        pass_fds: descriptors that uv holds as long as it lives, whatever becomes of us.
 
     Raises:
         SgpuError: it cannot be started.
     """
-    known = {name: value for name, value in environ.items() if name not in _UNSET}
+    variables = {name: value for name, value in environ.items() if name not in _UNSET}
     words: list[str] = []
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout:
-        stdin.write(given.encode())
+        stdin.write(stdin_text.encode())
         stdin.seek(0)
         try:
             process = subprocess.Popen(
                 [uv, *arguments, "--color=never"],
                 cwd=folder,
-                env={**_UNLESS_SET, **known, **_SET},
+                env={**_UNLESS_SET, **variables, **_SET},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                pass_fds=tuple(kept),
+                pass_fds=tuple(pass_fds),
                 start_new_session=True,
             )
         except OSError as error:
@@ -123,7 +123,7 @@ def run_uv(
             for line in process.stderr or ():
                 shown = without_credentials(line.rstrip())
                 words.append(shown)
-                heard(shown)
+                on_line(shown)
         stdout.seek(0)
         output = stdout.read().decode(errors="replace")
     return UvResult(process.returncode, "\n".join(words), output)

@@ -17,7 +17,7 @@ from sgpu_decl.environments.declared.uv_errors import UvReport, read_report, rea
 from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.package_lists.packages import normalise
 
-__all__ = ["UvFailure", "compile_asked", "export_project"]
+__all__ = ["UvFailure", "compile_requirements", "export_project"]
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
 _YANKED = re.compile(r"is yanked\b")
@@ -26,18 +26,18 @@ _YANKED = re.compile(r"is yanked\b")
 class UvFailure(Exception):
     """uv failed; `names` are words of its that may be packages."""
 
-    def __init__(self, complaint: UvReport) -> None:
-        super().__init__(complaint.summary)
-        self.complaint = complaint
-        self.names = names_in(complaint.detail)
+    def __init__(self, report: UvReport) -> None:
+        super().__init__(report.summary)
+        self.report = report
+        self.names = names_in(report.detail)
 
 
 def names_in(text: str) -> frozenset[str]:
     return frozenset(normalise(word) for word in _WORD.findall(text))
 
 
-def compile_asked(
-    asked: RequirementInputs,
+def compile_requirements(
+    inputs: RequirementInputs,
     *,
     uv: str,
     python: LocalPython,
@@ -60,33 +60,33 @@ def compile_asked(
         UnusableLock: its answer cannot be installed exactly.
         SgpuError: uv cannot be started.
     """
-    if not asked.wanted:
-        return Resolution(Lock(python=python.python, entries=(), indexes=tuple(asked.indexes)))
+    if not inputs.requirements:
+        return Resolution(Lock(python=python.python, entries=(), indexes=tuple(inputs.indexes)))
     with _scratch() as scratch:
         output = scratch / "pylock.toml"
         arguments = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"]
         arguments += ["--format", "pylock.toml", "--output-file", os.fspath(output)]
         arguments += ["--python", python.executable]
-        if asked.lines:
+        if inputs.lines:
             arguments.append("-")
-        if asked.root is not None:
-            arguments.append(os.fspath(asked.root))
+        if inputs.root is not None:
+            arguments.append(os.fspath(inputs.root))
         if constraints:
             (scratch / "constraints.txt").write_text("\n".join(constraints))
             arguments += ["--constraints", os.fspath(scratch / "constraints.txt")]
-        if asked.hashed:
+        if inputs.hashed:
             arguments.append("--no-deps")
         if upgrade:
             arguments.append("--upgrade")
         elif previous is not None:
             output.write_text(previous.to_toml(folder))
-        given = "\n".join(asked.lines)
-        answer = run_uv(uv, arguments, folder=folder, environ=environ, given=given)
+        lines = "\n".join(inputs.lines)
+        answer = run_uv(uv, arguments, folder=folder, environ=environ, stdin_text=lines)
         if answer.code != 0:
             raise UvFailure(read_report(answer.words, python=python.python.minor))
-        trusted: dict[str, set[str]] | None = {} if asked.hashed else None
+        trusted: dict[str, set[str]] | None = {} if inputs.hashed else None
         if trusted is not None:
-            for item in asked.wanted:
+            for item in inputs.requirements:
                 trusted.setdefault(item.name or "", set()).update(item.hashes)
         lock = lock_of(
             tomllib.loads(output.read_text()),
@@ -95,8 +95,8 @@ def compile_asked(
             folder=folder,
             trusted=trusted,
         )
-    made = Lock(python=lock.python, entries=lock.entries, indexes=tuple(asked.indexes))
-    return Resolution(made, _warned(answer.words))
+    complete = Lock(python=lock.python, entries=lock.entries, indexes=tuple(inputs.indexes))
+    return Resolution(complete, _warned(answer.words))
 
 
 def export_project(
@@ -106,7 +106,7 @@ def export_project(
     whose code travels with each run.
 
     Raises:
-        Refused, UnusableLock, SgpuError: as `compile_asked`.
+        Refused, UnusableLock, SgpuError: as `compile_requirements`.
     """
     arguments = ["export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-header"]
     arguments += ["--format", "pylock.toml", "--python", python.executable]

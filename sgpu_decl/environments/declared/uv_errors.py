@@ -66,20 +66,20 @@ def read_report(words: str, *, python: str) -> UvReport:
 
 def read_warnings(words: str) -> tuple[str, ...]:
     """What uv warned of, whether it failed or not."""
-    found = (_WARNING.match(line) for line in words.splitlines())
+    matches = (_WARNING.match(line) for line in words.splitlines())
     return tuple(
-        item[1] for item in found if item is not None and not _EXPERIMENTAL.search(item[1])
+        item[1] for item in matches if item is not None and not _EXPERIMENTAL.search(item[1])
     )
 
 
 def _detail(words: str) -> str:
     """What went wrong, apart from warnings and what uv tells of its progress."""
-    told = [
+    lines = [
         _GLYPHS.sub("", line, count=1).removeprefix("error: ").rstrip()
         for line in words.splitlines()
         if line.strip() and not _PROGRESS.match(line) and not _WARNING.match(line)
     ]
-    detail = "\n".join(told)
+    detail = "\n".join(lines)
     if len(detail) > _LONGEST:
         half = _LONGEST // 2
         detail = f"{detail[:half]}\n…\n{detail[-half:]}"
@@ -87,8 +87,8 @@ def _detail(words: str) -> str:
 
 
 def _host(match: re.Match[str], flat: str) -> str:
-    found = _HOST.search(flat, match.start()) or _HOST.search(flat)
-    return found[1] if found else "the index"
+    host = _HOST.search(flat, match.start()) or _HOST.search(flat)
+    return host[1] if host else "the index"
 
 
 _Say = Callable[[re.Match[str], str], str]

@@ -38,9 +38,9 @@ def uv_settings(environ: Mapping[str, str], folder: Path) -> list[list[str]]:
 
 def project_settings(environ: Mapping[str, str], folder: Path) -> tuple[Path, str] | None:
     """The file that has the settings of the nearest project, and its text."""
-    found = next(_project(folder), None) if not _off(environ) else None
-    text = _text(found[0]) if found else None
-    return (found[0], text) if found and text is not None else None
+    settings = next(_project(folder), None) if not _off(environ) else None
+    text = _text(settings[0]) if settings else None
+    return (settings[0], text) if settings and text is not None else None
 
 
 def _files(environ: Mapping[str, str], folder: Path) -> Iterator[tuple[Path, str]]:

@@ -25,7 +25,7 @@ def check_requirements(
     Args:
         values: what markers are evaluated with.
     """
-    return tuple(found for item in declared for found in _findings(base, item, values))
+    return tuple(finding for item in declared for finding in _findings(base, item, values))
 
 
 def check_packages(
@@ -118,8 +118,8 @@ def _other_cuda(
 def _cuda_of(requirement: "Requirement") -> str | None:
     """The CUDA that a requirement pins: `torch==2.9.0+cu130`, `nvidia-cublas-cu13`."""
     name = normalise(requirement.name)
-    if name.startswith("nvidia-") and (found := name.rpartition("-cu")[2]).isdigit():
-        return found
+    if name.startswith("nvidia-") and (version := name.rpartition("-cu")[2]).isdigit():
+        return version
     pins = [Package(name, item.version) for item in requirement.specifier if item.operator == "=="]
     return cuda_of(pins)
 

@@ -16,7 +16,7 @@ __all__ = ["installed", "this_interpreter"]
 def installed(folders: Iterable[str]) -> tuple[Package, ...]:
     """The packages in these folders of `sys.path`, by name; of two the first counts, as it does for
     an import. A folder that is not there holds none."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for folder in folders:
         here: dict[str, str] = {}
         try:
@@ -28,8 +28,8 @@ def installed(folders: Iterable[str]) -> tuple[Package, ...]:
             if package is not None:
                 here[package.name] = package.version
         for normal, version in here.items():
-            found.setdefault(normal, version)
-    return tuple(Package(name, found[name]) for name in sorted(found))
+            versions.setdefault(normal, version)
+    return tuple(Package(name, versions[name]) for name in sorted(versions))
 
 
 def this_interpreter() -> Environment:

@@ -38,15 +38,15 @@ def settle(
 ) -> tuple[LockedPackages, tuple[Diagnostic, ...]]:
     """Put the pins of a file together; two that differ for one package are an error."""
     first: dict[str, Pin] = {}
-    for pin in (known := list(pins)):
+    for pin in (all_pins := list(pins)):
         first.setdefault(pin.package.name, pin)
     locked = LockedPackages(
         kind=kind,
         packages=tuple(first[name].package for name in sorted(first)),
-        hashed=all(pin.hashed for pin in known) and bool(known),
+        hashed=all(pin.hashed for pin in all_pins) and bool(all_pins),
         python=python,
     )
-    return locked, tuple(_contradictions(known, first))
+    return locked, tuple(_contradictions(all_pins, first))
 
 
 def invalid(summary: str, place: Place, hint: str | None = None) -> Diagnostic:

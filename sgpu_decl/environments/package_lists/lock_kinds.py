@@ -45,12 +45,12 @@ def read_lock(
     if isinstance(toml, Diagnostic):
         return None, (toml,)
     if "lock-version" in toml.data:
-        locked, found = read_pylock(toml, values)
+        locked, findings = read_pylock(toml, values)
     elif "package" in toml.data or "requires-python" in toml.data:
-        locked, found = read_uv_lock(toml, values)
+        locked, findings = read_uv_lock(toml, values)
     else:
         return None, (_foreign(shown),)
-    return (None if has_errors(found) else locked), found
+    return (None if has_errors(findings) else locked), findings
 
 
 def _foreign(shown: str) -> Diagnostic:

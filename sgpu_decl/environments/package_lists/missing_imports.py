@@ -27,10 +27,10 @@ Imports = Mapping[str, Place]
 
 def lacking_in_snapshot(imports: Imports, manifest: Manifest) -> tuple[Diagnostic, ...]:
     """The imported packages that a captured environment has no file of."""
-    there = top_levels(manifest)
-    if there is None:
+    names = top_levels(manifest)
+    if names is None:
         return ()
-    return tuple(_finding(name, place) for name, place in imports.items() if name not in there)
+    return tuple(_finding(name, place) for name, place in imports.items() if name not in names)
 
 
 def lacking_in_interpreter(
@@ -56,9 +56,9 @@ def lacking_in_base(
     """As `lacking_in_packages`, of a base with what is installed on top of it; of a base that is
     known in part, only what it is known to be without."""
     packages = [*base.packages, *added]
-    found = lacking_in_packages(imports, packages)
+    findings = lacking_in_packages(imports, packages)
     if base.complete:
-        return found
+        return findings
     absent = {name for name in imports if _without(name, base.absent)}
     return lacking_in_packages(
         {name: imports[name] for name in imports if name in absent}, packages
@@ -68,15 +68,15 @@ def lacking_in_base(
 def top_levels(manifest: Manifest) -> frozenset[str] | None:
     """The names that can be imported from the sites of an environment, or None where a `.pth` file
     may make others importable."""
-    found: set[str] = set()
+    names: set[str] = set()
     for site in manifest.sites:
         for name in _children(manifest, f"{site}/"):
             if name.endswith(".pth"):
                 if name not in _HARMLESS and not name.endswith("-nspkg.pth"):
                     return None
             elif not name.endswith(_NO_MODULES):
-                found.add(name.partition(".")[0])
-    return frozenset(found)
+                names.add(name.partition(".")[0])
+    return frozenset(names)
 
 
 def _children(manifest: Manifest, site: str) -> Iterator[str]:
@@ -94,8 +94,8 @@ def _without(name: str, absent: Collection[str]) -> bool:
 
 
 def _finding(name: str, place: Place) -> Diagnostic:
-    known = DISTRIBUTIONS.get(name)
-    what = f"`{known[0]}`" if known else f"what provides `{name}`"
+    distributions = DISTRIBUTIONS.get(name)
+    what = f"`{distributions[0]}`" if distributions else f"what provides `{name}`"
     return Diagnostic(
         code="package_missing",
         severity=Severity.WARNING,

@@ -25,12 +25,12 @@ def version_of(packages: Iterable[Package], name: str) -> str | None:
 def cuda_of(packages: Iterable[Package]) -> str | None:
     """The CUDA version that packages bring along, `12.6`, or `None` where they bring none: that of
     NVIDIA's runtime, or else what torch's local version says."""
-    found = None
+    cuda = None
     for package in packages:
         if _RUNTIME.fullmatch(package.name):
             return ".".join(package.version.split(".")[:2])
         if package.name == "torch" and (
             match := _CUDA_LOCAL.search(package.version.partition("+")[2])
         ):
-            found = f"{match[1]}.{match[2]}"
-    return found
+            cuda = f"{match[1]}.{match[2]}"
+    return cuda

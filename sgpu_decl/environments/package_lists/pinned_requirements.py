@@ -43,7 +43,7 @@ def read_pinned(
         nothing has a finding of its own.
     """
     pins: list[Pin] = []
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     for line in RequirementsReader(constraints=False).file(path, shown):
         pin = (
             _pin(line, line.place or Place(shown, 1, 1), values)
@@ -51,12 +51,12 @@ def read_pinned(
             else replace(line, code=_CODES.get(line.code, line.code))
         )
         if isinstance(pin, Diagnostic):
-            found.append(pin)
+            findings.append(pin)
         elif pin is not None:
             pins.append(pin)
     locked, more = settle("requirements", pins)
-    found += more
-    return (None if found else locked), in_order(found)
+    findings += more
+    return (None if findings else locked), in_order(findings)
 
 
 def _pin(line: RequirementLine, at: Place, values: Mapping[str, str]) -> Pin | Diagnostic | None:

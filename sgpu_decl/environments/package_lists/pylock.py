@@ -31,22 +31,22 @@ def read_pylock(
         return None, (invalid(summary, toml.top, "make it with a tool that writes version 1.0"),)
     listed = toml.data.get("packages")
     if not isinstance(listed, list) or not text_of(toml.data.get("created-by")):
-        lacking = "created-by" if isinstance(listed, list) else "packages"
-        return None, (invalid(f"the lock file has no `{lacking}`: it was cut off", toml.top),)
+        missing_field = "created-by" if isinstance(listed, list) else "packages"
+        return None, (invalid(f"the lock file has no `{missing_field}`: it was cut off", toml.top),)
     groups = [item for item in toml.data.get("default-groups", ()) if isinstance(item, str)]
     misfits = list(_other_environments(toml, values))
     pins: list[Pin] = []
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     for index, raw in enumerate(listed):
-        read = _entry(table(raw), toml.place("packages", index), values, groups)
-        if isinstance(read, Pin):
-            pins.append(read)
+        pin = _entry(table(raw), toml.place("packages", index), values, groups)
+        if isinstance(pin, Pin):
+            pins.append(pin)
             requires = text_of(table(raw).get("requires-python"))
-            misfits += _other_python(read.package, requires, values["python_full_version"])
-        elif read is not None:
-            found.append(read)
+            misfits += _other_python(pin.package, requires, values["python_full_version"])
+        elif pin is not None:
+            findings.append(pin)
     locked, more = settle("pylock", pins, python=text_of(toml.data.get("requires-python")))
-    return replace(locked, misfit=next(iter(misfits), None)), (*found, *more)
+    return replace(locked, misfit=next(iter(misfits), None)), (*findings, *more)
 
 
 def _other_environments(toml: Toml, values: Mapping[str, str]) -> Iterator[str]:

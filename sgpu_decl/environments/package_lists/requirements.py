@@ -51,8 +51,8 @@ class RequirementLine:
     @property
     def name(self) -> str | None:
         """The name of the package, where the line tells it."""
-        named = _NAME.match(self.text)
-        return normalise(named[1]) if named else None
+        match = _NAME.match(self.text)
+        return normalise(match[1]) if match else None
 
     @property
     def hashes(self) -> tuple[str, ...]:
@@ -117,12 +117,12 @@ class RequirementsReader:
         if "\n" in line.text:
             yield _bad("a dependency goes over several lines", line.place, "one each")
             return
-        included = _INCLUDE.fullmatch(line.text)
-        binds = included is not None and included[1] in ("-c", "--constraint")
-        if included is None or (binds and not self._constraints):
+        include = _INCLUDE.fullmatch(line.text)
+        binds = include is not None and include[1] in ("-c", "--constraint")
+        if include is None or (binds and not self._constraints):
             yield line
             return
-        name = included[2].strip(" '\"")
+        name = include[2].strip(" '\"")
         if "://" in name:
             url = _LOGIN.sub("//", name)
             summary = f"`{url}` is not on this machine, so that nobody could tell when it changes"
@@ -152,19 +152,19 @@ def read_text(path: Path, shown: str, place: Place | None = None) -> str | Diagn
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines put together where they go on, without comments, with the number of their first."""
-    start, held = 0, ""
+    start, logical = 0, ""
     for number, raw in enumerate(text.splitlines(), 1):
         comment = raw.lstrip().startswith("#")
         goes_on = raw.endswith("\\") and not comment
         start = start or number
-        held += (raw[:-1] + " ") if goes_on else ("" if comment else raw)
+        logical += (raw[:-1] + " ") if goes_on else ("" if comment else raw)
         if goes_on:
             continue
-        line = _COMMENT.sub("", held).strip()
+        line = _COMMENT.sub("", logical).strip()
         if line:
             yield start, line
-        start, held = 0, ""
-    if line := _COMMENT.sub("", held).strip():
+        start, logical = 0, ""
+    if line := _COMMENT.sub("", logical).strip():
         yield start, line
 
 

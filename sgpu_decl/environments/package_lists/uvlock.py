@@ -30,7 +30,7 @@ def read_uv_lock(
     locked, more = settle(
         "uv", walk.pins.values(), python=text_of(toml.data.get("requires-python"))
     )
-    return locked, (*walk.found, *more)
+    return locked, (*walk.findings, *more)
 
 
 class _Walk:
@@ -45,7 +45,7 @@ class _Walk:
             if name is not None:
                 self._by_name.setdefault(normalise(name), []).append(index)
         self.pins: dict[int, Pin] = {}
-        self.found: list[Diagnostic] = []
+        self.findings: list[Diagnostic] = []
 
     def roots(self) -> list[dict[str, Any]]:
         """The dependencies of the project here, or of the script that was locked; of a file with
@@ -60,9 +60,9 @@ class _Walk:
         required = _tables(table(self._toml.data.get("manifest")), "requirements")
         return required or [{"name": name} for name in self._by_name]
 
-    def follow(self, wanted: Iterable[dict[str, Any]]) -> None:
-        waiting = list(wanted)
-        seen: set[tuple[int, str]] = set()
+    def follow(self, dependencies: Iterable[dict[str, Any]]) -> None:
+        waiting = list(dependencies)
+        visited: set[tuple[int, str]] = set()
         while waiting:
             dependency = waiting.pop()
             index = self._target(dependency)
@@ -71,9 +71,9 @@ class _Walk:
             entry = self._entries[index]
             extras = [item for item in dependency.get("extra") or () if isinstance(item, str)]
             for part in ("", *extras):
-                if (index, part) in seen:
+                if (index, part) in visited:
                     continue
-                seen.add((index, part))
+                visited.add((index, part))
                 optional = table(entry.get("optional-dependencies"))
                 waiting += _tables(optional, part) if part else _tables(entry, "dependencies")
             if index not in self.pins and not _is_project(entry):
@@ -89,7 +89,9 @@ class _Walk:
             if marker is not None and not applies(marker, self._values):
                 return None
         except ValueError:
-            self.found.append(invalid(f"the marker of `{name}` cannot be read: `{marker}`", place))
+            self.findings.append(
+                invalid(f"the marker of `{name}` cannot be read: `{marker}`", place)
+            )
             return None
         version = dependency.get("version")
         fitting = [
@@ -99,7 +101,7 @@ class _Walk:
         ]
         fitting = [item for item in fitting if self._resolved_here(item)] or fitting
         if not fitting:
-            self.found.append(
+            self.findings.append(
                 invalid(f"the lock file depends on `{name}` and has no entry for it", place)
             )
             return None
@@ -121,7 +123,7 @@ class _Walk:
         source = table(entry.get("source"))
         files = [*_tables(entry, "wheels"), *([table(entry["sdist"])] if "sdist" in entry else [])]
         if "registry" in source and (version is None or not files):
-            self.found.append(
+            self.findings.append(
                 invalid(f"`{name}` has no version or no files: it was cut off", place)
             )
             return

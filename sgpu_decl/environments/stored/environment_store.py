@@ -24,7 +24,7 @@ from pathlib import Path
 from sgpu_decl.agent.environment.manifest import BadManifest, File, FileKind, Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
-from sgpu_decl.environments.captured.file_readers import Destination, store_refusal
+from sgpu_decl.environments.captured.file_readers import Destination, store_error
 from sgpu_decl.environments.stored.ingest import copy_missing, link_missing
 from sgpu_decl.environments.stored.store_gc import sweep
 from sgpu_decl.errors import SgpuError
@@ -73,14 +73,14 @@ class EnvironmentStore:
 
     def missing(self, manifest: Manifest) -> list[File]:
         """The files and the bytecode whose objects are not here, one for each object."""
-        wanted = {
+        files = {
             file.key: file
             for file in (*manifest.bytecode, *manifest.files)
             if file.kind != FileKind.LINK
         }
         for key in self.keys():
-            wanted.pop(key, None)
-        return list(wanted.values())
+            files.pop(key, None)
+        return list(files.values())
 
     def capture(
         self, interpreter: str, progress: Progress, *, cache: Path | None = None
@@ -121,8 +121,8 @@ class EnvironmentStore:
             self._hashed.update(dict.fromkeys((file.key for file in missing), time.time_ns()))
             manifest = captured.manifest
             if stale:  # bytecode that was compiled anew since: it is no part of the digest
-                kept = (file for file in manifest.bytecode if file.key not in stale)
-                manifest = manifest._replace(bytecode=tuple(kept))
+                remaining = (file for file in manifest.bytecode if file.key not in stale)
+                manifest = manifest._replace(bytecode=tuple(remaining))
             origin = canonical({"interpreter": captured.interpreter, "base": captured.base})
             self._write("origins", captured.digest, origin.encode())
             self._register(manifest)
@@ -179,9 +179,9 @@ class EnvironmentStore:
         from sgpu_decl.agent.environment.hydration import DamagedObjects
 
         digest = self.built(digest) or digest
-        found = self.tree(digest)
-        if found is not None:
-            return found
+        tree = self.tree(digest)
+        if tree is not None:
+            return tree
         try:
             return self._hydrate(digest, progress)
         except DamagedObjects as damaged:
@@ -210,7 +210,7 @@ class EnvironmentStore:
                     os.fspath(self.objects),
                     os.fspath(tree),
                     base,
-                    known=self._hashed,
+                    hash_times=self._hashed,
                     advance=progress.advance,
                 )
         except (InterpreterMismatch, BadManifest) as error:
@@ -220,26 +220,26 @@ class EnvironmentStore:
                 code="environment_misfit",
             ) from error
         except OSError as error:
-            raise store_refusal(self._root, error) from error
+            raise store_error(self._root, error) from error
         return tree
 
     def _refetch(self, digest: str, keys: Iterable[str], progress: Progress) -> None:
         """Remove damaged objects, and copy them again from the interpreter that they came from."""
-        wanted = set(keys)
+        missing = set(keys)
         with self._writing() as into:
-            for key in wanted:
+            for key in missing:
                 self._object(key).unlink(missing_ok=True)
             interpreter = self._record("origins", digest).get("interpreter")
             captured = None
             if isinstance(interpreter, str) and os.path.exists(interpreter):
                 captured, _ = capture(interpreter, progress=progress)
             if captured is None:
-                raise _damaged(digest, wanted)
+                raise _damaged(digest, missing)
             files = (*captured.manifest.bytecode, *captured.manifest.files)
-            there = list({file.key: file for file in files if file.key in wanted}.values())
-            if len(there) < len(wanted):
-                raise _damaged(digest, wanted)
-            copy_missing(captured, there, into, progress)
+            present = list({file.key: file for file in files if file.key in missing}.values())
+            if len(present) < len(missing):
+                raise _damaged(digest, missing)
+            copy_missing(captured, present, into, progress)
 
     def examine(self, digest: str) -> tuple[str, ...]:
         """Look at every file of a tree; returns the paths that were written to since it was made.
@@ -254,15 +254,15 @@ class EnvironmentStore:
         tree, manifest = self.tree(digest), self.manifest(digest)
         if tree is None or manifest is None:
             return ()
-        found = altered(os.fspath(tree), manifest)
-        if found:
+        written = altered(os.fspath(tree), manifest)
+        if written:
             with self._writing():
                 keys = {file.path: file.key for file in (*manifest.files, *manifest.bytecode)}
-                for path in found:
+                for path in written:
                     if path in keys and keys[path] != path:
                         self._object(keys[path]).unlink(missing_ok=True)
                 (tree / RECORD).unlink(missing_ok=True)
-        return tuple(found)
+        return tuple(written)
 
     def refer(self, owner: Owner, digests: Collection[str]) -> None:
         """Say that `owner` refers to these, digests of environments or of
@@ -279,7 +279,7 @@ class EnvironmentStore:
 
     def unseen(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
         """What is kept for owners that are missing, or cannot be looked for."""
-        return self._references.unseen(ask)
+        return self._references.absent_owners(ask)
 
     def collect(self, ask: Callable[[Owner], Presence], *, now: float | None = None) -> int:
         """Delete what nothing refers to; returns the bytes that were freed.
@@ -301,7 +301,7 @@ class EnvironmentStore:
                 referred |= {found for lock in referred if (found := self.built(lock))}
                 return sweep(self._root, referred, self.manifest, self.built, now or time.time())
         except OSError as error:
-            raise store_refusal(self._root, error) from error
+            raise store_error(self._root, error) from error
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[Destination]:
@@ -310,7 +310,7 @@ class EnvironmentStore:
             with self._references.many():
                 yield Destination(self.objects, self._root / "incoming")
         except OSError as error:
-            raise store_refusal(self._root, error) from error
+            raise store_error(self._root, error) from error
 
     def _prepare(self) -> None:
         for name in _FOLDERS:
@@ -326,8 +326,8 @@ class EnvironmentStore:
         data = _seal(text) + b"\n" + text
         path = self._path("manifests", manifest.digest)
         if path.is_file() and path.read_bytes() != data:
-            known = self.manifest(manifest.digest)
-            if known is not None and not self.missing(known):
+            present = self.manifest(manifest.digest)
+            if present is not None and not self.missing(present):
                 os.utime(path)
                 return
         self._write("manifests", manifest.digest, data)

@@ -26,28 +26,28 @@ def copy_missing(
     Raises:
         SgpuError: a file is not what it was, or the store takes nothing.
     """
-    compiled = {file.path for file in captured.manifest.bytecode}
+    bytecode = {file.path for file in captured.manifest.bytecode}
     jobs: list[tuple[ReadJob, int]] = []
     keys: dict[ReadJob, str] = {}
     for file in missing:
         if file.path in captured.written:
             _write(captured.written[file.path], file, into)
         else:
-            job = _job(captured, file, compiled=file.path in compiled)
+            job = _job(captured, file, compiled=file.path in bytecode)
             keys[job] = file.key
             jobs.append((job, file.size))
     total = sum(size for _, size in jobs)
     stale = set()
-    moved = []
+    changed_paths = []
     for job, reply in read(jobs, into, lambda done: progress.advance("copying", done, total)):
         if reply.problem and job.how == Form.BYTECODE:
             stale.add(keys[job])
         elif reply.problem:
-            moved.append(job.path)
-    if moved:
-        more = f", and {len(moved) - 1:,} more" if moved[1:] else ""
+            changed_paths.append(job.path)
+    if changed_paths:
+        more = f", and {len(changed_paths) - 1:,} more" if changed_paths[1:] else ""
         raise SgpuError(
-            f"`{min(moved)}` of the environment changed since it was looked at{more}",
+            f"`{min(changed_paths)}` of the environment changed since it was looked at{more}",
             hint="wait until nothing is being installed, and plan again",
             code="environment_moving",
         )
@@ -60,11 +60,11 @@ def link_missing(captured: Captured, missing: Sequence[File], into: Destination)
     Returns:
         Those that could not, and have to be copied.
     """
-    left = []
+    remaining = []
     for file in missing:
         source = captured.sources.get(file.path)
         if source is None or _how(file) != Form.PLAIN:
-            left.append(file)
+            remaining.append(file)
             continue
         try:
             os.chmod(source, _mode(file))
@@ -72,8 +72,8 @@ def link_missing(captured: Captured, missing: Sequence[File], into: Destination)
             with contextlib.suppress(FileExistsError):
                 os.link(source, into.objects / file.key[:2] / file.key, follow_symlinks=False)
         except OSError:  # another file system, or one without links
-            left.append(file)
-    return left
+            remaining.append(file)
+    return remaining
 
 
 def _job(captured: Captured, file: File, *, compiled: bool) -> ReadJob:

@@ -56,8 +56,8 @@ class FolderPlace:
 
     def has(self, names: Collection[str]) -> set[str]:
         """Those of the files that are there."""
-        there = set(os.listdir(self._folder)) if self._folder.is_dir() else set()
-        return there.intersection(names)
+        existing = set(os.listdir(self._folder)) if self._folder.is_dir() else set()
+        return existing.intersection(names)
 
     def put(self, name: str, file: Path, sent: Sent) -> None:  # noqa: ARG002  it does not take long
         """Bring a file there, under its name only when it is on the disk."""
@@ -69,18 +69,18 @@ class FolderPlace:
         _copy(self._folder / name, file)
 
 
-def make_index(manifest: Manifest, known: Iterable[Pack] = ()) -> Index:
-    """Say which packs bring an environment: of those that are `known` to be there, and new ones."""
-    wanted = needed(manifest)
+def make_index(manifest: Manifest, existing: Iterable[Pack] = ()) -> Index:
+    """Choose the packs that carry an environment: `existing` ones, and new ones for the rest."""
+    objects = needed(manifest)
     packs: list[Pack] = []
-    there: set[str] = set()
-    for pack in known:
-        useful = sum(size for key, size in pack.contents if wanted.get(key) == size)
+    packed: set[str] = set()
+    for pack in existing:
+        useful = sum(size for key, size in pack.contents if objects.get(key) == size)
         keys = {key for key, _ in pack.contents}
-        if useful and 2 * useful >= pack.size and there.isdisjoint(keys):
+        if useful and 2 * useful >= pack.size and packed.isdisjoint(keys):
             packs.append(pack)
-            there |= keys
-    rest = [(key, size) for key, size in wanted.items() if key not in there]
+            packed |= keys
+    rest = [(key, size) for key, size in objects.items() if key not in packed]
     return Index(manifest.digest, (*packs, *_cut(rest)))
 
 
@@ -96,8 +96,8 @@ def send(index: Index, objects: Path, place: PackPlace, progress: Progress) -> N
     Raises:
         SgpuError: an object is damaged, or the place takes nothing.
     """
-    there = place.has([pack.name for pack in index.packs])
-    missing = [pack for pack in index.packs if pack.name not in there]
+    existing = place.has([pack.name for pack in index.packs])
+    missing = [pack for pack in index.packs if pack.name not in existing]
     total, done = sum(pack.size for pack in missing), 0
     lock = threading.Lock()
 
@@ -137,13 +137,13 @@ def write_pack(pack: Pack, objects: Path, file: Path) -> None:
     with open(file, "wb") as target:
         target.write(deflate.compress(pack.head))
         for key, size in pack.contents:
-            hashed = hashlib.sha256()
+            sha = hashlib.sha256()
             read = 0
             for chunk in _chunks(objects / key[:2] / key):
                 read += len(chunk)
-                hashed.update(chunk)
+                sha.update(chunk)
                 target.write(deflate.compress(chunk))
-            if read != size or hashed.hexdigest() != key[:64]:
+            if read != size or sha.hexdigest() != key[:64]:
                 raise SgpuError(
                     f"the object {key} of the environment is missing or damaged in the store",
                     hint="plan and apply again: it is taken in once more",

@@ -32,26 +32,26 @@ def sweep(
     """
     from sgpu_decl.agent.environment.tree_files import clear, discard
 
-    kept: set[str] = set()
+    live: set[str] = set()
     for path in (root / "manifests").glob("*.json"):
         if f"sha256:{path.stem}" in referred or now - path.stat().st_mtime < YOUNG:
-            kept.add(path.stem)
+            live.add(path.stem)
         else:
             path.unlink(missing_ok=True)
     for path in (root / "origins").glob("*.json"):
-        if path.stem not in kept:
+        if path.stem not in live:
             path.unlink(missing_ok=True)
     for path in (root / "built").glob("*.json"):
-        if (built(path.stem) or "")[7:] not in kept and now - path.stat().st_mtime >= YOUNG:
+        if (built(path.stem) or "")[7:] not in live and now - path.stat().st_mtime >= YOUNG:
             path.unlink(missing_ok=True)
     for path in root.glob("trees/[0-9a-f]*"):
-        if path.name not in kept and now - path.lstat().st_ctime >= YOUNG:
+        if path.name not in live and now - path.lstat().st_ctime >= YOUNG:
             discard(os.fspath(path))
     clear(os.fspath(root / "trees"))
     for path in (root / "incoming").iterdir():
         path.unlink(missing_ok=True)  # of a writer that was killed: none writes now
     keys: set[str] = set()
-    for name in kept:
+    for name in live:
         known = manifest(f"sha256:{name}")
         if known is not None:
             keys |= {file.key for file in (*known.files, *known.bytecode)}

@@ -94,7 +94,7 @@ def test_only_new_objects_are_sent(make_environment: Any, tmp_path: Path) -> Non
     before = make_index(first.manifest)
     send(before, first.objects, place, Quiet())
     upgraded = make_environment({**FILES, "two.py": "y = 3\n", "three.py": "z = 3\n"})
-    after = make_index(upgraded.manifest, known=before.packs)
+    after = make_index(upgraded.manifest, existing=before.packs)
     place.brought.clear()
     send(after, upgraded.objects, place, Quiet())
     new = [pack for pack in after.packs if pack not in before.packs]
@@ -110,7 +110,7 @@ def test_a_pack_that_is_mostly_of_no_use_is_not_used_again(make_environment: Any
     first = make_environment(FILES)
     known = Pack(tuple(needed(first.manifest).items()))
     other = make_environment({"one/__init__.py": "x = 1\n"})
-    assert known not in make_index(other.manifest, known=[known]).packs
+    assert known not in make_index(other.manifest, existing=[known]).packs
 
 
 def test_packs_are_cut_by_their_objects_and_bounded(make_environment: Any) -> None:

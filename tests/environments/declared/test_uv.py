@@ -50,7 +50,7 @@ def test_uv_gets_the_users_settings_less_those_that_lead_astray(tmp_path: Path) 
 def test_each_line_is_heard_as_it_comes(tmp_path: Path) -> None:
     path = _program(tmp_path, "read line; echo first $line >&2; echo second >&2")
     heard: list[str] = []
-    run_uv(str(path), [], folder=tmp_path, environ={}, given="of all\n", heard=heard.append)
+    run_uv(str(path), [], folder=tmp_path, environ={}, stdin_text="of all\n", on_line=heard.append)
     assert heard == ["first of all", "second"]
 
 

@@ -35,8 +35,8 @@ def test_both_forms_of_an_error_are_read(words: str) -> None:
         "package_not_found",
         "there is no package `nosuch` to be had",
     )
-    assert "╰" not in found.told
-    assert "error:" not in found.told
+    assert "╰" not in found.message
+    assert "error:" not in found.message
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,16 @@ def test_what_is_known_has_a_code(words: str, code: str) -> None:
 
 
 def test_what_is_not_known_is_passed_on_whole() -> None:
-    assert read_report("error: something new", python="3.11").told == (
+    assert read_report("error: something new", python="3.11").message == (
         "uv failed\nuv says:\n  something new"
     )
 
 
 def test_a_compiler_that_says_much_is_cut_in_the_middle() -> None:
-    told = read_report(BUILD + "x" * 200_000 + "\nthe end", python="3.11").told
-    assert len(told) < 5000
-    assert told.endswith("the end")
-    assert "`cext==1.0`" in told
+    message = read_report(BUILD + "x" * 200_000 + "\nthe end", python="3.11").message
+    assert len(message) < 5000
+    assert message.endswith("the end")
+    assert "`cext==1.0`" in message
 
 
 def test_warnings_stand_apart_from_errors_and_from_uvs_own_affairs() -> None:
