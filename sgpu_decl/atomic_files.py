@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["write_atomic"]
+__all__ = ["write_atomic", "write_cache"]
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -31,3 +31,10 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
         if isinstance(error, OSError):
             error.filename = os.fspath(path)  # users do not know the temporary file
         raise
+
+
+def write_cache(path: Path, data: bytes) -> None:
+    """Replace a file of a cache. Where it cannot be written, that costs speed only."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(path, data, durable=False)

@@ -71,8 +71,11 @@ def base_requirements(name: str) -> tuple[str, dict[str, str]]:
         SgpuError: its packages are known in part only.
     """
     from sgpu_decl.backends.kinds import bases_of
-    from sgpu_decl.environments.package_lists.base_environments import base_named, unknown_base
-    from sgpu_decl.environments.package_lists.base_requirements import requirements_of
+    from sgpu_decl.environments.package_lists.base_environments import (
+        base_named,
+        requirements_of,
+        unknown_base,
+    )
 
     base = base_named(name, bases_of())
     if base is None:

@@ -5,7 +5,6 @@ A plan runs no program of the project. For a virtual environment of the project 
 interpreter that the environment was made from, if that lies elsewhere.
 """
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sgpu_decl.agent.environment.manifest import Python
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.installed import this_interpreter
@@ -305,7 +304,5 @@ class _InterpreterCache:
             if os.path.realpath(answer.executable) != real:
                 return LocalPython(answer.executable, answer.python, answer.executable)
             cached = self._cache[key] = list(answer.python)
-            with contextlib.suppress(OSError):  # costs speed only
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_atomic(self._path, json.dumps(self._cache).encode())
+            write_cache(self._path, json.dumps(self._cache).encode())
         return LocalPython(path, Python(*cached), program)

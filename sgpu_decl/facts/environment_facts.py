@@ -144,7 +144,7 @@ class DeclaredEnvironments:
     def _lock(
         self, wanted: "_Looking", python: "LocalPython", places: Mapping[str, Place]
     ) -> Looked:
-        from sgpu_decl.environments.declared.environment_build import built
+        from sgpu_decl.environments.declared.environment_build import find_build
         from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
         from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
 
@@ -165,7 +165,7 @@ class DeclaredEnvironments:
         if lock is None or has_errors(findings):
             return None, findings
         self.recipes[lock.digest] = FromLock(lock=lock, python=python, folder=wanted.folder)
-        manifest = built(lock, self._project.environments)
+        manifest = find_build(lock, self._project.environments)
         return wanted.environment(
             lock.digest,
             PackageList.of(lock.packages),

@@ -12,7 +12,7 @@ from sgpu_decl.backends.kinds import bases_of, is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size
-from sgpu_decl.environments.known.base_environments import base_named
+from sgpu_decl.environments.package_lists.base_environments import base_named
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.ray_cluster import NodeShape, RayCluster

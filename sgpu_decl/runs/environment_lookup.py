@@ -120,7 +120,7 @@ def _recorded(text: str, project: "OpenedProject") -> Environment:
     resource = resource_named(project.state().resources, text)
     spec = json.loads(resource.spec)
     digest = spec["digest"]
-    manifest = project.environments.manifest(project.environments.built(digest) or digest)
+    manifest = project.environments.manifest(project.environments.build_of(digest) or digest)
     kind = EnvironmentKind.LOCK if spec["lock"] else EnvironmentKind.SNAPSHOT
     if manifest is not None:
         return _of_manifest(manifest, text, kind)
@@ -142,7 +142,7 @@ def _found_by(text: str, project: "OpenedProject") -> Environment:
     attempt = next((item for item in project.states.history(ref.address) if item.ref == ref), None)
     if attempt is not None and attempt.inputs.environment_digest is not None:
         known = (
-            project.environments.built(attempt.inputs.environment_digest)
+            project.environments.build_of(attempt.inputs.environment_digest)
             or attempt.inputs.environment_digest
         )
         manifest = project.environments.manifest(known)

@@ -4,7 +4,6 @@ A file is read again when anything that the file system says of it differs. One 
 the last two seconds is read each time: its next change could carry the same time.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -12,7 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.regular_files import open_regular
 
 __all__ = ["HashCache", "digest_file"]
@@ -81,14 +80,12 @@ class HashCache:
         return content
 
     def save(self) -> None:
-        """Write the cache if it grew; a folder that cannot be written costs speed only."""
+        """Write the cache if it grew."""
         if not self._dirty or self._path is None:
             return
         digests = self._digests
         if len(digests) > LIMIT:
             digests = {key: digests[key] for key in self._used}
-        with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            data = json.dumps({"version": VERSION, "files": digests}).encode()
-            write_atomic(self._path, data, durable=False)
+        data = json.dumps({"version": VERSION, "files": digests}).encode()
+        write_cache(self._path, data)
         self._dirty = False

@@ -90,7 +90,7 @@ class IgnoreRules:
         inside = f"{folder}/"
         return any(inside.startswith(start) or start.startswith(inside) for start in self._reach)
 
-    def _said_above(self, path: str, *, folder: bool) -> Pattern | None:
+    def _decision_above(self, path: str, *, folder: bool) -> Pattern | None:
         verdict: Pattern | None = None
         for root, spec in self._above:
             probe = f"{root}/{path}".strip("/") + ("/" if folder else "")
@@ -121,7 +121,7 @@ class _Spec:
             return None
         return cls(spec, patterns)
 
-    def said(self, probe: str, before: Pattern | None) -> Pattern | None:
+    def decision(self, probe: str, before: Pattern | None) -> Pattern | None:
         """The pattern that leaves a path out, `None` where one takes it back; `before` where no
         pattern matches."""
         match = self._spec.check_file(probe)

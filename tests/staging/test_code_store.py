@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from sgpu_decl.staging.snapshot import snapshot
 from sgpu_decl.staging.code_store import CodeStore
-Store(Path(sys.argv[2])).put(snapshot(Path(sys.argv[1]))[0])
+CodeStore(Path(sys.argv[2])).put(snapshot(Path(sys.argv[1]))[0])
 """
 
 

@@ -30,11 +30,11 @@ from sgpu_decl.agent.environment.tree_files import (
 )
 from sgpu_decl.agent.environment.tree_links import write_file, write_link
 from sgpu_decl.agent.environment.venv_files import venv_files
-from sgpu_decl.agent.environment.workers import WorkerPool
+from sgpu_decl.agent.environment.workers import WorkerPool, batches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from sgpu_decl.agent.environment.bytecode_cache import Source
     from sgpu_decl.agent.environment.manifest import Manifest
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["DamagedObjects", "InterpreterMismatch", "altered", "hydrate", "whole"]
 
 _BATCH_FILES = 400
-_BATCH_BYTES = 16 << 20
 _BATCH_SOURCES = 40
 _LARGE = 4 << 20
 _SHALLOW = 4  # names in lib/python3.11/site-packages/package
@@ -209,29 +208,10 @@ def _link(
         damaged.extend(failed)
         advance("linking", done, total)
 
-    workers.work("link", _batches(items.values()), note)
+    work = batches([*items.values()], lambda item: item[1], large=_LARGE, most=_BATCH_FILES)
+    workers.work("link", work, note)
     if damaged:
         raise DamagedObjects(damaged)
-
-
-def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Large files first and alone, so that no worker has one left when the other is done."""
-    small = []
-    for item in sorted(items, key=lambda one: -one[1] if one[1] >= _LARGE else 0):
-        if item[1] >= _LARGE:
-            yield [item]
-        else:
-            small.append(item)
-    batch: list[Item] = []
-    size = 0
-    for item in small:
-        batch.append(item)
-        size += item[1]
-        if len(batch) >= _BATCH_FILES or size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _compile(
@@ -250,8 +230,8 @@ def _compile(
         done += len(batch)
         advance("compiling", done, len(work))
 
-    batches = (work[at : at + _BATCH_SOURCES] for at in range(0, len(work), _BATCH_SOURCES))
-    workers.work("compile", batches, note)
+    groups = (work[at : at + _BATCH_SOURCES] for at in range(0, len(work), _BATCH_SOURCES))
+    workers.work("compile", groups, note)
 
 
 def _utf8(path: str) -> str:

@@ -23,18 +23,48 @@ from sgpu_decl.agent.environment.python_match import base_executable, this_pytho
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, BinaryIO, TypeVar
 
     Batch = TypeVar("Batch")
+    Item = TypeVar("Item")
 
-__all__ = ["WorkerError", "WorkerPool", "main"]
+__all__ = ["WorkerError", "WorkerPool", "batches", "main"]
 
 _WORKERS = 2
+_BATCH_BYTES = 16 << 20
 
 
 class WorkerError(OSError):
     """A worker could not be started, could not do its work, or died."""
+
+
+def batches(
+    items: Sequence[Item], size: Callable[[Item], int], *, large: int, most: int
+) -> Iterator[list[Item]]:
+    """Cut work into batches.
+
+    Args:
+        size: gives the bytes of an item.
+        large: items of so many bytes come first and alone, so that no worker has one left when the
+            others are done.
+        most: the items in one batch.
+    """
+    for item in sorted(items, key=size, reverse=True):
+        if size(item) < large:
+            break
+        yield [item]
+    batch: list[Item] = []
+    total = 0
+    for item in items:
+        if size(item) < large:
+            batch.append(item)
+            total += size(item)
+            if len(batch) >= most or total >= _BATCH_BYTES:
+                yield batch
+                batch, total = [], 0
+    if batch:
+        yield batch
 
 
 class WorkerPool:

@@ -80,7 +80,7 @@ def upload_environment(
     from sgpu_decl.agent.environment.packs import index_name
     from sgpu_decl.environments.stored.pack_writer import make_index, send
 
-    tree = store.built(digest) or digest
+    tree = store.build_of(digest) or digest
     manifest = store.manifest(tree)
     if manifest is None:
         raise SgpuError(

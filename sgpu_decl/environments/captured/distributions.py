@@ -8,16 +8,12 @@ from importlib.metadata import Distribution
 from sgpu_decl.agent.environment.manifest import File
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.environments.captured.stat_cache import StatCache
+from sgpu_decl.environments.package_lists.packages import normalise
 
-__all__ = ["normalised", "packages"]
+__all__ = ["packages"]
 
 _INFO = re.compile(r"(.+)/([^/]+\.(?:dist|egg)-info)(?:/(.+))?")
 _METADATA = ("METADATA", "PKG-INFO", None)  # the last: an .egg-info that is a file itself
-
-
-def normalised(name: str) -> str:
-    """The one spelling of a package's name (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def packages(
@@ -69,9 +65,9 @@ def _name_and_version(
         return None
     if not name or not version:
         return None
-    told = normalised(name), version.strip()
-    cache.remember_name(files[path].content, *told)
-    return told
+    package = normalise(name), version.strip()
+    cache.remember_name(files[path].content, *package)
+    return package
 
 
 def _broken(site: str, info: str) -> Diagnostic:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from sgpu_decl.agent.environment.workers import batches
 from sgpu_decl.environments.captured.file_worker import FULL, Problem, ReadJob, Reply, receive, send
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.system_errors import advice, error_text
@@ -20,7 +21,6 @@ __all__ = ["Destination", "read", "store_error"]
 
 MOST_WORKERS = 8
 BATCH_FILES = 256
-BATCH_BYTES = 16 << 20
 ALONE = 1 << 20  # bytes from which a file is begun before all small ones, so that none ends late
 FEW = 64  # jobs that one worker does sooner than a second one starts
 
@@ -54,16 +54,16 @@ def read(
     """
     if not jobs:
         return
-    batches: queue.SimpleQueue[list[tuple[ReadJob, int]]] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[list[tuple[ReadJob, int]]] = queue.SimpleQueue()
     count = 0
-    for batch in _batches(jobs):
-        batches.put(batch)
+    for batch in batches(jobs, lambda pair: pair[1], large=ALONE, most=BATCH_FILES):
+        waiting.put(batch)
         count += 1
     done: queue.SimpleQueue[list[tuple[ReadJob, int, Reply]] | None] = queue.SimpleQueue()
     workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)), count, 1 + len(jobs) // FEW)
     with contextlib.ExitStack() as stack:
         for _ in range(workers):
-            stack.enter_context(_working(into, lambda worker: _feed(worker, batches, done)))
+            stack.enter_context(_working(into, lambda worker: _feed(worker, waiting, done)))
         bytes_done = 0
         for _ in range(count):
             replies = done.get()
@@ -116,14 +116,14 @@ def _working(
 
 def _feed(
     worker: "subprocess.Popen[bytes]",
-    batches: "queue.SimpleQueue[list[tuple[ReadJob, int]]]",
+    waiting: "queue.SimpleQueue[list[tuple[ReadJob, int]]]",
     done: "queue.SimpleQueue[list[tuple[ReadJob, int, Reply]] | None]",
 ) -> None:
     """Give one worker batch after batch; a batch that gets no answer is told as `None`."""
     to, answers = cast("BinaryIO", worker.stdin), cast("BinaryIO", worker.stdout)
     with contextlib.suppress(queue.Empty):
         while True:
-            batch = batches.get_nowait()
+            batch = waiting.get_nowait()
             try:
                 send(to, [job for job, _ in batch])
                 replies = receive(answers)
@@ -134,24 +134,6 @@ def _feed(
                 return
             pairs = zip(batch, replies, strict=True)
             done.put([(job, size, Reply(*reply)) for (job, size), reply in pairs])
-
-
-def _batches(jobs: Sequence[tuple[ReadJob, int]]) -> Iterator[list[tuple[ReadJob, int]]]:
-    large = [pair for pair in jobs if pair[1] >= ALONE]
-    for pair in sorted(large, key=lambda item: -item[1]):
-        yield [pair]
-    batch: list[tuple[ReadJob, int]] = []
-    size = 0
-    for pair in jobs:
-        if pair[1] >= ALONE:
-            continue
-        batch.append(pair)
-        size += pair[1]
-        if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def store_error(store: Path, error: OSError) -> SgpuError:

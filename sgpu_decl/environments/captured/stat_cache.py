@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.environments.captured.file_worker import FileStat
 from sgpu_decl.environments.captured.outcome_cache import CaptureOutcome
 
@@ -132,8 +132,5 @@ def _load(path: Path) -> Any:
 
 
 def _save(path: Path, value: Any) -> None:
-    """A folder that cannot be written costs speed only."""
     data = marshal.dumps(value)
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(path, hashlib.sha256(data).digest() + data, durable=False)
+    write_cache(path, hashlib.sha256(data).digest() + data)

@@ -21,7 +21,7 @@ from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
 
-__all__ = ["BuildFailed", "BuildResult", "build", "built"]
+__all__ = ["BuildFailed", "BuildResult", "build", "find_build"]
 
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _DONE = re.compile(r"\s*(?:Downloaded|Built) ")
@@ -47,9 +47,9 @@ class BuildResult(NamedTuple):
     warnings: tuple[Diagnostic, ...] = ()
 
 
-def built(lock: Lock, store: EnvironmentStore) -> Manifest | None:
+def find_build(lock: Lock, store: EnvironmentStore) -> Manifest | None:
     """What a lock became, if the store holds all of it."""
-    digest = store.built(lock.digest)
+    digest = store.build_of(lock.digest)
     manifest = store.manifest(digest) if digest is not None else None
     return manifest if manifest is not None and not store.missing(manifest) else None
 
@@ -74,7 +74,7 @@ def build(
             store is as it was, and the next try starts anew.
     """
     _check(lock, python)
-    manifest = built(lock, store)
+    manifest = find_build(lock, store)
     if manifest is not None:
         return BuildResult(manifest)
     call = _Call(find_uv(environ), folder, _with_indexes(environ, lock.indexes), python)
@@ -83,7 +83,7 @@ def build(
     try:
         remove_leftovers(home)
         with build_folder(place) as lock_handle:
-            manifest = built(lock, store)  # by whom we waited for
+            manifest = find_build(lock, store)  # by whom we waited for
             if manifest is not None:
                 return BuildResult(manifest)
             # Its own: a uv that outlived an interrupt may still write into another.
@@ -176,7 +176,7 @@ def _take(lock: Lock, scratch: Path, store: EnvironmentStore, progress: Progress
             diagnostics=findings,
         )
     store.put(captured, progress, by_link=True)
-    store.record_built(lock.digest, captured.manifest.digest)
+    store.record_build(lock.digest, captured.manifest.digest)
     return captured.manifest
 
 

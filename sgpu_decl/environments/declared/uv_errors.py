@@ -32,7 +32,7 @@ class UvReport:
     retryable: bool = False
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The summary, and uv's own words on the lines below."""
         words = "\n".join(f"  {line}" for line in self.detail.splitlines())
         return f"{self.summary}\nuv says:\n{words}" if words else self.summary

@@ -13,14 +13,9 @@ from sgpu_decl.environments.package_lists.requirements import read_text
 from sgpu_decl.environments.package_lists.toml import read_toml
 from sgpu_decl.environments.package_lists.uvlock import read_uv_lock
 
-__all__ = ["looks_like_lock", "read_lock"]
+__all__ = ["read_lock"]
 
 _TOML = (".toml", ".lock")
-
-
-def looks_like_lock(path: Path) -> bool:
-    """Whether a name is one that lock files have."""
-    return path.suffix in (*_TOML, ".txt", ".in")
 
 
 def read_lock(

@@ -16,12 +16,12 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from sgpu_decl.agent.environment.manifest import BadManifest, File, FileKind, Manifest
+from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
 from sgpu_decl.environments.captured.file_readers import Destination, store_error
@@ -127,12 +127,12 @@ class EnvironmentStore:
             self._write("origins", captured.digest, origin.encode())
             self._register(manifest)
 
-    def built(self, lock_digest: str) -> str | None:
+    def build_of(self, lock_digest: str) -> str | None:
         """The digest of the manifest that a lock became."""
         found = self._record("built", lock_digest).get("manifest")
         return found if isinstance(found, str) else None
 
-    def record_built(self, lock_digest: str, manifest_digest: str) -> None:
+    def record_build(self, lock_digest: str, manifest_digest: str) -> None:
         """Remember what a lock became."""
         with self._writing():
             text = canonical({"manifest": manifest_digest})
@@ -145,7 +145,7 @@ class EnvironmentStore:
         Args:
             digest: of an environment, or of a lock that was built.
         """
-        digest = self.built(digest) or digest
+        digest = self.build_of(digest) or digest
         try:
             with self._references.many():
                 os.utime(self._path("manifests", digest))
@@ -178,7 +178,7 @@ class EnvironmentStore:
         """
         from sgpu_decl.agent.environment.hydration import DamagedObjects
 
-        digest = self.built(digest) or digest
+        digest = self.build_of(digest) or digest
         tree = self.tree(digest)
         if tree is not None:
             return tree
@@ -250,7 +250,7 @@ class EnvironmentStore:
         from sgpu_decl.agent.environment.hydration import altered
         from sgpu_decl.agent.environment.tree_files import RECORD
 
-        digest = self.built(digest) or digest
+        digest = self.build_of(digest) or digest
         tree, manifest = self.tree(digest), self.manifest(digest)
         if tree is None or manifest is None:
             return ()
@@ -298,8 +298,8 @@ class EnvironmentStore:
             with self._references.alone():
                 self._references.forget_gone(ask, now=now)
                 referred = self._references.referred()
-                referred |= {found for lock in referred if (found := self.built(lock))}
-                return sweep(self._root, referred, self.manifest, self.built, now or time.time())
+                referred |= {found for lock in referred if (found := self.build_of(lock))}
+                return sweep(self._root, referred, self.manifest, self.build_of, now or time.time())
         except OSError as error:
             raise store_error(self._root, error) from error
 
@@ -352,11 +352,7 @@ class EnvironmentStore:
         return record if isinstance(record, dict) else {}
 
     def _write(self, kind: str, digest: str, data: bytes) -> None:
-        path = self._path(kind, digest)
-        handle, temporary = tempfile.mkstemp(dir=self._root / "incoming")
-        with open(handle, "wb") as file:
-            file.write(data)
-        os.rename(temporary, path)
+        write_atomic(self._path(kind, digest), data, durable=False)
 
 
 def _unsealed(data: bytes, digest: str) -> Manifest | None:

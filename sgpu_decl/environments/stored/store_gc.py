@@ -16,7 +16,7 @@ def sweep(
     root: Path,
     referred: Collection[str],
     manifest: Callable[[str], Manifest | None],
-    built: Callable[[str], str | None],
+    build_of: Callable[[str], str | None],
     now: float,
 ) -> int:
     """Delete environments that nobody refers to and that are not young, and what they alone hold.
@@ -25,7 +25,7 @@ def sweep(
 
     Args:
         referred: digests of manifests.
-        manifest, built: read a manifest, and what a lock became.
+        manifest, build_of: read a manifest, and what a lock became.
 
     Returns:
         The bytes that were freed.
@@ -42,14 +42,15 @@ def sweep(
         if path.stem not in live:
             path.unlink(missing_ok=True)
     for path in (root / "built").glob("*.json"):
-        if (built(path.stem) or "")[7:] not in live and now - path.stat().st_mtime >= YOUNG:
+        if (build_of(path.stem) or "")[7:] not in live and now - path.stat().st_mtime >= YOUNG:
             path.unlink(missing_ok=True)
     for path in root.glob("trees/[0-9a-f]*"):
         if path.name not in live and now - path.lstat().st_ctime >= YOUNG:
             discard(os.fspath(path))
     clear(os.fspath(root / "trees"))
-    for path in (root / "incoming").iterdir():
-        path.unlink(missing_ok=True)  # of a writer that was killed: none writes now
+    # Left by writers that were killed: none writes now.
+    for path in (*(root / "incoming").iterdir(), *root.glob("*/.new-*")):
+        path.unlink(missing_ok=True)
     keys: set[str] = set()
     for name in live:
         known = manifest(f"sha256:{name}")

@@ -7,8 +7,7 @@ import pytest
 
 from sgpu_decl.backends.databricks.bases import DatabricksBase, all_bases, base_named
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.package_lists.base_environments import unknown_base
-from sgpu_decl.environments.package_lists.base_requirements import requirements_of
+from sgpu_decl.environments.package_lists.base_environments import requirements_of, unknown_base
 from sgpu_decl.environments.package_lists.packages import normalise, version_of
 from sgpu_decl.errors import SgpuError
 

@@ -225,7 +225,7 @@ def test_an_environment_that_is_not_here_is_said(store: EnvironmentStore) -> Non
     assert caught.value.code == "environment_missing"
     assert store.manifest("sha256:" + "0" * 64) is None
     assert store.tree("sha256:" + "0" * 64) is None
-    assert store.built("sha256:" + "0" * 64) is None
+    assert store.build_of("sha256:" + "0" * 64) is None
 
 
 def test_a_damaged_manifest_is_none_and_is_written_again(
@@ -419,16 +419,16 @@ def test_what_a_lock_became_is_kept_by_the_lock(
 ) -> None:
     captured = _take(alpha, store)
     lock = "sha256:" + "1" * 64
-    store.record_built(lock, captured.digest)
-    assert store.built(lock) == captured.digest
+    store.record_build(lock, captured.digest)
+    assert store.build_of(lock) == captured.digest
     path = tmp_path / "saved.plan"
     path.touch()
     owner = Owner(path=str(path))
     store.refer(owner, {lock})
     _collect(store)
-    assert store.built(lock) == captured.digest
+    assert store.build_of(lock) == captured.digest
     assert store.missing(captured.manifest) == []
     store.refer(owner, set())
     _collect(store)
-    assert store.built(lock) is None
+    assert store.build_of(lock) is None
     assert _objects(store) == []

@@ -19,7 +19,7 @@ import pytest
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.declared.environment_build import Built, build
+from sgpu_decl.environments.declared.environment_build import BuildResult, build
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
 from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
@@ -270,8 +270,8 @@ def left(store: EnvironmentStore) -> Callable[[], list[str]]:
 
 
 @pytest.fixture
-def make(declared: Declared, store: EnvironmentStore) -> Callable[..., Built]:
-    def call(lock: Lock, progress: Progress | None = None) -> Built:
+def make(declared: Declared, store: EnvironmentStore) -> Callable[..., BuildResult]:
+    def call(lock: Lock, progress: Progress | None = None) -> BuildResult:
         python = declared.python()
         assert python is not None
         return build(

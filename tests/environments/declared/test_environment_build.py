@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.environments.declared.environment_build import Built, build, built
+from sgpu_decl.environments.declared.environment_build import BuildResult, build, find_build
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
@@ -17,24 +17,24 @@ from tests.environments.declared.conftest import Declared, Index
 
 def test_what_is_built_holds_the_files_of_the_lock(
     declared: Declared,
-    make: Callable[..., Built],
+    make: Callable[..., BuildResult],
     store: EnvironmentStore,
     left: Callable[[], list[str]],
 ) -> None:
     lock = declared.lock(dependencies=["beta<2"])
-    assert built(lock, store) is None
+    assert find_build(lock, store) is None
     manifest = make(lock).manifest
     paths = {file.path for file in manifest.files}
     site = manifest.sites[0]
     assert {f"{site}/alpha/__init__.py", f"{site}/beta/__init__.py", "bin/alpha"} <= paths
     assert manifest.packages == (("alpha", "1.1"), ("beta", "1.0"))
     assert any("alpha/__pycache__" in item.path for item in manifest.bytecode)
-    assert built(lock, store) == manifest == store.manifest(manifest.digest)
+    assert find_build(lock, store) == manifest == store.manifest(manifest.digest)
     assert left() == []
 
 
 def test_the_ranks_import_it_and_its_scripts_run(
-    declared: Declared, make: Callable[..., Built], store: EnvironmentStore
+    declared: Declared, make: Callable[..., BuildResult], store: EnvironmentStore
 ) -> None:
     manifest = make(declared.lock(dependencies=["beta<2"])).manifest
     tree = store.hydrate(manifest.digest, Quiet())
@@ -49,7 +49,7 @@ def test_the_ranks_import_it_and_its_scripts_run(
 
 
 def test_what_was_built_is_not_built_again(
-    declared: Declared, make: Callable[..., Built], index: Index
+    declared: Declared, make: Callable[..., BuildResult], index: Index
 ) -> None:
     lock = declared.lock(dependencies=["beta<2"])
     first = make(lock)
@@ -60,25 +60,27 @@ def test_what_was_built_is_not_built_again(
 
 
 def test_an_object_that_is_gone_is_built_anew(
-    declared: Declared, make: Callable[..., Built], store: EnvironmentStore
+    declared: Declared, make: Callable[..., BuildResult], store: EnvironmentStore
 ) -> None:
     lock = declared.lock(dependencies=["alpha"])
     manifest = make(lock).manifest
     script = next(file for file in manifest.files if file.path.endswith("alpha/__init__.py"))
     (store.objects / script.key[:2] / script.key).unlink(missing_ok=True)
     (store.objects / script.key[:2] / script.key[2:]).unlink(missing_ok=True)
-    assert built(lock, store) is None
+    assert find_build(lock, store) is None
     assert make(lock).manifest.digest == manifest.digest
-    assert built(lock, store) is not None
+    assert find_build(lock, store) is not None
 
 
-def test_nothing_is_an_environment_too(declared: Declared, make: Callable[..., Built]) -> None:
+def test_nothing_is_an_environment_too(
+    declared: Declared, make: Callable[..., BuildResult]
+) -> None:
     assert make(declared.lock(dependencies=[])).manifest.packages == ()
 
 
 def test_locks_of_every_kind(
     declared: Declared,
-    make: Callable[..., Built],
+    make: Callable[..., BuildResult],
     hash_of: Callable[[str], str],
     wheelwright: Callable[..., Path],
 ) -> None:
@@ -92,7 +94,7 @@ def test_locks_of_every_kind(
 
 
 def test_another_machine_builds_the_same_from_the_plan(
-    declared: Declared, make: Callable[..., Built], tmp_path: Path
+    declared: Declared, make: Callable[..., BuildResult], tmp_path: Path
 ) -> None:
     lock = declared.lock(dependencies=["beta<2"])
     saved = json.dumps(lock.to_json())
@@ -105,7 +107,7 @@ def test_another_machine_builds_the_same_from_the_plan(
 
 
 def test_what_a_lock_lacks_is_warned_of(
-    declared: Declared, make: Callable[..., Built], hash_of: Callable[[str], str]
+    declared: Declared, make: Callable[..., BuildResult], hash_of: Callable[[str], str]
 ) -> None:
     declared.write("locked.txt", f"beta==1.0 --hash={hash_of('beta-1.0')}")
     (found,) = make(declared.lock(lock="locked.txt")).warnings
@@ -115,7 +117,7 @@ def test_what_a_lock_lacks_is_warned_of(
 
 def test_a_file_with_other_bytes_is_refused(
     declared: Declared,
-    make: Callable[..., Built],
+    make: Callable[..., BuildResult],
     store: EnvironmentStore,
     index: Index,
     left: Callable[[], list[str]],
@@ -126,11 +128,11 @@ def test_a_file_with_other_bytes_is_refused(
     with pytest.raises(SgpuError, match="its hash differs") as caught:
         make(lock)
     assert caught.value.code == "hash_mismatch"
-    assert (left(), built(lock, store)) == ([], None)
+    assert (left(), find_build(lock, store)) == ([], None)
 
 
 def test_an_index_that_went_away_is_named_and_the_next_try_goes_on(
-    declared: Declared, make: Callable[..., Built], index: Index
+    declared: Declared, make: Callable[..., BuildResult], index: Index
 ) -> None:
     lock = declared.lock(dependencies=["alpha==1.0"])
     index.status = 503
@@ -145,7 +147,7 @@ def test_an_index_that_went_away_is_named_and_the_next_try_goes_on(
 
 
 def test_credentials_come_from_the_variable_that_the_lock_names(
-    declared: Declared, make: Callable[..., Built], index: Index
+    declared: Declared, make: Callable[..., BuildResult], index: Index
 ) -> None:
     index.password = "s3cret"
     line = f"--extra-index-url {index.url.replace('//', '//me:${INDEX_TOKEN}@')}"
@@ -159,7 +161,7 @@ def test_credentials_come_from_the_variable_that_the_lock_names(
 
 
 def test_another_python_than_the_locks_is_refused(
-    declared: Declared, make: Callable[..., Built]
+    declared: Declared, make: Callable[..., BuildResult]
 ) -> None:
     lock = declared.lock(dependencies=["alpha"])
     other = Lock(python=lock.python._replace(version="3.99.0"), entries=lock.entries)
@@ -168,7 +170,7 @@ def test_another_python_than_the_locks_is_refused(
     assert caught.value.code == "python_mismatch"
 
 
-def test_progress_counts_packages(declared: Declared, make: Callable[..., Built]) -> None:
+def test_progress_counts_packages(declared: Declared, make: Callable[..., BuildResult]) -> None:
     calls = []
 
     class Seen:

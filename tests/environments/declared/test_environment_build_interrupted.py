@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.environments.declared.environment_build import Built, built
+from sgpu_decl.environments.declared.environment_build import BuildResult, find_build
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.uv import find_uv
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
@@ -94,7 +94,7 @@ def _is_waited_for(path: Path) -> bool:
 
 def test_of_two_at_once_one_builds(
     declared: Declared,
-    make: Callable[..., Built],
+    make: Callable[..., BuildResult],
     wrap: Callable[[str], None],
     left: Callable[[], list[str]],
     tmp_path: Path,
@@ -110,7 +110,7 @@ def test_of_two_at_once_one_builds(
 
 def test_what_a_killed_build_started_is_waited_for(
     declared: Declared,
-    make: Callable[..., Built],
+    make: Callable[..., BuildResult],
     store: EnvironmentStore,
     start: Callable[[Lock], tuple[subprocess.Popen[str], int]],
     left: Callable[[], list[str]],
@@ -120,7 +120,7 @@ def test_what_a_killed_build_started_is_waited_for(
     process, _ = start(lock)
     process.kill()
     process.wait()
-    assert built(lock, store) is None
+    assert find_build(lock, store) is None
     (held,) = (store.objects.parent / "building").glob("*.lock")
     made = []
     thread = threading.Thread(target=lambda: made.append(make(lock)))
@@ -135,7 +135,7 @@ def test_what_a_killed_build_started_is_waited_for(
 
 def test_what_a_killed_build_left_is_cleared_by_the_next(
     declared: Declared,
-    make: Callable[..., Built],
+    make: Callable[..., BuildResult],
     store: EnvironmentStore,
     start: Callable[[Lock], tuple[subprocess.Popen[str], int]],
     left: Callable[[], list[str]],
@@ -168,7 +168,7 @@ def test_an_interrupt_leaves_no_uv_behind(
 
 def test_a_full_disk_leaves_nothing_half_there(
     declared: Declared,
-    make: Callable[..., Built],
+    make: Callable[..., BuildResult],
     store: EnvironmentStore,
     wrap: Callable[[str], None],
     left: Callable[[], list[str]],
@@ -178,6 +178,6 @@ def test_a_full_disk_leaves_nothing_half_there(
     with pytest.raises(SgpuError) as caught:
         make(lock)
     assert caught.value.code == "disk_full"
-    assert (left(), built(lock, store)) == ([], None)
+    assert (left(), find_build(lock, store)) == ([], None)
     wrap("true")
     assert make(lock).manifest.packages == (("alpha", "1.0"),)
