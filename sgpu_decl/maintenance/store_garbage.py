@@ -39,12 +39,12 @@ def unseen_owners(project: OpenedProject) -> list[UnseenOwner]:
 
 def _unseen_owners(project: OpenedProject) -> Iterator[UnseenOwner]:
     for store in (project.store, project.environments):
-        for reference, presence in store.unseen(_presence):
+        for reference, presence in store.absent_owners(_presence):
             yield UnseenOwner(
                 name=reference.owner.path or reference.owner.store or reference.record.name,
                 record=os.fspath(reference.record),
                 missing=presence is Presence.MISSING,
-                seen=reference.seen,
+                seen=reference.last_seen,
             )
 
 

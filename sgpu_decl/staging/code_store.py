@@ -8,24 +8,19 @@ roots/<hex>.json      which snapshots one state refers to, for garbage collectio
 import contextlib
 import json
 import os
-import time
 import uuid
-from collections.abc import Callable, Collection
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical, digest
-from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.staging.file_digests import digest_file
-from sgpu_decl.staging.references import Reference, References, reference_error
 from sgpu_decl.staging.reflink import copy_into
+from sgpu_decl.staging.shared_store import YOUNG_SECONDS, SharedStore
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 from sgpu_decl.system_errors import FULL, advice, error_text, path_in_errors
 
 __all__ = ["CodeStore", "default_root"]
-
-YOUNG = 3600.0  # seconds in which an unreferenced manifest may still be on its way into a state
 
 
 def default_root() -> Path:
@@ -35,13 +30,12 @@ def default_root() -> Path:
     return Path(platformdirs.user_data_path("sgpu")) / "store"
 
 
-class CodeStore:
-    """Safe under concurrent writers: every file enters under a temporary name and is renamed."""
+class CodeStore(SharedStore):
+    """Keeps snapshots of code."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        super().__init__(root)
         self._manifests = root / "manifests"
-        self._references = References(root)
 
     def put(self, snapshot: Snapshot) -> None:
         """Take the files of a snapshot in, those that are not there yet. Idempotent.
@@ -118,46 +112,6 @@ class CodeStore:
             return False
         return self.manifest(code_digest) is not None
 
-    def refer(self, owner: Owner, digests: Collection[str]) -> None:
-        """Say that `owner` refers to these snapshots; replaces what it said before.
-
-        Raises:
-            SgpuError: that cannot be written.
-        """
-        try:
-            self._prepare()
-            self._references.refer(owner, digests)
-        except OSError as error:
-            raise reference_error(self._root, error) from error
-
-    def unseen(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
-        """What is kept for owners that are missing, or cannot be looked for."""
-        return self._references.absent_owners(ask)
-
-    def collect(self, ask: Callable[[Owner], Presence], *, now: float | None = None) -> int:
-        """Delete what no state refers to; returns the bytes that were freed.
-
-        Young manifests stay: a plan may just have put them.
-
-        Args:
-            ask: asks the store of a state whether that is there; see `staging.references`.
-            now: seconds since the epoch; the time it is if left out.
-
-        Raises:
-            SgpuError: a record of who needs what is damaged, or nothing can be deleted.
-        """
-        try:
-            self._prepare()
-            with self._references.alone():
-                self._references.forget_gone(ask, now=now)
-                return self._sweep(self._references.referred(), now or time.time())
-        except OSError as error:
-            raise SgpuError(
-                f"the store `{self._root}` cannot be cleaned: {error_text(error)}",
-                hint=advice(error),
-                code="store_unwritable",
-            ) from error
-
     def unreferenced(self) -> int:
         """How many snapshots no state refers to; the next collection deletes them, unless they are
         young."""
@@ -173,11 +127,11 @@ class CodeStore:
             entry.path for entry in code.entries if entry.target is None and not self._has(entry)
         )
 
-    def _sweep(self, live: set[str], now: float) -> int:
+    def _sweep(self, referred: set[str], now: float) -> int:
         objects: set[str] = set()
         for path in self._manifests.glob("*.json"):
             code_digest = f"sha256:{path.stem}"
-            if code_digest in live or now - path.stat().st_mtime < YOUNG:
+            if code_digest in referred or now - path.stat().st_mtime < YOUNG_SECONDS:
                 code = self.manifest(code_digest)
                 objects |= {entry.digest for entry in code.entries} if code else set()
             else:
@@ -185,7 +139,7 @@ class CodeStore:
         freed = 0
         for path in (self._root / "objects").glob("*/*"):
             facts = path.stat()
-            if path.parent.name + path.name in objects or now - facts.st_mtime < YOUNG:
+            if path.parent.name + path.name in objects or now - facts.st_mtime < YOUNG_SECONDS:
                 continue
             path.unlink(missing_ok=True)
             freed += facts.st_size

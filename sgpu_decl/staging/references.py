@@ -17,7 +17,6 @@ import fcntl
 import hashlib
 import json
 import os
-import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +25,9 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.owner import Owner, Presence
-from sgpu_decl.system_errors import FULL, advice, error_text, path_in_errors
+from sgpu_decl.system_errors import path_in_errors
 
-__all__ = ["MISSING_SECONDS", "Reference", "References", "reference_error"]
+__all__ = ["MISSING_SECONDS", "Reference", "References"]
 
 MISSING_SECONDS = 30 * 86400.0
 
@@ -68,23 +67,21 @@ class References:
         """What any owner refers to."""
         return {digest for item in self._all() for digest in item.digests}
 
-    def forget_gone(self, ask: Callable[[Owner], Presence], *, now: float | None = None) -> None:
+    def forget_gone(self, ask: Callable[[Owner], Presence], *, now: float) -> None:
         """Delete the records of owners that have been missing for long.
 
         Args:
             ask: asks the store of a state whether that is there.
-            now: seconds since the epoch; the time it is if left out.
+            now: seconds since the epoch.
         """
         for reference, presence in self._presences(ask):
             if presence is Presence.PRESENT:
                 with contextlib.suppress(FileNotFoundError):
                     os.utime(reference.record)
-            elif presence is Presence.MISSING and (now or time.time()) - reference.last_seen > (
-                MISSING_SECONDS
-            ):
+            elif presence is Presence.MISSING and now - reference.last_seen > MISSING_SECONDS:
                 reference.record.unlink(missing_ok=True)
 
-    def unseen(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
+    def absent_owners(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
         """The records whose owner is missing, or cannot be looked for; those that matter."""
         presences = self._presences(ask)
         return [
@@ -135,15 +132,6 @@ class References:
             yield
         finally:
             os.close(handle)
-
-
-def reference_error(store: Path, error: OSError) -> SgpuError:
-    """The error for a store that cannot record which objects are in use."""
-    return SgpuError(
-        f"the store `{store}` cannot record what this project needs of it: {error_text(error)}",
-        hint=advice(error),
-        code="store_full" if error.errno in FULL else "store_unwritable",
-    )
 
 
 def _reference(record: Path, data: bytes, last_seen: float) -> Reference:

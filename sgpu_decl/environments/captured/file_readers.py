@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from sgpu_decl.agent.environment.workers import batches
-from sgpu_decl.environments.captured.file_worker import FULL, Problem, ReadJob, Reply, receive, send
+from sgpu_decl.environments.captured.file_worker import Problem, ReadJob, Reply, receive, send
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.staging.shared_store import store_error
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["Destination", "read", "store_error"]
+__all__ = ["Destination", "read"]
 
 MOST_WORKERS = 8
 BATCH_FILES = 256
@@ -134,18 +135,3 @@ def _feed(
                 return
             pairs = zip(batch, replies, strict=True)
             done.put([(job, size, Reply(*reply)) for (job, size), reply in pairs])
-
-
-def store_error(store: Path, error: OSError) -> SgpuError:
-    """Say that a store takes nothing."""
-    if error.errno in FULL:
-        return SgpuError(
-            f"the disk of the store `{store}` is full: {error_text(error)}",
-            hint="make room, for example by `sgpu gc`, and try again: what was copied is kept",
-            code="store_full",
-        )
-    return SgpuError(
-        f"the store `{store}` cannot be used: {error_text(error)}",
-        hint=advice(error),
-        code="store_unwritable",
-    )

@@ -19,11 +19,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from sgpu_decl.environments.captured.normal_form import bytecode, record, script
 
-__all__ = ["FIXED", "FULL", "Form", "Problem", "ReadJob", "Reply", "main", "receive", "send"]
+__all__ = ["FIXED", "Form", "Problem", "ReadJob", "Reply", "main", "receive", "send"]
 
 FIXED = 946_684_800 * 10**9  # 2000-01-01 in ns: the time of change that all objects carry
 FICLONE = 0x40049409  # linux/fs.h
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PIECE = 1 << 20  # bytes; what is larger is read piece by piece
 TRIES = 4
 PAUSE = 0.05  # seconds before a file that moves is read again; then twice as long

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from sgpu_decl.agent.environment.manifest import Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.environments.captured.capture import capture
-from sgpu_decl.environments.captured.file_readers import store_error
 from sgpu_decl.environments.declared.build_lock import build_folder, remove_leftovers
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.environments.declared.uv import find_uv, run_uv
@@ -20,6 +19,7 @@ from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.staging.shared_store import store_error
 
 __all__ = ["BuildFailed", "BuildResult", "build", "find_build"]
 

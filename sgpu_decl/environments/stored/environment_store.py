@@ -17,36 +17,33 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sgpu_decl.agent.environment.manifest import BadManifest, File, FileKind, Manifest
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.environments.captured.capture import Captured, capture
-from sgpu_decl.environments.captured.file_readers import Destination, store_error
+from sgpu_decl.environments.captured.file_readers import Destination
 from sgpu_decl.environments.stored.ingest import copy_missing, link_missing
 from sgpu_decl.environments.stored.store_gc import sweep
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.jsonable import canonical
-from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.staging.references import Reference, References, reference_error
+from sgpu_decl.staging.shared_store import SharedStore, store_error
 
 __all__ = ["EnvironmentStore"]
 
 _FOLDERS = ("", "objects", "manifests", "origins", "built", "trees", "bytecode", "incoming")
 
 
-class EnvironmentStore:
-    """Safe under concurrent writers, and under their deaths: every file enters under a temporary
-    name and is renamed, and a manifest is written after all of its objects."""
+class EnvironmentStore(SharedStore):
+    """Keeps environments, and their trees."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        super().__init__(root)
         self.objects = root / "objects"
         self.trees = root / "trees"
-        self._references = References(root)
         self._hashed: dict[str, int] = {}  # when objects came in that this process saw come, in ns
         self._last: tuple[tuple[int, ...], Manifest | None] | None = None
 
@@ -264,45 +261,6 @@ class EnvironmentStore:
                 (tree / RECORD).unlink(missing_ok=True)
         return tuple(written)
 
-    def refer(self, owner: Owner, digests: Collection[str]) -> None:
-        """Say that `owner` refers to these, digests of environments or of
-        locks; replaces what it said before.
-
-        Raises:
-            SgpuError: that cannot be written.
-        """
-        try:
-            self._prepare()
-            self._references.refer(owner, digests)
-        except OSError as error:
-            raise reference_error(self._root, error) from error
-
-    def unseen(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
-        """What is kept for owners that are missing, or cannot be looked for."""
-        return self._references.absent_owners(ask)
-
-    def collect(self, ask: Callable[[Owner], Presence], *, now: float | None = None) -> int:
-        """Delete what nothing refers to; returns the bytes that were freed.
-
-        What is young stays: a plan may just have put it.
-
-        Args:
-            ask: asks the store of a state whether that is there; see `staging.references`.
-            now: seconds since the epoch; the time it is if left out.
-
-        Raises:
-            SgpuError: a record of who needs what is damaged, or nothing can be deleted.
-        """
-        try:
-            self._prepare()
-            with self._references.alone():
-                self._references.forget_gone(ask, now=now)
-                referred = self._references.referred()
-                referred |= {found for lock in referred if (found := self.build_of(lock))}
-                return sweep(self._root, referred, self.manifest, self.build_of, now or time.time())
-        except OSError as error:
-            raise store_error(self._root, error) from error
-
     @contextlib.contextmanager
     def _writing(self) -> Iterator[Destination]:
         try:
@@ -311,6 +269,10 @@ class EnvironmentStore:
                 yield Destination(self.objects, self._root / "incoming")
         except OSError as error:
             raise store_error(self._root, error) from error
+
+    def _sweep(self, referred: set[str], now: float) -> int:
+        referred |= {digest for lock in referred if (digest := self.build_of(lock))}
+        return sweep(self._root, referred, self.manifest, self.build_of, now)
 
     def _prepare(self) -> None:
         for name in _FOLDERS:

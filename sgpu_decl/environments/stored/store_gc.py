@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from sgpu_decl.agent.environment.manifest import Manifest
+from sgpu_decl.staging.shared_store import YOUNG_SECONDS
 
 __all__ = ["sweep"]
-
-YOUNG = 3600.0  # seconds in which what nothing refers to may still be on its way into a state
 
 
 def sweep(
@@ -34,7 +33,7 @@ def sweep(
 
     live: set[str] = set()
     for path in (root / "manifests").glob("*.json"):
-        if f"sha256:{path.stem}" in referred or now - path.stat().st_mtime < YOUNG:
+        if f"sha256:{path.stem}" in referred or now - path.stat().st_mtime < YOUNG_SECONDS:
             live.add(path.stem)
         else:
             path.unlink(missing_ok=True)
@@ -42,10 +41,12 @@ def sweep(
         if path.stem not in live:
             path.unlink(missing_ok=True)
     for path in (root / "built").glob("*.json"):
-        if (build_of(path.stem) or "")[7:] not in live and now - path.stat().st_mtime >= YOUNG:
+        if (build_of(path.stem) or "")[
+            7:
+        ] not in live and now - path.stat().st_mtime >= YOUNG_SECONDS:
             path.unlink(missing_ok=True)
     for path in root.glob("trees/[0-9a-f]*"):
-        if path.name not in live and now - path.lstat().st_ctime >= YOUNG:
+        if path.name not in live and now - path.lstat().st_ctime >= YOUNG_SECONDS:
             discard(os.fspath(path))
     clear(os.fspath(root / "trees"))
     # Left by writers that were killed: none writes now.
@@ -70,7 +71,7 @@ def _delete(folder: Path, now: float, keeps: Callable[[str], bool]) -> int:
             continue
         with contextlib.suppress(FileNotFoundError):
             facts = entry.stat(follow_symlinks=False)
-            if now - facts.st_ctime >= YOUNG:
+            if now - facts.st_ctime >= YOUNG_SECONDS:
                 os.unlink(entry.path)
                 freed += facts.st_size
     return freed

@@ -1,0 +1,90 @@
+"""What the stores of code and of environments have in common: each keeps objects by content for all
+projects of a user, knows who refers to them, and deletes the others."""
+
+import errno
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.owner import Owner, Presence
+from sgpu_decl.staging.references import Reference, References
+from sgpu_decl.system_errors import FULL, advice, error_text
+
+__all__ = ["YOUNG_SECONDS", "SharedStore", "store_error"]
+
+YOUNG_SECONDS = 3600.0
+"""An object of this age may still be on its way into a state: it is not deleted."""
+
+
+class SharedStore(ABC):
+    """Safe under concurrent writers, and under their deaths: every file enters under a temporary
+    name and is renamed, and a manifest is written after its objects."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._references = References(root)
+
+    def refer(self, owner: Owner, digests: Collection[str]) -> None:
+        """Record that `owner` refers to these digests; replaces its earlier record.
+
+        Raises:
+            SgpuError: the record cannot be written.
+        """
+        try:
+            self._prepare()
+            self._references.refer(owner, digests)
+        except OSError as error:
+            raise SgpuError(
+                f"the store `{self._root}` cannot record what this project needs of it: "
+                f"{error_text(error)}",
+                hint=advice(error),
+                code="store_full" if error.errno in FULL else "store_unwritable",
+            ) from error
+
+    def absent_owners(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
+        """The references of owners that are missing, or cannot be looked for."""
+        return self._references.absent_owners(ask)
+
+    def collect(self, ask: Callable[[Owner], Presence], *, now: float | None = None) -> int:
+        """Delete what no owner refers to and is not young; returns the bytes that were freed.
+
+        Args:
+            ask: asks the store of a state whether that is there; see `staging.references`.
+            now: seconds since the epoch; the current time if left out.
+
+        Raises:
+            SgpuError: a reference is damaged, or nothing can be deleted.
+        """
+        now = now or time.time()
+        try:
+            self._prepare()
+            with self._references.alone():
+                self._references.forget_gone(ask, now=now)
+                return self._sweep(self._references.referred(), now)
+        except OSError as error:
+            raise store_error(self._root, error) from error
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make the folders of the store."""
+
+    @abstractmethod
+    def _sweep(self, referred: set[str], now: float) -> int:
+        """Delete all but what these digests need. Nobody puts meanwhile."""
+
+
+def store_error(store: Path, error: OSError) -> SgpuError:
+    """The error of a store that cannot be written."""
+    if error.errno in (*FULL, errno.EFBIG):
+        return SgpuError(
+            f"the disk of the store `{store}` is full: {error_text(error)}",
+            hint="make room, for example by `sgpu gc`, and try again: what was copied is kept",
+            code="store_full",
+        )
+    return SgpuError(
+        f"the store `{store}` cannot be used: {error_text(error)}",
+        hint=advice(error),
+        code="store_unwritable",
+    )
