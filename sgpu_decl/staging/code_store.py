@@ -75,12 +75,11 @@ class CodeStore(SharedStore):
         entries = tuple(SnapshotEntry(*fields) for fields in json.loads(text))
         return Snapshot(root=self._root, digest=code_digest, entries=entries)
 
-    def materialize(self, code_digest: str, destination: Path) -> None:
-        """Make a writable copy of a snapshot at `destination`, a new folder.
+    def require(self, code_digest: str) -> Snapshot:
+        """The snapshot with this digest.
 
         Raises:
-            SgpuError: the snapshot is not here, or a file of the store is damaged.
-            OSError: the copy cannot be written.
+            SgpuError: it is not here, or damaged.
         """
         snapshot = self.manifest(code_digest)
         if snapshot is None:
@@ -89,6 +88,16 @@ class CodeStore(SharedStore):
                 hint="plan again on this machine",
                 code="code_missing",
             )
+        return snapshot
+
+    def materialize(self, code_digest: str, destination: Path) -> None:
+        """Make a writable copy of a snapshot at `destination`, a new folder.
+
+        Raises:
+            SgpuError: the snapshot is not here, or a file of the store is damaged.
+            OSError: the copy cannot be written.
+        """
+        snapshot = self.require(code_digest)
         destination.mkdir(mode=0o700, parents=True)
         folders = {""}
         for entry in snapshot.entries:

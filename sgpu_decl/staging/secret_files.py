@@ -11,27 +11,10 @@ from sgpu_decl.regular_files import open_regular
 __all__ = ["LOOK", "content_is_secret", "holds_secret", "is_secret", "may_hold_secret"]
 
 _FILES = (
-    ".env*",
-    "*.pem",
-    "*.p12",
-    "*.pfx",
-    "*.ppk",
-    "*.kdbx",
-    "id_rsa*",
-    "id_dsa*",
-    "id_ecdsa*",
-    "id_ed25519*",
-    ".netrc",
-    ".pgpass",
-    ".git-credentials",
-    ".pypirc",
-    ".npmrc",
-    ".databrickscfg",
-    ".vault-token",
-    "kubeconfig",
-    "*.kubeconfig",
-    "kaggle.json",
-)
+    ".env*", "*.pem", "*.p12", "*.pfx", "*.ppk", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*",
+    "id_ed25519*", ".netrc", ".pgpass", ".git-credentials", ".pypirc", ".npmrc", ".databrickscfg",
+    ".vault-token", "kubeconfig", "*.kubeconfig", "kaggle.json",
+)  # fmt: skip
 _FOLDERS = frozenset({".aws", ".ssh", ".kube", ".gnupg"})
 LOOK = 64 * 1024  # bytes of a file that are looked at
 # Only files with these endings are read.

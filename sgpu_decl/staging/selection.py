@@ -29,26 +29,11 @@ __all__ = [
 
 RULES = (".gitignore", ".sgpuignore")
 
-_NEVER_NAMES = frozenset(
-    {
-        ".git",
-        ".sgpu",
-        ".venv",
-        "__pycache__",
-        ".ipynb_checkpoints",
-        "mlruns",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".pytest_cache",
-        ".hypothesis",
-        ".import_linter_cache",
-        ".tox",
-        ".nox",
-        ".idea",
-        ".vscode",
-        "node_modules",
-    }
-)
+_NEVER_NAMES = frozenset({
+    ".git", ".sgpu", ".venv", "__pycache__", ".ipynb_checkpoints", "mlruns", ".mypy_cache",
+    ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache", ".tox", ".nox", ".idea",
+    ".vscode", "node_modules",
+})  # fmt: skip
 _NEVER_FILES = ("*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", "nohup.out", ".DS_Store",
                 *RULES)  # fmt: skip
 _MODELINE = re.compile(r"^#\s*yaml-language-server:.*schema=\S*(run|project)\.v1\.schema\.json")
@@ -135,6 +120,7 @@ class Selection:
     ) -> None:
         self._root = os.fspath(root)
         self._top = repository_top(root) or root
+        self.include, self.exclude, self.link = include, exclude, link
         self._ignoring = IgnoreRules(include=include, exclude=exclude, above=rules_above(root))
         self.linked = frozenset(os.path.normpath(path) for path in link)
         self._owners = {os.path.realpath(path) for path in owners}

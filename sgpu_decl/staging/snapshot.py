@@ -126,7 +126,10 @@ def snapshot(
                 hint="set `code.root` to the folder of your code",
             ),
         )
-    walk = _Walk(root, include, exclude, link, owners, outputs, cache or HashCache(None))
+    selection = Selection(
+        root, include=include, exclude=exclude, link=link, owners=owners, outputs=outputs
+    )
+    walk = _Walk(root, selection, cache or HashCache(None))
     walk.run()
     if has_errors(walk.findings):
         return None, tuple(walk.findings)
@@ -215,34 +218,21 @@ def _large(code: Snapshot) -> tuple[Diagnostic, ...]:
 
 
 class _Walk:
-    def __init__(
-        self,
-        root: Path,
-        include: Sequence[str],
-        exclude: Sequence[str],
-        link: Sequence[str],
-        owners: Collection[Path],
-        outputs: Collection[tuple[int, int]],
-        cache: HashCache,
-    ) -> None:
+    def __init__(self, root: Path, selection: Selection, cache: HashCache) -> None:
         self._root = os.fspath(root)
         self._real = os.path.realpath(root)
-        self._patterns = {"code.include": include, "code.exclude": exclude}
-        self._include = include
-        self._link = link
-        self._selection = Selection(
-            root, include=include, exclude=exclude, link=link, owners=owners, outputs=outputs
-        )
+        self._selection = selection
         self._cache = cache
         self.entries: list[SnapshotEntry] = []
         self.exclusions: list[Exclusion] = []
         self.findings: list[Diagnostic] = []
 
     def run(self) -> None:
-        for pattern in self._include:
+        include, exclude = self._selection.include, self._selection.exclude
+        for pattern in include:
             if is_secret(pattern.strip("/")):
                 self.findings.append(_secret_included(pattern))
-        for field, patterns in self._patterns.items():
+        for field, patterns in (("code.include", include), ("code.exclude", exclude)):
             for pattern in patterns:
                 if problem := bad_pattern(pattern):
                     self.findings.append(
@@ -252,7 +242,7 @@ class _Walk:
                             hint="write it as in a `.gitignore`, such as `data/*.csv`",
                         )
                     )
-        for path in self._link:
+        for path in self._selection.link:
             self._check_link(path)
         if self.findings:
             return
@@ -362,7 +352,7 @@ class _Walk:
         if exclusion.rule is SelectionRule.OUTPUT:
             self.findings.append(_own_output(path))
         elif exclusion.rule is SelectionRule.SECRET and path in {
-            pattern.strip("/") for pattern in self._include
+            pattern.strip("/") for pattern in self._selection.include
         }:
             self.findings.append(_secret_included(path))
         elif exclusion.rule is SelectionRule.SPECIAL and not stat.S_ISSOCK(facts.st_mode):

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from sgpu_decl.backends.remote.files import CountingReader
-from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.staging.code_store import CodeStore
 
@@ -29,13 +28,7 @@ def write_archive(store: CodeStore, digest: str, file: Path, progress: Progress)
     Raises:
         SgpuError: the code is not in the store, or a file of it is damaged.
     """
-    snapshot = store.manifest(digest)
-    if snapshot is None:
-        raise SgpuError(
-            f"the code {digest[:19]} is not in the store",
-            hint="plan again on this machine",
-            code="code_missing",
-        )
+    snapshot = store.require(digest)
     with (
         tempfile.TemporaryDirectory(prefix="sgpu-code-") as scratch,
         file.open("wb") as raw,

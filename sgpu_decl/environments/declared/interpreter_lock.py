@@ -10,7 +10,7 @@ from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.environments.declared.lock import Artifact, Lock, LockEntry, Repository
 from sgpu_decl.environments.package_lists.markers import applies, marker_values
 from sgpu_decl.environments.package_lists.packages import normalise
-from sgpu_decl.environments.package_lists.toml import table, text_of
+from sgpu_decl.environments.package_lists.toml import table, tables, text_of, texts
 from sgpu_decl.staging.file_digests import digest_file
 
 __all__ = ["UnusableLock", "lock_of"]
@@ -47,7 +47,7 @@ def lock_of(
         OSError: a local wheel cannot be read.
     """
     values = marker_values(python)
-    groups = [item for item in data.get("default-groups", ()) if isinstance(item, str)]
+    groups = texts(data.get("default-groups"))
     entries: dict[str, LockEntry] = {}
     for raw in data.get("packages", ()):
         marker = text_of(raw.get("marker"))
@@ -95,10 +95,9 @@ def _entry(raw: Mapping[str, Any], python: Python, source: Path, folder: Path) -
 
 
 def _files(raw: Mapping[str, Any], source: Path, folder: Path) -> Iterator[Artifact]:
-    wheels = raw.get("wheels", ())
-    tables = [("wheel", table(wheel)) for wheel in wheels] if isinstance(wheels, list) else []
-    tables += [(kind, table(raw[kind])) for kind in ("sdist", "archive") if kind in raw]
-    for kind, item in tables:
+    listed = [("wheel", wheel) for wheel in tables(raw.get("wheels"))]
+    listed += [(kind, table(raw[kind])) for kind in ("sdist", "archive") if kind in raw]
+    for kind, item in listed:
         url, path, size = text_of(item.get("url")), text_of(item.get("path")), item.get("size")
         where = url if path is None else _relative(source / path, folder)
         hashes = sorted(f"{name}:{value}" for name, value in table(item.get("hashes")).items())

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.package_lists.toml import tables, texts
 
 __all__ = ["local_index", "local_requirement", "local_sources_of_settings"]
 
@@ -63,28 +64,20 @@ def local_sources_of_settings(path: Path, text: str, place: Place | None) -> Ite
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return  # uv says so
-    tables = data if path.name == "uv.toml" else data.get("tool", {}).get("uv", {})
-    inner = tables.get("pip", {})
-    for table in (tables, inner if isinstance(inner, Mapping) else {}):
+    settings = data if path.name == "uv.toml" else data.get("tool", {}).get("uv", {})
+    inner = settings.get("pip", {})
+    for table in (settings, inner if isinstance(inner, Mapping) else {}):
         for name in _REQUIREMENTS:
             yield from _found(
-                local_requirement(requirement, place) for requirement in _texts(table.get(name))
+                local_requirement(requirement, place) for requirement in texts(table.get(name))
             )
-        indexes = [*_texts(table.get("find-links")), *_texts(table.get("extra-index-url"))]
-        indexes += [str(index.get("url")) for index in _tables(table.get("index"))]
+        indexes = [*texts(table.get("find-links")), *texts(table.get("extra-index-url"))]
+        indexes += [str(index.get("url")) for index in tables(table.get("index"))]
         yield from _found(local_index(index, path.parent, place) for index in indexes)
 
 
 def _found(each: Iterator[Diagnostic | None]) -> Iterator[Diagnostic]:
     yield from (finding for finding in each if finding is not None)
-
-
-def _texts(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
-
-def _tables(value: object) -> list[Mapping[str, object]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _source_archives(folder: Path) -> Iterator[str]:

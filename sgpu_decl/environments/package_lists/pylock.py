@@ -13,7 +13,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages, Pin, invalid, settle
 from sgpu_decl.environments.package_lists.markers import applies
 from sgpu_decl.environments.package_lists.packages import normalise
-from sgpu_decl.environments.package_lists.toml import Toml, table, text_of
+from sgpu_decl.environments.package_lists.toml import Toml, table, tables, text_of, texts
 from sgpu_decl.model.environment import Package
 
 __all__ = ["read_pylock"]
@@ -33,7 +33,7 @@ def read_pylock(
     if not isinstance(listed, list) or not text_of(toml.data.get("created-by")):
         missing_field = "created-by" if isinstance(listed, list) else "packages"
         return None, (invalid(f"the lock file has no `{missing_field}`: it was cut off", toml.top),)
-    groups = [item for item in toml.data.get("default-groups", ()) if isinstance(item, str)]
+    groups = texts(toml.data.get("default-groups"))
     misfits = list(_other_environments(toml, values))
     pins: list[Pin] = []
     findings: list[Diagnostic] = []
@@ -51,7 +51,7 @@ def read_pylock(
 
 def _other_environments(toml: Toml, values: Mapping[str, str]) -> Iterator[str]:
     """Why the whole file is not for an interpreter."""
-    listed = [item for item in toml.data.get("environments", ()) if isinstance(item, str)]
+    listed = texts(toml.data.get("environments"))
     with suppress(ValueError):
         if listed and not any(applies(item, values) for item in listed):
             yield f"is for other environments: `{'`, `'.join(listed)}`"
@@ -79,8 +79,7 @@ def _entry(
             return None
     except ValueError:
         return invalid(f"the marker of `{name}` cannot be read: `{marker}`", place)
-    wheels = entry.get("wheels")
-    files = [table(wheel) for wheel in wheels] if isinstance(wheels, list) else []
+    files = tables(entry.get("wheels"))
     files += [table(entry[item]) for item in _FILES if item in entry]
     commit = text_of(table(entry.get("vcs")).get("commit-id"))
     if not files and commit is None and "directory" not in entry:

@@ -8,7 +8,7 @@ from typing import Any
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["Toml", "read_toml", "table", "text_of"]
+__all__ = ["Toml", "read_toml", "table", "tables", "text_of", "texts"]
 
 # tomllib tells the place in its words alone before Python 3.14.
 _PLACE = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)")
@@ -48,6 +48,16 @@ def read_toml(text: str, file: str) -> Toml | Diagnostic:
 def table(value: object) -> dict[str, Any]:
     """A table, or an empty one where there is none."""
     return value if isinstance(value, dict) else {}
+
+
+def tables(value: object) -> list[dict[str, Any]]:
+    """The tables in an array, or none where there is no array."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def texts(value: object) -> list[str]:
+    """The texts in an array, or none where there is no array."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def text_of(value: object) -> str | None:

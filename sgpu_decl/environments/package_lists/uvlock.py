@@ -9,7 +9,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.package_lists.lock_file import LockedPackages, Pin, invalid, settle
 from sgpu_decl.environments.package_lists.markers import applies
 from sgpu_decl.environments.package_lists.packages import normalise
-from sgpu_decl.environments.package_lists.toml import Toml, table, text_of
+from sgpu_decl.environments.package_lists.toml import Toml, table, tables, text_of, texts
 from sgpu_decl.model.environment import Package
 
 __all__ = ["read_uv_lock"]
@@ -37,8 +37,7 @@ class _Walk:
     def __init__(self, toml: Toml, values: Mapping[str, str]) -> None:
         self._toml = toml
         self._values = values
-        listed = toml.data.get("package", [])
-        self._entries = [table(item) for item in listed] if isinstance(listed, list) else []
+        self._entries = tables(toml.data.get("package"))
         self._by_name: dict[str, list[int]] = {}
         for index, entry in enumerate(self._entries):
             name = text_of(entry.get("name"))
@@ -55,9 +54,9 @@ class _Walk:
             return [
                 dependency
                 for project in projects
-                for dependency in _tables(project, "dependencies")
+                for dependency in tables(project.get("dependencies"))
             ]
-        required = _tables(table(self._toml.data.get("manifest")), "requirements")
+        required = tables(table(self._toml.data.get("manifest")).get("requirements"))
         return required or [{"name": name} for name in self._by_name]
 
     def follow(self, dependencies: Iterable[dict[str, Any]]) -> None:
@@ -69,13 +68,13 @@ class _Walk:
             if index is None:
                 continue
             entry = self._entries[index]
-            extras = [item for item in dependency.get("extra") or () if isinstance(item, str)]
+            extras = texts(dependency.get("extra"))
             for part in ("", *extras):
                 if (index, part) in visited:
                     continue
                 visited.add((index, part))
                 optional = table(entry.get("optional-dependencies"))
-                waiting += _tables(optional, part) if part else _tables(entry, "dependencies")
+                waiting += tables(optional.get(part)) if part else tables(entry.get("dependencies"))
             if index not in self.pins and not _is_project(entry):
                 self._pin(index, entry)
 
@@ -121,7 +120,10 @@ class _Walk:
         place = self._toml.place("package", index)
         name, version = str(entry["name"]), text_of(entry.get("version"))
         source = table(entry.get("source"))
-        files = [*_tables(entry, "wheels"), *([table(entry["sdist"])] if "sdist" in entry else [])]
+        files = [
+            *tables(entry.get("wheels")),
+            *([table(entry["sdist"])] if "sdist" in entry else []),
+        ]
         if "registry" in source and (version is None or not files):
             self.findings.append(
                 invalid(f"`{name}` has no version or no files: it was cut off", place)
@@ -140,8 +142,3 @@ class _Walk:
 def _is_project(entry: Mapping[str, Any]) -> bool:
     source = table(entry.get("source"))
     return any(source.get(kind) in _HERE for kind in _LOCAL if kind in source)
-
-
-def _tables(parent: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    listed = parent.get(name)
-    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
