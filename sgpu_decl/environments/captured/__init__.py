@@ -1,1 +1,1 @@
-"""An interpreter, as a manifest: which folders and files make up its environment."""
+"""Captures the environment of an interpreter as a manifest of its folders and files."""

@@ -1,4 +1,4 @@
-"""Bytecode that an environment has already: which files of it are looked at."""
+"""The bytecode files that an environment already has."""
 
 import os
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from sgpu_decl.environments.captured.stat_cache import StatCache
 
 __all__ = ["BytecodeFile", "bytecode_files"]
 
-_FOLDER = "d"  # how the names in a folder are remembered
+_FOLDER = "d"  # the kind of cache entry for the names in a folder
 
 
 class BytecodeFile(NamedTuple):
-    """A pyc file: `facts` are those of its folder, since every interpreter replaces such files and
-    writes none in place; `source` is what it was made of."""
+    """A pyc file and its source. `facts` are those of its folder: interpreters replace such files
+    and never write them in place."""
 
     tree: str
     path: str
@@ -26,7 +26,7 @@ class BytecodeFile(NamedTuple):
 def bytecode_files(
     interpreter: InterpreterFacts, walk: WalkResult, cache: StatCache
 ) -> list[BytecodeFile]:
-    """List the pyc files of an interpreter's own version beside the sources that are taken."""
+    """List the pyc files of the interpreter's own version beside captured sources."""
     ending = f".{interpreter.cache_tag}.pyc"
     sources = {look.tree: look for look in walk.entries if look.tree.endswith(".py")}
     files = []
@@ -35,7 +35,7 @@ def bytecode_files(
         if names_there is None:
             try:
                 names = sorted(name for name in os.listdir(folder) if name.endswith(ending))
-            except OSError:  # what cannot be read is compiled again
+            except OSError:  # the missing bytecode is compiled again
                 cache.doubt()
                 continue
             cache.remember(_FOLDER, folder, facts, "\0".join(names), len(names))

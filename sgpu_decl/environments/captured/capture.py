@@ -1,4 +1,4 @@
-"""From an interpreter to the manifest of its environment, and where each file of it lies now."""
+"""Captures the environment of an interpreter: its manifest, and where each file lies now."""
 
 import contextlib
 import gc
@@ -34,9 +34,14 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """One environment as it is now: its manifest, with the manifest's digest; `sources` leads from
-    tree paths to absolute ones, bytecode aside, and `written` to the bytes of the few that lie
-    nowhere. `base` is the interpreter outside of any virtual environment."""
+    """One environment as it is now.
+
+    Attributes:
+        digest: that of the manifest.
+        base: the interpreter outside of any virtual environment.
+        sources: tree paths to absolute paths, without bytecode.
+        written: tree paths to contents, for the few files that exist nowhere on the disk.
+    """
 
     manifest: Manifest
     digest: str
@@ -55,16 +60,16 @@ def capture(
     cache: Path | None = None,
     into: Destination | None = None,
 ) -> tuple[Captured | None, tuple[Diagnostic, ...]]:
-    """Look at the environment of an interpreter without changing it.
+    """Capture the environment of an interpreter without changing it.
 
     Args:
-        interpreter: its path; that of this process is not started anew.
-        program: what is executed in its place, see `ask`.
-        cache: a folder that remembers digests of unchanged files; the user's own if left out.
-        into: copies what is read there in the same pass, see `EnvironmentStore.capture`.
+        interpreter: its path; the interpreter of this process is not started again.
+        program: the program that is run in its place, see `ask`.
+        cache: a folder for the digests of unchanged files; that of the user if left out.
+        into: where files that are read are copied to in the same pass.
 
     Returns:
-        What there is, or `None` where something is wrong, and what there is to say.
+        The environment, or `None` where something is wrong, and the findings.
 
     Raises:
         SgpuError: the store is full or cannot be written, or a process that reads was killed.
@@ -86,7 +91,7 @@ def capture(
 
 
 class _Attempt:
-    """One look. `moved` says that packages came or went meanwhile."""
+    """One attempt to capture. `moved`: packages were installed or removed meanwhile."""
 
     def __init__(
         self,
@@ -143,7 +148,7 @@ class _Attempt:
         return self._put_together(layout, walked, pyc)
 
     def _read(self, walked: WalkResult, pyc: Mapping[str, BytecodeFile]) -> None:
-        """Learn the digests of what is not known, or not any more."""
+        """Read the files whose digests are not in the cache."""
         jobs: dict[ReadJob, int] = {}
         bytecode_jobs: dict[str, BytecodeFile] = {}
         recall, contents, magic = self._memory.recall, self._taken, self._interpreter.magic
@@ -210,7 +215,7 @@ class _Attempt:
 
     def _say(self, path: str, reply: Reply) -> None:
         if reply.problem == Problem.GONE:
-            self.moved = True  # packages come and go: look again
+            self.moved = True  # packages are being installed: try again
             return
         if reply.problem == Problem.MOVING:
             code = "environment_moving"
@@ -224,12 +229,12 @@ class _Attempt:
 
 
 def _sources(walked: WalkResult) -> dict[str, str]:
-    """Where each file lies. Of equal paths in the tree the first counts."""
+    """Where each file lies. Of equal tree paths the first counts."""
     return {entry.tree: entry.path for entry in reversed(walked.entries)}
 
 
 def _link(walked: WalkResult, files: dict[str, File]) -> list[Diagnostic]:
-    """Add links, but those to what is left out, which are returned."""
+    """Add the links. Returns warnings for links whose targets are left out."""
     dangling: list[Diagnostic] = []
     if not walked.links:
         return dangling
@@ -243,7 +248,7 @@ def _link(walked: WalkResult, files: dict[str, File]) -> list[Diagnostic]:
                 Diagnostic(
                     code="link_dangling",
                     severity=Severity.WARNING,
-                    summary=f"`{tree}` is left out: it is a link to `{target}`, which is",
+                    summary=f"`{tree}` is left out: it links to `{target}`, which is left out",
                 )
             )
             continue
@@ -253,7 +258,7 @@ def _link(walked: WalkResult, files: dict[str, File]) -> list[Diagnostic]:
 
 
 def _times(layout: Layout) -> list[int]:
-    """When names last came or went in the folders of packages, as installing does it."""
+    """The modification times of the package folders, which installers change."""
     return [
         os.stat(root.path).st_mtime_ns if os.path.isdir(root.path) else 0
         for root in layout.roots
@@ -271,8 +276,8 @@ def _moving(executable: str) -> Diagnostic:
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """Nothing here makes cycles, and looking for them in a million tuples costs as much as all
-    else."""
+    """Switch the garbage collector off: nothing here makes cycles, and searching a million tuples
+    for them would double the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

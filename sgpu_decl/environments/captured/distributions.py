@@ -13,7 +13,7 @@ from sgpu_decl.environments.package_lists.packages import normalise
 __all__ = ["packages"]
 
 _INFO = re.compile(r"(.+)/([^/]+\.(?:dist|egg)-info)(?:/(.+))?")
-_METADATA = ("METADATA", "PKG-INFO", None)  # the last: an .egg-info that is a file itself
+_METADATA = ("METADATA", "PKG-INFO", None)  # None: the .egg-info is a file itself
 
 
 def packages(
@@ -22,12 +22,12 @@ def packages(
     """Read which packages are installed; of equal names the first on the path counts.
 
     Args:
-        files, sources: what was captured, and where it lies now, by tree path.
+        files, sources: the captured files and their locations, by tree path.
 
     Returns:
-        Pairs of normalised name and version, sorted, and what could not be read.
+        Pairs of normalised name and version, sorted, and the findings.
     """
-    # By site, and by the folder that describes a package: the path of its metadata if it has any.
+    # By site, and by info folder: the path of the metadata file if there is one.
     metadata_paths: dict[str, dict[str, str | None]] = {site: {} for site in sites}
     for path in files:
         if "-info" in path and (match := _INFO.fullmatch(path)):
@@ -74,7 +74,7 @@ def _broken(site: str, info: str) -> Diagnostic:
     return Diagnostic(
         code="metadata_broken",
         severity=Severity.WARNING,
-        summary=f"the metadata of `{info}` names no package and version; its files are taken, and "
-        "its version is not shown",
+        summary=f"the metadata of `{info}` has no name or no version; its files are captured, "
+        "but its version is not shown",
         hint=f"install that package again (it is in `{os.path.basename(site)}`)",
     )

@@ -1,4 +1,4 @@
-"""Where packages lie that are installed in editable mode through a finder of their own.
+"""Finds packages that are installed in editable mode through an import finder.
 
 The finders of setuptools (`__editable___NAME_finder.py`), of the library `editables` (used by
 hatchling and others), of scikit-build-core and of meson-python are read, never run.
@@ -33,8 +33,7 @@ class Editable:
 
 
 def editable_of(site: str, line: str) -> Editable | None:
-    """Read the finder that a line of a `.pth` file starts; `None` where it starts none that is
-    known."""
+    """Read the finder that a line of a `.pth` file starts; `None` for any other line."""
     match = _IMPORTS.match(line)
     if match is None:
         return None
@@ -54,8 +53,7 @@ def editable_of(site: str, line: str) -> Editable | None:
 
 
 def editable_folders(site: str) -> Iterator[tuple[str, str]]:
-    """The packages whose metadata say that they are editable (PEP 610), each with the folder that
-    it was installed from."""
+    """The packages that are editable by their metadata (PEP 610), each with its source folder."""
     for name in sorted(os.listdir(site)):
         if not name.endswith(".dist-info"):
             continue
@@ -69,8 +67,8 @@ def editable_folders(site: str) -> Iterator[tuple[str, str]]:
 
 
 def named_places(site: str, line: str) -> Iterator[str]:
-    """The folders and Python files that a line of a `.pth` file, or a module that it imports, names
-    by absolute paths."""
+    """The absolute paths of folders and Python files in a line of a `.pth` file, and in the modules
+    that the line imports."""
     modules = [os.path.join(site, f"{name}.py") for name in _IMPORTS.findall(line)]
     for tree in (_parsed(line), *map(_tree, modules)):
         for node in ast.walk(tree) if tree is not None else ():
@@ -96,7 +94,7 @@ def _parsed(text: str | bytes) -> ast.Module | None:
 
 
 def _scikit_build_sources(tree: ast.Module) -> Mapping[str, str] | None:
-    """`install({'name.part': '/path/name/part.py'}, …)`. What was built lies in the site."""
+    """`install({'name.part': '/path/name/part.py'}, …)`. Built files lie in the site."""
     for node in tree.body:
         match node:
             case ast.Expr(
@@ -110,7 +108,7 @@ def _scikit_build_sources(tree: ast.Module) -> Mapping[str, str] | None:
 
 
 def _whole_packages(sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Packages with all that lies in their folder, data too; and the modules in none of them."""
+    """Packages as whole folders, with their data, and modules outside of any package."""
     packages: dict[str, str] = {}
     for name, path in sorted(sources.items()):
         above = name.rpartition(".")[0]
@@ -139,7 +137,7 @@ def _meson_build(tree: ast.Module) -> str | None:
 
 
 def _meson_files(build: str) -> Iterator[tuple[str, str]]:
-    """What meson would install among packages, and where it lies now."""
+    """The files that meson would install among packages, and where they lie now."""
     try:
         with open(os.path.join(build, "meson-info", "intro-install_plan.json"), "rb") as file:
             plan = json.load(file)

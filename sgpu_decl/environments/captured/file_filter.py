@@ -1,4 +1,4 @@
-"""What of an environment's folders is taken along."""
+"""Which files of an environment's folders are captured."""
 
 import os
 import re
@@ -14,21 +14,21 @@ from sgpu_decl.staging.selection import RULES, lines_of, never_counts, rules_abo
 
 __all__ = ["Choice", "choice_of"]
 
-# From a folder's path, relative to the root with a `/` behind it and empty for the root itself, to
-# what leaves out an entry by its name, and whether it is a folder.
+# Takes a folder's path, relative to the root with a trailing `/`, empty for the root itself, and
+# returns a function: from an entry's name and whether it is a folder to whether it is left out.
 Choice = Callable[[str], Callable[[str, bool], bool]]
 
 _CACHES = frozenset(
     {".git", ".hypothesis", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
-# Notes of who installed a package, when and from where: not what it is.
+# Installers' notes about how a package was installed.
 _NOTES = re.compile(r"INSTALLER|REQUESTED|uv_\w+\.json")
-# What an import may need though git does not keep it: extension modules, generated sources.
+# Git may ignore these, and imports need them: extension modules, generated sources.
 _MADE = (".py", ".so", ".pyi")
 
 
 def choice_of(root: Root) -> Choice:
-    """How entries of one root are chosen."""
+    """The filter for one root."""
     return _Project(root.path).choice if root.project else _of_site
 
 
@@ -44,8 +44,8 @@ def _anywhere(name: str, _is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
 
 def _at_top(name: str, is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
     if name.startswith("~"):
-        return True  # what pip could not delete
-    # `site_layout` writes what is left of them.
+        return True  # left over where pip could not delete
+    # `site_layout` writes new ones.
     return name in _CACHES or (not is_folder and name.endswith((".pth", ".egg-link")))
 
 
@@ -54,7 +54,7 @@ def _in_info(name: str, is_folder: bool) -> bool:  # noqa: FBT001 (a Choice)
 
 
 class _Project:
-    """The rules for code, but for files that git ignores and imports need."""
+    """The rules for code, except for files that git ignores and imports need."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Many files read at once, by workers."""
+"""Reads many files at once, with worker processes."""
 
 import contextlib
 import os
@@ -22,8 +22,8 @@ __all__ = ["Destination", "read"]
 
 MOST_WORKERS = 8
 BATCH_FILES = 256
-ALONE = 1 << 20  # bytes from which a file is begun before all small ones, so that none ends late
-FEW = 64  # jobs that one worker does sooner than a second one starts
+ALONE = 1 << 20  # bytes: larger files come first, so that no worker ends late
+FEW = 64  # jobs that one worker finishes before a second one has started
 
 _START = (
     "import sys; sys.path.append(sys.argv[1]);"
@@ -34,8 +34,8 @@ _PACKAGE = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where copies go: under `objects`, after they were written in the folder `incoming` of the
-    same file system."""
+    """Where copies go: they are written in `incoming` and moved to `objects`. Both are on one file
+    system."""
 
     objects: Path
     incoming: Path
@@ -44,10 +44,10 @@ class Destination:
 def read(
     jobs: Sequence[tuple[ReadJob, int]], into: Destination | None, report: Callable[[int], None]
 ) -> Iterator[tuple[ReadJob, Reply]]:
-    """Do jobs, each with the size that its file is thought to have, and yield them as they end.
+    """Do jobs, each with the expected size of its file, and yield them as they end.
 
     Args:
-        report: told the bytes that are done, now and then.
+        report: called now and then with the number of bytes that are done.
 
     Raises:
         SgpuError: a worker cannot be started, or was killed; the store is full, or cannot be
@@ -87,12 +87,12 @@ def read(
 def _working(
     into: Destination | None, feed: Callable[[subprocess.Popen[bytes]], None]
 ) -> Iterator[None]:
-    """A worker, and the thread that feeds it. Neither outlives the block."""
+    """Run a worker and the thread that feeds it, until the block ends."""
     name = uuid.uuid4().hex
     where = (str(into.objects), str(into.incoming / name)) if into else ("", "")
     argv = [sys.executable, "-I", "-S", "-c", _START, str(_PACKAGE), *where]
     try:
-        # A group of its own: an interrupt from the terminal is for us.
+        # In its own process group: Ctrl-C in the terminal goes to us alone.
         worker = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
         )
@@ -110,7 +110,7 @@ def _working(
         worker.kill()
         thread.join()
         worker.communicate()
-        if into is not None:  # a disk may be full of it
+        if into is not None:  # it may fill the disk
             for leftover in into.incoming.glob(f"{name}.*"):
                 leftover.unlink(missing_ok=True)
 
@@ -120,7 +120,7 @@ def _feed(
     waiting: "queue.SimpleQueue[list[tuple[ReadJob, int]]]",
     done: "queue.SimpleQueue[list[tuple[ReadJob, int, Reply]] | None]",
 ) -> None:
-    """Give one worker batch after batch; a batch that gets no answer is told as `None`."""
+    """Give one worker batch after batch; `None` means that the worker ended."""
     to, answers = cast("BinaryIO", worker.stdin), cast("BinaryIO", worker.stdout)
     with contextlib.suppress(queue.Empty):
         while True:
@@ -128,7 +128,7 @@ def _feed(
             try:
                 send(to, [job for job, _ in batch])
                 replies = receive(answers)
-            except (OSError, ValueError):  # it ended, or was closed beneath us
+            except (OSError, ValueError):  # the worker ended, or its pipe was closed
                 replies = None
             if replies is None:
                 done.put(None)

@@ -1,7 +1,7 @@
-"""Every file, link and folder of bytecode of an environment, with what the file system says of it.
+"""Lists every file, link and bytecode folder of an environment, with its stat values.
 
-Files are not read here. A link that stays inside is a link in the tree as well; of one that leads
-out the content is taken, so that a tree depends on nothing outside of it.
+Files are not read here. A link inside the environment becomes a link in the tree. A link that leads
+out becomes a copy of its target, so that a tree depends on nothing outside of it.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from sgpu_decl.environments.captured.site_layout import Layout, Root
 
 __all__ = ["WalkEntry", "WalkResult", "walk", "walk_entry"]
 
-MOST_OF_PROJECT = 200_000  # files; what holds more is a home folder, or data
+MOST_OF_PROJECT = 200_000  # files; a larger folder is a home folder, or data
 _CACHE = "__pycache__"
 
 
 class WalkEntry(NamedTuple):
-    """One file: where it goes, where it lies, what it becomes there and how it is read."""
+    """One file: its path in the tree, its path on the disk, its kind, and how it is read."""
 
     tree: str
     path: str
@@ -36,8 +36,8 @@ class WalkEntry(NamedTuple):
 
 @dataclass(slots=True)
 class WalkResult:
-    """`links` are pairs of tree path and target, a tree path too; `caches` are the `__pycache__`
-    folders, their paths with a `/` behind."""
+    """`links` are pairs of tree paths, link and target; `caches` are the `__pycache__` folders, with
+    a trailing `/`."""
 
     entries: list[WalkEntry] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class WalkResult:
 
 
 def walk(layout: Layout) -> WalkResult:
-    """Look at all roots of a layout."""
+    """Walk all roots of a layout."""
     result = WalkResult()
     others = frozenset(root.path for root in layout.roots)
     for root in layout.roots:
@@ -55,7 +55,7 @@ def walk(layout: Layout) -> WalkResult:
 
 
 def walk_entry(tree: str, path: str, how: str, facts: os.stat_result) -> WalkEntry:
-    """A regular file, or a folder of bytecode."""
+    """The entry of a regular file, or of a bytecode folder."""
     kind = FileKind.EXECUTABLE if facts.st_mode & 0o100 else FileKind.FILE
     if how == Form.SCRIPT:
         kind = FileKind.SCRIPT
@@ -71,13 +71,13 @@ class _Walk:
         self._root = root
         self._result = result
         self._others = others
-        # Folders to look at: tree path and path, with a `/` behind, and the real folders that links
-        # which lead out were followed to on the way.
+        # Folders to walk: tree path and path, both with a trailing `/`, and the real paths of the
+        # outside folders that links led through.
         self._open: list[tuple[str, str, frozenset[str]]] = []
 
     @cached_property
     def _choice(self) -> Choice:
-        return choice_of(self._root)  # one file needs none
+        return choice_of(self._root)  # a root that is one file needs none
 
     def run(self) -> None:
         root = self._root
@@ -106,7 +106,7 @@ class _Walk:
                 whole = path + name
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_folder and name == _CACHE:
-                    with contextlib.suppress(OSError):  # what cannot be read is compiled again
+                    with contextlib.suppress(OSError):  # missing bytecode is compiled again
                         facts = entry.stat(follow_symlinks=False)
                         caches.append(
                             walk_entry(f"{tree}{name}/", f"{whole}/", Form.BYTECODE, facts)
@@ -117,7 +117,7 @@ class _Walk:
                     if whole not in other_roots:
                         self._open.append((f"{tree}{name}/", f"{whole}/", chain))
                 elif plain and entry.is_file(follow_symlinks=False) and name[-4:] != ".pyc":
-                    try:  # what most are, without a detour
+                    try:  # most entries: the short way
                         files.append(walk_entry(tree + name, whole, Form.PLAIN, entry.stat()))
                     except OSError as error:
                         self._unreadable(whole, error)
@@ -130,7 +130,7 @@ class _Walk:
             if stat.S_ISLNK(facts.st_mode):
                 self._link(tree, path, chain)
             elif not stat.S_ISREG(facts.st_mode):
-                self._warn("special_file", f"`{path}` is no file, and is left out")
+                self._warn("special_file", f"`{path}` is not a regular file and is left out")
             elif not (path.endswith(".pyc") and os.path.exists(path[:-1])):
                 how = Form.PLAIN
                 if inner.endswith(".dist-info/"):
@@ -148,12 +148,13 @@ class _Walk:
             facts = os.stat(path)
         except OSError:
             self._warn(
-                "link_dangling", f"`{path}` is left out: a link to `{target}`, which is gone"
+                "link_dangling", f"`{path}` is left out: its target `{target}` does not exist"
             )
             return
         lexical = os.path.normpath(os.path.join(os.path.dirname(path), target))
         is_folder = stat.S_ISDIR(facts.st_mode)
-        # The real path is looked up only where it may matter: some environments are all links.
+        # `realpath` is slow, and some environments are all links: it is called only where it may
+        # matter.
         real = os.path.realpath(path) if is_folder or self._layout.tree_of(lexical) else lexical
         inside = self._layout.tree_of(real)
         if inside is not None:
@@ -162,7 +163,7 @@ class _Walk:
             if stat.S_ISREG(facts.st_mode):
                 self._result.entries.append(walk_entry(tree, path, Form.PLAIN, facts))
         elif real in chain:
-            self._warn("link_circular", f"`{path}` is left out: a link that leads back to itself")
+            self._warn("link_circular", f"`{path}` is left out: the link leads back to itself")
         else:
             self._open.append((f"{tree}/", f"{real}/", chain | {real}))
 
@@ -193,8 +194,7 @@ class _Walk:
 
 
 def _is_local(path: str) -> bool:
-    """Whether a `direct_url.json` (PEP 610) names a place on this machine, which means nothing
-    elsewhere."""
+    """Whether a `direct_url.json` (PEP 610) names a path of this machine."""
     try:
         with open(path, "rb") as file:
             return str(json.load(file)["url"]).startswith("file:")

@@ -1,8 +1,8 @@
-"""Reads files for a capture, and in the same pass copies them into the store.
+"""The worker process of a capture: reads files, and copies them into the store in the same pass.
 
-A small process of its own: Python's lock lets one process read no more small files than one core
-can, and the process of a notebook has threads and must not be forked. Standard library alone; it
-ends with its standard input.
+It is a process because Python's lock limits one process to one core, and it is small because the
+process of a notebook has threads and must not be forked. It needs the standard library alone, and
+ends when its standard input ends.
 """
 
 import contextlib
@@ -21,17 +21,17 @@ from sgpu_decl.environments.captured.normal_form import bytecode, record, script
 
 __all__ = ["FIXED", "Form", "Problem", "ReadJob", "Reply", "main", "receive", "send"]
 
-FIXED = 946_684_800 * 10**9  # 2000-01-01 in ns: the time of change that all objects carry
+FIXED = 946_684_800 * 10**9  # 2000-01-01 in ns: the modification time of all objects
 FICLONE = 0x40049409  # linux/fs.h
-PIECE = 1 << 20  # bytes; what is larger is read piece by piece
+PIECE = 1 << 20  # bytes; larger files are read in pieces
 TRIES = 4
-PAUSE = 0.05  # seconds before a file that moves is read again; then twice as long
+PAUSE = 0.05  # seconds before a changing file is read again; doubled each time
 
 FileStat = tuple[int, int, int, int]  # size, mtime and ctime in ns, inode
 
 
 class Form:
-    """What is taken of a file: its bytes, or a form of them that `normal_form` makes."""
+    """The form in which a file is stored: its bytes, or a form that `normal_form` makes."""
 
     PLAIN = "f"
     SCRIPT = "s"
@@ -40,18 +40,17 @@ class Form:
 
 
 class Problem:
-    """Why a file was not taken."""
+    """Why a file was not stored."""
 
     GONE = "gone"
-    MOVING = "moving"  # it changes while it is read, or is not what it was
+    MOVING = "moving"  # it changes while it is read, or changed since the capture
     UNREADABLE = "unreadable"
-    UNWRITABLE = "unwritable"  # the store takes nothing, which is not the file's fault
+    UNWRITABLE = "unwritable"  # the store cannot be written
 
 
 class ReadJob(NamedTuple):
-    """Read `path`. The copy gets `mode`. `wanted` is the digest that is expected, empty where none
-    is known yet: bytecode is then looked at for whether it is valid. `source` and `magic` are of
-    bytecode."""
+    """Read `path`. The copy gets `mode`. `wanted` is the expected digest, or empty; without it the
+    validity of bytecode is checked. `source` and `magic` are those of bytecode."""
 
     path: str
     how: str
@@ -62,8 +61,8 @@ class ReadJob(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """`digest` and `size` are of what enters the store, `facts` of what was read. Bytecode that is
-    of no use has no digest. `problem` is empty where all is well; `errno` is the system's."""
+    """`digest` and `size` are those of the stored form, `facts` those of the file. Stale bytecode
+    has no digest. `problem` is empty on success; `errno` is the system's."""
 
     digest: str
     size: int
@@ -80,7 +79,7 @@ def send(stream: BinaryIO, values: "list[Any]") -> None:
 
 
 def receive(stream: BinaryIO) -> "list[Any] | None":
-    """Read one message; `None` at the end, or where it is torn."""
+    """Read one message; `None` at the end, or where the message is cut off."""
     head = stream.read(4)
     if len(head) < 4:
         return None
@@ -90,15 +89,15 @@ def receive(stream: BinaryIO) -> "list[Any] | None":
 
 
 class _Moving(Exception):
-    """The file is another than when reading began, or than what was expected."""
+    """The file changed while it was read, or has another digest than expected."""
 
 
 class _Unwritable(Exception):
-    """What follows from it is not about the file that is read."""
+    """The copy cannot be written. The cause has the error."""
 
 
 class _Worker:
-    """`incoming` is how its temporary files begin. Without `objects` it only looks."""
+    """`incoming` is the prefix of its temporary files. Without `objects` nothing is copied."""
 
     def __init__(self, objects: str, incoming: str) -> None:
         self._objects = objects
@@ -152,7 +151,7 @@ class _Worker:
         return Reply(digest, len(data), facts)
 
     def _source_of(self, job: ReadJob) -> "tuple[bytes, FileStat]":
-        """Most often what was read just before."""
+        """The source of bytecode: mostly the file that was read just before."""
         if self._source[0] != job.source:
             handle = os.open(job.source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
@@ -206,7 +205,7 @@ class _Worker:
             raise _Unwritable from error
 
     def _clone(self, handle: int, copy: int) -> bool:
-        """Share the blocks, where the file system can; nobody else can write to the copy."""
+        """Share the blocks, where the file system can."""
         if self._clones:
             try:
                 fcntl.ioctl(copy, FICLONE, handle)
@@ -239,7 +238,7 @@ def _whole(handle: int, facts: FileStat) -> bytes:
 
 
 def _hashed(handle: int, size: int, copy: "int | None") -> str:
-    """The digest of what is read to the end, and written to `copy` on the way."""
+    """Read to the end, write to `copy` if given, and return the digest."""
     sha, done = hashlib.sha256(), 0
     while done <= size and (piece := os.read(handle, PIECE)):
         sha.update(piece)
@@ -287,5 +286,5 @@ def main(objects: str, incoming: str) -> None:
     try:
         while (jobs := receive(sys.stdin.buffer)) is not None:
             send(sys.stdout.buffer, [worker.do(ReadJob(*job)) for job in jobs])
-    except BrokenPipeError:  # whom it works for is gone
+    except BrokenPipeError:  # the process that started it has ended
         os._exit(1)

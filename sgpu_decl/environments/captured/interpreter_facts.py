@@ -1,4 +1,4 @@
-"""The interpreter whose environment is looked at."""
+"""What an interpreter says of itself: version, ABI, folders of packages."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from sgpu_decl.environments.captured import interpreter_probe
 
 __all__ = ["InterpreterFacts", "UnusableInterpreter", "ask"]
 
-PATIENCE = 60.0  # seconds for another interpreter to say what it is
+PATIENCE = 60.0  # seconds for an interpreter to answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterpreterFacts:
-    """`sites` are folders that are there, each once, in the order of `sys.path`; `base` is the
-    interpreter outside of any virtual environment; `magic` and `cache_tag` are of its bytecode."""
+    """`sites` are existing folders, each once, in the order of `sys.path`; `base` is the
+    interpreter outside of any virtual environment; `magic` and `cache_tag` describe bytecode."""
 
     python: Python
     executable: str
@@ -32,7 +32,7 @@ class InterpreterFacts:
 
 @dataclass(frozen=True, slots=True)
 class UnusableInterpreter:
-    """A path that is no interpreter which runs, and why."""
+    """A path that is not a working interpreter, and why."""
 
     path: str
     why: str
@@ -48,11 +48,11 @@ class UnusableInterpreter:
 
 
 def ask(path: str, program: str | None = None) -> InterpreterFacts | UnusableInterpreter:
-    """Ask an interpreter what it is: this very process where it is its own, else by one call.
+    """Ask an interpreter what it is: this process itself, or another one by running it once.
 
     Args:
-        program: what is executed in its place, with no line of `.pth` files beside `path`: the
-            interpreter that the virtual environment at `path` was made from.
+        program: the program that is run in its place: the interpreter that the virtual environment
+            at `path` was made from. No `.pth` file of that environment is run then.
     """
     user_site = "PYTHONNOUSERSITE" not in os.environ
     if os.path.abspath(path) == os.path.abspath(sys.executable):
@@ -74,15 +74,15 @@ def ask(path: str, program: str | None = None) -> InterpreterFacts | UnusableInt
         last_line = lines[-1 if lines[0].startswith("Traceback") else 0] if lines else ""
         return UnusableInterpreter(path, last_line.strip() or f"it ended with {error.returncode}")
     except subprocess.TimeoutExpired:
-        return UnusableInterpreter(path, f"it said nothing for {PATIENCE:.0f} s")
+        return UnusableInterpreter(path, f"it gave no answer for {PATIENCE:.0f} s")
     except OSError as error:
         return UnusableInterpreter(path, error.strerror or str(error))
     except (ValueError, KeyError, TypeError):
-        return UnusableInterpreter(path, "what it says of itself cannot be read")
+        return UnusableInterpreter(path, "its answer cannot be read")
 
 
 def _virtual_environment(path: str) -> str:
-    """The folder of the virtual environment that an interpreter is of, as Python looks for it."""
+    """The folder of the virtual environment of an interpreter, found as Python finds it."""
     beside = os.path.dirname(os.path.abspath(path))
     for folder in (beside, os.path.dirname(beside)):
         if os.path.isfile(os.path.join(folder, "pyvenv.cfg")):

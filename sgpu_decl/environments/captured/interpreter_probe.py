@@ -1,7 +1,7 @@
-"""What an interpreter is and where it looks for packages.
+"""Asks an interpreter for its version, ABI and folders of packages.
 
-This file runs in two ways: imported, for the interpreter of this process, and as text given to
-another one, `python -I -c`. So it knows nothing but the standard library, of Python 3.8 too.
+This file runs in two ways: imported in this process, and as text of `python -I -c` in another
+interpreter. So it uses the standard library alone, and works with Python 3.8.
 """
 
 import json
@@ -15,8 +15,8 @@ def answer(user_site, prefix=""):
     # type: (bool, str) -> dict[str, object]
     """Describe this interpreter, or a virtual environment at `prefix` that was made from it.
 
-    `sites` are the folders that `site` puts on `sys.path`, in its order; those of users count if
-    `user_site`, since `-I` leaves them out whatever a rank will see.
+    `sites` are the folders that `site` puts on `sys.path`, in its order. `user_site` adds the
+    folder of the user, which ranks see and `-I` hides.
     """
     import importlib.util
     import site
@@ -55,7 +55,7 @@ def answer(user_site, prefix=""):
 
 def _sites_of(prefix):
     # type: (str) -> list[str]
-    """The folders of packages of a virtual environment, as `site` has them there."""
+    """The package folders of a virtual environment, as `site` has them."""
     kind = "pypy" if hasattr(sys, "pypy_version_info") else "python"
     name = "{}{}.{}".format(kind, *sys.version_info[:2])
     if "t" in getattr(sys, "abiflags", ""):
@@ -66,7 +66,7 @@ def _sites_of(prefix):
 
 def _inherits(prefix):
     # type: (str) -> bool
-    """Whether a virtual environment has the packages of its interpreter, as `site` reads it."""
+    """Whether a virtual environment includes the system's packages, as `site` reads it."""
     inherits = True
     with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8") as file:
         for line in file:

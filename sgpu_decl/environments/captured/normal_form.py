@@ -1,4 +1,4 @@
-"""What differs between two installations of the same packages, brought to one form.
+"""Brings the differences between two installations of the same packages to one form.
 
 Standard library alone: workers run it.
 """
@@ -11,7 +11,7 @@ __all__ = ["bytecode", "is_script", "record", "script"]
 
 _PYTHON = rb"[^\n]*?\bpythonw?[0-9.]*['\"]?(?:[ \t][^\n]*)?\r?\n"
 _SHEBANG = re.compile(rb"#!" + _PYTHON)
-# What pip and distlib write where the path of the interpreter is too long for the kernel.
+# Written by pip and distlib where the path of the interpreter is too long for the kernel.
 _LONG_SHEBANG = re.compile(rb"#!/bin/sh\n'''exec' " + _PYTHON + rb"' '''\n")
 _INSTALLED = re.compile(r"(?:^|/)(?:INSTALLER|REQUESTED|direct_url\.json|uv_\w+\.json)$")
 
@@ -19,19 +19,19 @@ UNCHECKED, CHECKED = 1, 3  # flags of hash-based bytecode (PEP 552)
 
 
 def is_script(head: bytes) -> bool:
-    """Whether a file begins as scripts of Python do."""
+    """Whether a file begins as Python scripts do."""
     return bool(_SHEBANG.match(head) or _LONG_SHEBANG.match(head))
 
 
 def script(data: bytes) -> bytes:
-    """Let a script begin with `#!python`, as in a wheel: a tree puts its own interpreter there."""
+    """Replace the first line by `#!python`, as in wheels; a tree puts its interpreter there."""
     shebang = _LONG_SHEBANG.match(data) or _SHEBANG.match(data)
     return b"#!python\n" + data[shebang.end() :] if shebang else data
 
 
 def record(data: bytes) -> bytes:
-    """Let a RECORD list what is the same wherever the package is installed: no bytecode, no notes
-    of the installer, no absolute paths; no digests of scripts, whose first lines differ; sorted."""
+    """Reduce a RECORD to the lines that are the same for each installation: without bytecode,
+    installers' notes, absolute paths, and digests of scripts; sorted."""
     lines = []
     for line in data.decode("utf-8", "surrogateescape").splitlines():
         path, digest, _ = line.rsplit(",", 2) if line.count(",") >= 2 else (line, "", "")
@@ -48,11 +48,11 @@ def bytecode(
     """Turn a pyc file into the unchecked hash-based one of its source.
 
     Args:
-        magic: what the interpreter writes in front.
-        source_stamp: size and time of change, in s, of the source; `None` if validity is known.
+        magic: the first bytes of the interpreter's pyc files.
+        source_stamp: size and modification time (s) of the source; `None` skips the check.
 
     Returns:
-        `None` where it is not the bytecode of that source.
+        The new content; `None` if it is not the bytecode of that source.
     """
     key = _imp.source_hash(int.from_bytes(magic, "little"), source)
     if source_stamp is not None:

@@ -1,8 +1,8 @@
-"""What a capture came to, kept with a fingerprint of all that it saw.
+"""The outcome of a capture, with a fingerprint of all that it depends on.
 
-A capture that sees the same again takes the manifest from here: making one of 60,000 files takes
-longer than looking at the files. The fingerprint covers what the file system says of every file,
-and what the `.pth` and RECORD files say, which each capture reads.
+A capture of an unchanged environment takes the manifest from here: making one of 60,000 files takes
+longer than the stat calls. The fingerprint covers the stat values of every file, and the contents
+of `.pth` and RECORD files, which each capture reads.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ _PLAIN = 2  # the version of marshal that gives equal bytes for equal values
 
 
 class CaptureOutcome(NamedTuple):
-    """A manifest with its digest, and what there is to say of it."""
+    """A manifest, its digest and its findings."""
 
     manifest: Manifest
     digest: str
     findings: tuple[Diagnostic, ...]
 
     def to_value(self) -> Any:
-        """What `marshal` writes. Files are columns, which are read much faster than tuples."""
+        """A value for `marshal`. Files are columns, which load much faster than tuples."""
         python, sites, packages, files, bytecode = self.manifest
         findings = [
             (finding.code, str(finding.severity), finding.summary, finding.hint)

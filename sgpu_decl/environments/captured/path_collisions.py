@@ -1,4 +1,4 @@
-"""Paths that cannot stand beside each other in one tree on every file system."""
+"""Paths that collide in one tree, on some file systems."""
 
 from collections.abc import Collection
 
@@ -9,7 +9,7 @@ __all__ = ["collisions"]
 
 
 def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
-    """Say which paths a manifest would refuse, and why.
+    """The errors for paths that a manifest would refuse.
 
     Args:
         paths: of files and links, each once.
@@ -27,8 +27,8 @@ def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
             findings.append(
                 Diagnostic(
                     code="name_unusable",
-                    summary=f"the environment holds a file of the name {path!r}, which no other "
-                    "machine can be trusted with",
+                    summary=f"the environment has a file named {path!r}, which is not safe on "
+                    "other machines",
                     hint="rename or delete it",
                 )
             )
@@ -40,7 +40,7 @@ def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
                 Diagnostic(
                     code="names_collide",
                     summary=f"`{other}` and `{path}` differ in case alone: some file systems "
-                    "take them for one",
+                    "take them for the same",
                     hint="uninstall one of the packages that brought them, or rename one",
                 )
             )

@@ -1,4 +1,4 @@
-"""Files outside of the folders of packages that packages brought: commands, data, headers."""
+"""Files that packages install outside of the package folders: commands, data, headers."""
 
 import os
 import re
@@ -14,12 +14,12 @@ __all__ = ["listed_files"]
 
 HEAD = 4096  # bytes of a file that say whether it is a script
 _OUTSIDE = re.compile(rb'^"?((?:\.\./)+[^"\n]*?)"?,[^,\n]*,[^,\n]*$', re.MULTILINE)
-# What every tree has of its own.
+# Every tree has its own.
 _OWN = re.compile(r"pyvenv\.cfg|bin/(?:python[\d.]*|[aA]ctivate.*)|lib(?:64)?|lib/python[\d.]+")
 
 
 def listed_files(layout: Layout) -> Iterator[WalkEntry]:
-    """What RECORD files list outside of their folder and inside of its prefix (`../../../bin/x`).
+    """The files that RECORD lists outside of its folder, inside of the prefix (`../../../bin/x`).
 
     Of equal paths the first on the interpreter's path counts.
     """
@@ -40,7 +40,7 @@ def listed_files(layout: Layout) -> Iterator[WalkEntry]:
                     yield walk_entry(tree, path, how, facts)
                     trees.add(tree)
             except OSError:
-                continue  # listed, and deleted since: it was no part of the environment any more
+                continue  # deleted since it was installed
 
 
 def _outside(root: Root) -> set[str]:
@@ -48,7 +48,7 @@ def _outside(root: Root) -> set[str]:
     try:
         names = [name for name in os.listdir(root.path) if name.endswith(".dist-info")]
     except OSError:
-        return paths  # said by the walk
+        return paths  # the walk reports it
     for name in names:
         try:
             with open(os.path.join(root.path, name, "RECORD"), "rb") as file:
