@@ -1,8 +1,7 @@
-"""Finds the interpreter that ranks use, or that an environment is made for, on this machine.
-Nothing is downloaded.
+"""Finds the interpreter of ranks or of an environment on this machine. Nothing is downloaded.
 
 A plan runs no program of the project. For a virtual environment of the project it runs the
-interpreter that the environment was made from, if that lies elsewhere.
+interpreter that the environment was made from, if that lies outside of the project.
 """
 
 import importlib.util
@@ -35,8 +34,8 @@ _FREE_THREADED = re.compile(r"cpython-\d+t\b")
 
 
 class LocalPython(NamedTuple):
-    """An interpreter of this machine. `program` is what may be executed to learn more of it:
-    itself, or the interpreter that its virtual environment was made from."""
+    """An interpreter of this machine. `program` is the program that may be run to ask it: itself,
+    or the interpreter that its virtual environment was made from."""
 
     executable: str
     python: Python
@@ -45,8 +44,8 @@ class LocalPython(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPython:
-    """This machine lacks an interpreter. `rejections` are paths of that name that do not serve,
-    with the reason; `untrusted` is one of the project, which a plan does not run."""
+    """This machine lacks an interpreter. `rejections` are paths that are not used, with the reason;
+    `untrusted` is an interpreter in the project, which a plan does not run."""
 
     wanted: str
     rejections: tuple[tuple[str, str], ...] = ()
@@ -54,23 +53,23 @@ class NoPython:
 
     @property
     def error(self) -> BackendError:
-        """What is raised where a launch needs it."""
+        """The error that a launch raises."""
         missing = self.diagnostic(None)
         return BackendError(missing.summary, hint=missing.hint, code="python_missing")
 
     def diagnostic(self, place: Place | None) -> Diagnostic:
-        """The error where the interpreter is needed."""
+        """The error that a plan shows."""
         if self.untrusted is not None:
             return Diagnostic(
                 code="interpreter_untrusted",
                 summary=f"the interpreter `{self.untrusted}` lies in the project, and a plan runs "
-                "nothing of the project",
+                "no program of the project",
                 place=place,
-                hint="if you trust the project, `sgpu plan --trust-project` asks it what it is; "
-                "`sgpu apply` does so in any case",
+                hint="if you trust the project, `sgpu plan --trust-project` runs it; `sgpu apply` "
+                "always does",
             )
         if "/" in self.wanted:
-            summary = f"is no interpreter that runs: {self.rejections[0][1]}"
+            summary = f"is not a working interpreter: {self.rejections[0][1]}"
             hint = "name the Python 3 that runs your code, for example `.venv/bin/python`"
         elif _VERSION.fullmatch(self.wanted) is None:
             summary = "is neither a version nor a path"
@@ -98,12 +97,12 @@ class NoPython:
 def interpreter_of(
     python: str | None, folder: Path, pythons: "Callable[[], Pythons]"
 ) -> Interpreter | NoPython:
-    """Return the interpreter that `env.python` asks for. That of sgpu itself is not asked; one of
-    a project that is not trusted is taken for what its path says.
+    """Return the interpreter that `env.python` names. The interpreter of sgpu itself is not run;
+    for one in a project that is not trusted, only the path is known.
 
     Args:
-        folder: what a relative path starts from.
-        pythons: gives the finder, which most runs do not need.
+        folder: the base of a relative path.
+        pythons: makes the finder, which most runs do not need.
     """
     if python is None or _has_version(platform.python_version(), python):
         return _own(tuple(_changed(folder) for folder in sys.path))
@@ -117,8 +116,8 @@ def interpreter_of(
 
 @lru_cache(maxsize=1024)
 def has_package(interpreter: Interpreter, top: str) -> bool:
-    """Whether an interpreter may have a top-level package. Nothing is imported for it, so that only
-    the interpreter of sgpu itself is known; others may have anything."""
+    """Whether an interpreter may have a top-level package. Nothing is imported, so only the
+    interpreter of sgpu itself is searched; for others the answer is yes."""
     if interpreter.executable != sys.executable:
         return True
     try:
@@ -131,9 +130,8 @@ class Pythons:
     """Finds interpreters.
 
     Args:
-        environ: has the PATH, and what uv and pyenv go by.
-        memory: a file that remembers what interpreters said of themselves; that of the user if left
-            out.
+        environ: has the PATH, and the variables of uv and pyenv.
+        memory: the file that caches the answers of interpreters; that of the user if left out.
         guarded: the folder of a project; programs in it are not run.
     """
 
@@ -150,13 +148,13 @@ class Pythons:
         self._found: dict[tuple[str | None, Path], LocalPython] = {}
 
     def find(self, version: str | None, folder: Path) -> LocalPython | NoPython:
-        """Return the interpreter that `env.python` asks for.
+        """Return the interpreter that `env.python` names.
 
         Args:
-            version: a version, `3.12` or `3.12.1`, which the interpreter of sgpu itself may have,
-                one on the PATH, or one that uv or pyenv installed, the newest first; a path; or
-                `None` for that of sgpu itself.
-            folder: what a relative path starts from.
+            version: a version, `3.12` or `3.12.1`: searched are the interpreter of sgpu itself, the
+                PATH, and those that uv and pyenv installed, the newest first. Or a path, or `None`
+                for the interpreter of sgpu itself.
+            folder: the base of a relative path.
         """
         key = (version, folder)
         if key not in self._found:
@@ -198,7 +196,7 @@ class Pythons:
             if inside and os.path.isfile(program) and os.access(program, os.X_OK):
                 return _Reason("it lies in the project", untrusted=True)
             if not inside and not _NAME.fullmatch(os.path.basename(program)):
-                return _Reason(f"a link to `{program}`, which is no Python")
+                return _Reason(f"it links to `{program}`, which is not a Python")
         return self._cache.ask(path, program)
 
 
@@ -228,7 +226,7 @@ def _changed(folder: str) -> int | None:
 
 @lru_cache(maxsize=1)
 def _own(changed: tuple[int | None, ...]) -> Interpreter:  # noqa: ARG001  the key
-    """The interpreter of sgpu itself; one that goes on for days sees what was installed since."""
+    """The interpreter of sgpu itself. A process that runs for days sees new packages."""
     return Interpreter(
         executable=sys.executable,
         version=platform.python_version(),
@@ -245,7 +243,7 @@ def _candidates(version: str, environ: Mapping[str, str]) -> Iterator[str]:
         path = os.path.join(folder, name)
         if os.path.isabs(folder) and os.access(path, os.X_OK):
             yield path
-    # uv keeps `3.12` beside `3.12.1`, a link to the newest: that one is found by its own name.
+    # uv keeps a link `3.12` to the newest `3.12.1`, which is found by its own name.
     yield from _newest_first(_uv_folder(environ).glob(f"cpython-{match[1]}.*/bin/{name}"))
     pyenv = Path(environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))
     yield from _newest_first(pyenv.glob(f"versions/{match[1]}*/bin/{name}"))
@@ -260,7 +258,7 @@ def _newest_first(paths: Iterable[Path]) -> list[str]:
 
 
 def _uv_folder(environ: Mapping[str, str]) -> Path:
-    """Where uv keeps the interpreters that a user had it install."""
+    """Where uv keeps the interpreters that it installed."""
     if folder := environ.get("UV_PYTHON_INSTALL_DIR"):
         return Path(folder)
     data = environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
@@ -274,8 +272,8 @@ def _default_memory() -> Path:
 
 
 class _InterpreterCache:
-    """What interpreters said of themselves, by what the file system says of them. What is no
-    interpreter itself but leads to one, as a shim does, is asked each time."""
+    """The answers of interpreters, by their stat values. A shim, which leads to another
+    interpreter, is asked each time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -286,14 +284,14 @@ class _InterpreterCache:
         self._cache = cached if isinstance(cached, dict) else {}
 
     def ask(self, path: str, program: str) -> LocalPython | _Reason:
-        """What is at a path, by what `program` says, which stands for it."""
+        """The interpreter at a path, by the answer of `program`."""
         from sgpu_decl.environments.captured.interpreter_facts import UnusableInterpreter, ask
 
         try:
             real = os.path.realpath(path, strict=True)
             facts = os.stat(real)
         except OSError as error:
-            dangling = f"a link to `{os.path.realpath(path)}`, which is not there"
+            dangling = f"it links to `{os.path.realpath(path)}`, which does not exist"
             return _Reason(dangling if os.path.islink(path) else (error.strerror or "").lower())
         key = f"{real}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ino}"
         cached = self._cache.get(key)

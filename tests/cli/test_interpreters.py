@@ -137,7 +137,7 @@ def test_a_path_of_an_interpreter_that_does_not_run(project: Shell, more: str) -
     (project.folder / "other/bin/python").symlink_to("/nowhere/python3")
     code, said = refused(project)
     assert code == "python_missing"
-    assert "no interpreter that runs: a link to `/nowhere/python3`, which is not there" in said
+    assert "not a working interpreter: it links to `/nowhere/python3`, which does not exist" in said
 
 
 def test_an_interpreter_outside_of_the_project_that_does_not_run(
@@ -161,7 +161,7 @@ def test_a_plan_runs_no_program_of_the_project_that_it_names_as_its_interpreter(
     if more:
         code, said = refused(project)
         assert code == "interpreter_untrusted"
-        assert "lies in the project, and a plan runs nothing of the project" in said
+        assert "lies in the project, and a plan runs no program of the project" in said
         assert "`sgpu plan --trust-project`" in said
     else:
         planned = project.here("plan")
@@ -219,7 +219,7 @@ def test_a_link_of_the_project_to_another_program_is_not_run(
     project.write(".gitignore", "/python\n")
     (project.folder / "python").symlink_to(other)
     declare(project, "{python: ./python, snapshot: true}")
-    assert f"a link to `{other}`, which is no Python" in refused(project)[1]
+    assert f"it links to `{other}`, which is not a Python" in refused(project)[1]
     assert not ran.exists()
 
 

@@ -36,8 +36,8 @@ class WalkEntry(NamedTuple):
 
 @dataclass(slots=True)
 class WalkResult:
-    """`links` are pairs of tree paths, link and target; `caches` are the `__pycache__` folders, with
-    a trailing `/`."""
+    """`links` are pairs of tree paths, link and target; `caches` are `__pycache__` folders, with a
+    trailing `/`."""
 
     entries: list[WalkEntry] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)

@@ -24,8 +24,8 @@ __all__ = ["Layout", "Root", "lay_out"]
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What lies at `path`, a folder or one module, goes to `tree`; `real` is `path` without links.
-    A project is code that somebody works on: it is taken by the rules for code."""
+    """A folder or module at `path`, which goes to `tree`; `real` is `path` without links. A project
+    is code under development: its files are chosen by the rules for code."""
 
     tree: str
     path: str
@@ -39,9 +39,9 @@ class Root:
 
 @dataclass(slots=True)
 class Layout:
-    """`sites` are folders of the tree, in the order of its path; `written` are files whose content
-    is none of the source; `left_out` are absolute paths that the tree does without. `unread` are
-    `.pth` files with code that is not known, each with a folder or file that the code names."""
+    """`sites` are folders of the tree, in the order of its path; `written` are files with new
+    contents; `left_out` are absolute paths. `unread` are `.pth` files with unknown code, each with
+    a folder or file that the code names."""
 
     library: str
     sites: list[str] = field(default_factory=list)
@@ -52,8 +52,7 @@ class Layout:
     unread: list[tuple[str, str]] = field(default_factory=list)
 
     def tree_of(self, path: str) -> str | None:
-        """Where what lies at `path` goes, by its words alone; `None` if it is in none of the
-        roots."""
+        """The tree path for `path`, links not followed; `None` if it is in none of the roots."""
         for root in self.roots:
             for place in (root.real, root.path):
                 if path == place or path.startswith(place + os.sep):
@@ -62,7 +61,7 @@ class Layout:
 
 
 def lay_out(interpreter: InterpreterFacts) -> Layout:
-    """Say what is taken of an interpreter, and where it goes."""
+    """Find the roots of an interpreter's environment, and their places in the tree."""
     threads = "t" if re.match(r"cpython-\d+t", interpreter.python.abi) else ""  # PEP 703
     layout = Layout(f"lib/python{interpreter.python.minor}{threads}")
     mapped: dict[str, str] = {}
@@ -73,7 +72,7 @@ def lay_out(interpreter: InterpreterFacts) -> Layout:
         for name in _pth_files(root.path):
             _resolve(layout, root, name, mapped)
     if mapped:
-        # Their finder stands last among all: so do they.
+        # Their finder is the last one, so they come last too.
         site = _next(layout)
         layout.sites.append(site)
         for module, path in sorted(mapped.items()):
@@ -85,7 +84,7 @@ def lay_out(interpreter: InterpreterFacts) -> Layout:
 
 
 def _of_live_trees(layout: Layout, interpreter: InterpreterFacts) -> Iterator[Diagnostic]:
-    """Warnings of packages that ranks would import from their live tree."""
+    """Warnings for packages that ranks would import from the user's own folders."""
     reported: set[str] = set()
     for pth, place in layout.unread:
         if layout.tree_of(os.path.realpath(place)) is None and pth not in reported:
@@ -132,8 +131,8 @@ def _resolve(layout: Layout, root: Root, name: str, mapped: dict[str, str]) -> N
             Diagnostic(
                 code="pth_unreadable",
                 severity=Severity.WARNING,
-                summary=f"`{path}` cannot be read, and what it adds is left out: {error.strerror}",
-                hint="mend its permissions if your code needs what it adds",
+                summary=f"`{path}` cannot be read, and its folders are left out: {error.strerror}",
+                hint="mend its permissions if your code needs these folders",
             )
         )
         return
@@ -159,7 +158,7 @@ def _resolve(layout: Layout, root: Root, name: str, mapped: dict[str, str]) -> N
 
 def _add(layout: Layout, folder: str, pth: str) -> None:
     if not os.path.exists(folder):
-        return  # `site` passes over it, too
+        return  # `site` ignores it too
     real = os.path.realpath(folder)
     inside = layout.tree_of(real)
     if inside is not None:
@@ -170,8 +169,8 @@ def _add(layout: Layout, folder: str, pth: str) -> None:
             Diagnostic(
                 code="pth_not_folder",
                 severity=Severity.WARNING,
-                summary=f"`{pth}` adds `{folder}`, which is no folder, and is left out",
-                hint="install what it holds as a package",
+                summary=f"`{pth}` adds `{folder}`, which is not a folder and is left out",
+                hint="install its contents as a package",
             )
         )
     else:
@@ -181,5 +180,5 @@ def _add(layout: Layout, folder: str, pth: str) -> None:
 
 
 def _is_site(folder: str) -> bool:
-    """Whether packages are installed there: another environment, added as a whole."""
+    """Whether the folder holds installed packages: another environment, added as a whole."""
     return os.path.basename(folder) in ("site-packages", "dist-packages")

@@ -1,4 +1,4 @@
-"""How large an environment is, and what makes it so."""
+"""The size of an environment, and its largest packages."""
 
 from collections import defaultdict
 
@@ -13,8 +13,8 @@ MIB, GIB = 1 << 20, 1 << 30
 def largest(manifest: Manifest, count: int = 5) -> tuple[tuple[str, int], ...]:
     """The packages that take most space, with their bytes, the largest first.
 
-    A package is known by the folder that it fills in its site, `torch`, or `nvidia/cublas` where
-    several packages share the first. One is called by its installed name where that is alike.
+    A package is recognised by its folder in the site: `torch`, or `nvidia/cublas` where several
+    packages share a folder. It gets its installed name where that is similar.
     """
     sites = sorted(manifest.sites, key=len, reverse=True)
     modules = {file.path[: -len("/__init__.py")] for file in manifest.files
@@ -35,7 +35,7 @@ def largest(manifest: Manifest, count: int = 5) -> tuple[tuple[str, int], ...]:
 
 
 def over_limit(manifest: Manifest, limit: int) -> Diagnostic | None:
-    """Say that an environment is larger than `limit` bytes, and by what."""
+    """The error for an environment of more than `limit` bytes, with its largest packages."""
     if manifest.size <= limit:
         return None
     most = ", ".join(f"`{name}` {_shown(size)}" for name, size in largest(manifest))
@@ -53,7 +53,7 @@ def _shown(size: int) -> str:
 
 
 def _name(folder: str, installed: dict[str, str]) -> str:
-    """`nvidia/cublas` is of `nvidia-cublas-cu12`, `torch.libs` and `bin/torch` of `torch`."""
+    """`nvidia/cublas` is `nvidia-cublas-cu12`; `torch.libs` and `bin/torch` are `torch`."""
     plain = (
         folder.removeprefix("bin/")
         .replace("/", "")

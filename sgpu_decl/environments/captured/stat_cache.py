@@ -1,7 +1,7 @@
-"""What was seen of an environment's files, kept between captures, in files for each interpreter.
+"""The cache of captures: digests of unchanged files, one cache for each interpreter.
 
-A file is read again when anything that the file system says of it differs. One that changed within
-two seconds before it was read is never remembered: its next change could carry the same time.
+A file is read again when one of its stat values differs. A file that changed less than two seconds
+before it was read is not cached: its next change could carry the same time.
 """
 
 import contextlib
@@ -34,9 +34,9 @@ def default_cache() -> Path:
 
 
 class StatCache:
-    """Maps how a file was read, and its path, to (facts, facts of the source of bytecode, digest,
-    size). Names and versions of packages are known by the digest of their metadata. The outcome of
-    the last capture is known by its fingerprint."""
+    """Maps the form and path of a file to (facts, facts of the source of bytecode, digest, size);
+    the digest of metadata to name and version of a package; and a fingerprint to the outcome of the
+    last capture."""
 
     def __init__(self, folder: Path, interpreter: str, magic: bytes) -> None:
         name = hashlib.sha256(os.fsencode(interpreter) + magic).hexdigest()[:32]
@@ -57,17 +57,17 @@ class StatCache:
         return _load(self._names_path) or {}
 
     def outcome(self, fingerprint: bytes) -> CaptureOutcome | None:
-        """What a capture came to that saw just this."""
+        """The outcome of the last capture, if it had this fingerprint."""
         saved = _load(self._outcome_path)
         return CaptureOutcome.from_value(saved[1]) if saved and saved[0] == fingerprint else None
 
     def keep_outcome(self, fingerprint: bytes, outcome: CaptureOutcome) -> None:
-        """Save it, unless it depends on what cannot be remembered."""
+        """Save it, unless it depends on files that are not cached."""
         if self._certain:
             _save(self._outcome_path, (fingerprint, outcome.to_value()))
 
     def doubt(self) -> None:
-        """Say that looking again at the same files may come to something else."""
+        """Do not save the outcome: the same files may give another one."""
         self._certain = False
 
     def recall(
@@ -96,7 +96,7 @@ class StatCache:
             self.doubt()
 
     def keep_files(self, paths: Collection[str]) -> None:
-        """Save what is known of these files, if it is more than before, and let go of it."""
+        """Save the entries of these files if there are new ones, and free the memory."""
         if self._grew:
             remaining = {
                 how: {path: entry for path, entry in of_how.items() if path in paths}
@@ -122,10 +122,10 @@ class StatCache:
 
 
 def _load(path: Path) -> Any:
-    """What was saved; nothing where it is missing or damaged."""
+    """The saved value; `None` if it is missing or damaged."""
     with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
         data = memoryview(path.read_bytes())
-        # Checked first: marshal must not be given what it did not write.
+        # The hash is checked first: marshal is not safe for other bytes.
         if hashlib.sha256(data[32:]).digest() == data[:32]:
             return marshal.loads(data[32:])  # noqa: S302
     return None

@@ -1,1 +1,1 @@
-"""Environments by requirements or lock: resolved and built by uv."""
+"""Environments declared by requirements or a lock: resolved and built by uv."""

@@ -1,7 +1,7 @@
-"""One at a time for each thing that is made, whatever becomes of the makers.
+"""The lock of a build folder: one process at a time builds in it.
 
-The lock is a `flock` on a file beside what is made. A process that holds a copy of the descriptor
-holds the lock: what was started by a killed maker is waited for, and then cleared away.
+The lock is a `flock` on a file beside the folder. Every process that has a copy of the descriptor
+holds it: if a builder is killed, the next one waits for its child processes, and clears the folder.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ _LOCK = ".lock"
 
 @contextlib.contextmanager
 def build_folder(folder: Path) -> Iterator[int]:
-    """Wait for the lock of `folder`, and give it as a new empty folder; it is removed in the end.
+    """Wait for the lock of `folder` and create it empty; it is removed in the end.
 
     Yields:
-        the descriptor that holds the lock, to be handed to what is started.
+        The descriptor that holds the lock, for child processes.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be made.
     """
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder.with_name(folder.name + _LOCK)
@@ -40,7 +40,7 @@ def build_folder(folder: Path) -> Iterator[int]:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove what killed makers left in a folder; what is being made stays."""
+    """Remove the build folders of killed builders; those in use stay."""
     for path in parent.glob(f"*{_LOCK}"):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -59,7 +59,8 @@ def remove_leftovers(parent: Path) -> None:
 
 
 def _locked(path: Path) -> int:
-    """The lock file is removed by who held it: whoever waited on one that is gone starts again."""
+    """The holder removes the lock file, so a waiting process may lock a removed file: it tries
+    again."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

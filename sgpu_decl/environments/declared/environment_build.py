@@ -1,5 +1,5 @@
-"""From a lock to an environment in the store: uv installs it into a virtual environment beside the
-store's objects, and its files become objects. Nothing of it counts before all of it is there."""
+"""Builds the environment of a lock: uv installs it into a virtual environment beside the store's
+objects, and its files become objects. The manifest is written last."""
 
 import os
 import re
@@ -41,14 +41,14 @@ class BuildFailed(SgpuError):
 
 
 class BuildResult(NamedTuple):
-    """`warnings` are what uv said of packages that do not fit each other."""
+    """`warnings` are uv's warnings about packages that conflict."""
 
     manifest: Manifest
     warnings: tuple[Diagnostic, ...] = ()
 
 
 def find_build(lock: Lock, store: EnvironmentStore) -> Manifest | None:
-    """What a lock became, if the store holds all of it."""
+    """The manifest that was built from a lock, if the store has all of its objects."""
     digest = store.build_of(lock.digest)
     manifest = store.manifest(digest) if digest is not None else None
     return manifest if manifest is not None and not store.missing(manifest) else None
@@ -63,15 +63,15 @@ def build(
     folder: Path,
     environ: Mapping[str, str],
 ) -> BuildResult:
-    """Make the environment of a lock, unless the store has it. Of two at once, one waits.
+    """Build the environment of a lock, unless the store has it. A second builder waits.
 
     Args:
         python: an interpreter like the one that the lock was resolved for.
-        folder: what relative paths of the lock start from; uv's settings there count.
+        folder: the base of relative paths in the lock; uv's settings there count.
 
     Raises:
-        SgpuError: another interpreter, uv failed, the disk is full, a variable is missing. The
-            store is as it was, and the next try starts anew.
+        SgpuError: the interpreter does not match, uv failed, the disk is full, or a variable is
+            missing. The store is unchanged then.
     """
     _check(lock, python)
     manifest = find_build(lock, store)
@@ -83,10 +83,10 @@ def build(
     try:
         remove_leftovers(home)
         with build_folder(place) as lock_handle:
-            manifest = find_build(lock, store)  # by whom we waited for
+            manifest = find_build(lock, store)  # by another process meanwhile
             if manifest is not None:
                 return BuildResult(manifest)
-            # Its own: a uv that outlived an interrupt may still write into another.
+            # A new folder: a uv that survived an interrupt may still write into an older one.
             scratch = place / uuid.uuid4().hex[:8]
             scratch.mkdir()
             warnings = _install(lock, scratch, call, lock_handle, progress)
@@ -96,7 +96,7 @@ def build(
 
 
 class _Call(NamedTuple):
-    """How uv is run."""
+    """Runs uv."""
 
     uv: str
     folder: Path
@@ -104,7 +104,7 @@ class _Call(NamedTuple):
     python: LocalPython
 
     def run(self, *arguments: str, lock_handle: int, on_line: Callable[[str], None]) -> str:
-        """Return what uv said.
+        """Run it and return its stderr.
 
         Raises:
             BuildFailed: it failed.
@@ -125,8 +125,8 @@ class _Call(NamedTuple):
 def _install(
     lock: Lock, scratch: Path, call: _Call, lock_handle: int, progress: Progress
 ) -> tuple[Diagnostic, ...]:
-    """Install a lock into `scratch/venv`: by copies, since links would share the files of uv's
-    cache; with bytecode that depends on nothing but its source."""
+    """Install a lock into `scratch/venv`, with bytecode. Files are copied: links would share those
+    of uv's cache."""
     total = len(lock.entries)
     done = 0
 
@@ -166,12 +166,12 @@ def _install(
 
 
 def _take(lock: Lock, scratch: Path, store: EnvironmentStore, progress: Progress) -> Manifest:
-    cache = scratch / "cache"  # what is remembered of this folder is of no use later
+    cache = scratch / "cache"  # entries of this folder are of no use later
     captured, findings = capture(_python_of(scratch), progress=progress, cache=cache)
     if captured is None or has_errors(findings):
         raise SgpuError(
-            "the environment that was built cannot be taken into the store",
-            hint="see what is wrong with its files; a package may have to be left out",
+            "the built environment cannot be stored",
+            hint="the findings say which files are wrong; a package may have to be left out",
             code="environment_unusable",
             diagnostics=findings,
         )
@@ -197,7 +197,7 @@ def _check(lock: Lock, python: LocalPython) -> None:
 
 
 def _with_indexes(environ: Mapping[str, str], indexes: Sequence[str]) -> dict[str, str]:
-    """Tell uv the credentials of indexes by a variable: arguments can be seen by others."""
+    """Give uv the URLs of indexes by a variable: other users can see arguments."""
     missing = [item for text in indexes for item in _VARIABLE.findall(text) if item not in environ]
     if missing:
         raise SgpuError(

@@ -1,4 +1,7 @@
-"""From the tables of a `pylock.toml` to the lock of one interpreter."""
+"""Reads the lock of one interpreter from the tables of a `pylock.toml`.
+
+`packaging.pylock` does not read them: uv writes no hash for a wheel of this machine, and that
+reader refuses a file without one."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +22,7 @@ _MACOS = "macosx"
 
 
 class UnusableLock(ValueError):
-    """A package of the lock cannot be part of an environment: `name`, what it is, the next step."""
+    """A package of the lock cannot be part of an environment."""
 
     def __init__(self, code: str, name: str, summary: str, hint: str) -> None:
         super().__init__(summary)
@@ -37,10 +40,10 @@ def lock_of(
     """Read the packages that apply to an interpreter.
 
     Args:
-        data: a lock file that was found to be whole (`pylock.read_pylock`).
-        source: the folder that paths in it start from.
-        folder: the folder that paths of the lock start from.
-        trusted: for each package the hashes that its files may have; all if `None`.
+        data: a valid lock file (see `pylock.read_pylock`).
+        source: the base of relative paths in it.
+        folder: the base of relative paths in the result.
+        trusted: for each package, the hashes that its files may have; `None` for any.
 
     Raises:
         UnusableLock: a package has no hash, no file with a trusted hash, or lies in a folder.
@@ -83,13 +86,13 @@ def _entry(raw: Mapping[str, Any], python: Python, source: Path, folder: Path) -
         return LockEntry(name, version or repository.commit, (), repository)
     files = tuple(_files(raw, source, folder))
     usable = tuple(file for file in files if file.kind != "wheel" or _may_fit(file, python))
-    files = usable or files  # where none fits, uv says best why
+    files = usable or files  # where none fits, uv explains it best
     if not files or not all(file.hashes for file in files):
         raise UnusableLock(
             "lock_without_hashes",
             name,
-            f"`{name}` has no hash: what would be installed is not fixed",
-            "make the lock again from an index that tells hashes",
+            f"`{name}` has no hash: another file could be installed",
+            "make the lock again from an index that has hashes",
         )
     return LockEntry(name, version or "unversioned", files)
 
@@ -126,7 +129,7 @@ def _only_trusted(entry: LockEntry, hashes: Collection[str]) -> LockEntry:
 
 
 def _may_fit(file: Artifact, python: Python) -> bool:
-    """Whether a wheel is for this interpreter and machine, as far as its name tells."""
+    """Whether a wheel is for this interpreter and machine, by its name."""
     from packaging.tags import compatible_tags, cpython_tags
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 

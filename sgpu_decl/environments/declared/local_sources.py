@@ -1,5 +1,5 @@
-"""Checks for requirements that are sources on this machine. uv would build them to learn their
-dependencies, and so execute their code. A wheel is only read."""
+"""Refuses requirements that are source folders or archives on this machine: uv would execute their
+code to learn their dependencies. A wheel is only read."""
 
 import os
 import re
@@ -27,7 +27,7 @@ _HINT = "build a wheel of it and name that, or put it into `code.root`"
 
 
 def local_requirement(line: str, place: Place | None) -> Diagnostic | None:
-    """The error for a requirement that is a path, or a URL of one, and no wheel."""
+    """The error for a requirement that is a path or file URL, and not a wheel."""
     target = _END.split(line, maxsplit=1)[0].strip()
     match = _NAMED.fullmatch(target)
     path = _path_of(match[1] if match else target, alone=match is None)
@@ -42,7 +42,7 @@ def local_requirement(line: str, place: Place | None) -> Diagnostic | None:
 
 
 def local_index(target: str, folder: Path, place: Place | None) -> Diagnostic | None:
-    """The error for a folder of this machine as an index, if it holds anything but wheels."""
+    """The error for an index that is a folder of this machine and holds sources."""
     path = _path_of(target, alone=True, anything=True)
     whole = folder / os.path.expanduser(path or "")
     if path is None or not os.path.isdir(whole):
@@ -59,7 +59,7 @@ def local_index(target: str, folder: Path, place: Place | None) -> Diagnostic | 
 
 
 def local_sources_of_settings(path: Path, text: str, place: Place | None) -> Iterator[Diagnostic]:
-    """The errors for local sources in the settings of a project for uv."""
+    """The errors for local sources in a project's settings for uv."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -89,7 +89,7 @@ def _source_archives(folder: Path) -> Iterator[str]:
 
 
 def _path_of(target: str, *, alone: bool, anything: bool = False) -> str | None:
-    """The path that a requirement, or what stands behind its `@`, leads to on this machine."""
+    """The local path of a requirement, or of the target after its `@`."""
     scheme = _URL.match(target)
     if scheme is not None:
         if scheme.group().lower() not in ("file:", "git+file:"):

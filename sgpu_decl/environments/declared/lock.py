@@ -1,6 +1,6 @@
-"""A resolved environment: which files make it up, by hash, for one interpreter.
+"""A resolved environment for one interpreter: its files, by hash.
 
-Whatever was declared becomes this one form, a `pylock.toml` (PEP 751) without what does not apply
+All declarations become this one form, a `pylock.toml` (PEP 751) with only the packages that apply
 to the interpreter. https://packaging.python.org/en/latest/specifications/pylock-toml/
 """
 
@@ -55,8 +55,8 @@ class LockEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """`entries` are sorted by name; `indexes` are URLs of indexes that need a `${VARIABLE}` to be
-    asked, and make no difference to the digest."""
+    """`entries` are sorted by name; `indexes` are URLs of indexes with a `${VARIABLE}`, which are
+    no part of the digest."""
 
     python: Python
     entries: tuple[LockEntry, ...]
@@ -64,8 +64,8 @@ class Lock:
 
     @property
     def digest(self) -> str:
-        """`sha256:<hex>` of what is installed, wherever it lies, and of the interpreter: its
-        implementation, minor version, ABI and platform."""
+        """`sha256:<hex>` of the packages and their hashes, without locations, and of the
+        interpreter: implementation, minor version, ABI and platform."""
         python = self.python
         whole: Json = [
             FORMAT,
@@ -80,11 +80,11 @@ class Lock:
 
     @property
     def hashed(self) -> bool:
-        """Whether every package has a hash: a commit of a repository stands for itself."""
+        """Whether every package has a hash; a repository has a commit instead."""
         return all(entry.repository is None for entry in self.entries)
 
     def to_json(self) -> Json:
-        """What a plan carries, so that another machine builds the same."""
+        """The JSON in a plan, from which another machine builds the same environment."""
         return {
             "v": FORMAT,
             "python": list(self.python),
@@ -125,7 +125,7 @@ class Lock:
             raise ValueError(f"not a lock: {error}") from None
 
     def to_toml(self, folder: Path) -> str:
-        """The text of a `pylock.toml`; paths that are relative start from `folder`."""
+        """The text of a `pylock.toml`; relative paths start from `folder`."""
         lines = ['lock-version = "1.0"', 'created-by = "sgpu"', ""]
         for entry in self.entries:
             lines += ["[[packages]]", f"name = {_quoted(entry.name)}"]
@@ -185,5 +185,5 @@ def _key(name: str) -> str:
 
 
 def _quoted(value: Json) -> str:
-    """A text or number in TOML; texts are written as in JSON, which TOML understands."""
+    """A text or number in TOML; texts are written as in JSON, which TOML accepts."""
     return canonical(value).replace("\x7f", "\\u007f")

@@ -1,5 +1,5 @@
-"""What a declared environment asks for: requirement lines and where they were written, and every
-file that they include. Nothing is resolved here."""
+"""Reads the requirement lines of a declared environment, with their places and the files that they
+include. Nothing is resolved here."""
 
 import os
 import re
@@ -25,8 +25,8 @@ _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
 
 @dataclass(slots=True, kw_only=True)
 class RequirementInputs:
-    """`lines` are `dependencies`, `root` is the requirements file; `files` holds what was read, by
-    absolute path; `indexes` are URLs of indexes that a variable is part of."""
+    """`lines` are `dependencies`, `root` is the requirements file; `files` maps absolute paths to
+    texts; `indexes` are URLs of indexes that contain a variable."""
 
     lines: tuple[str, ...] = ()
     root: Path | None = None
@@ -37,11 +37,11 @@ class RequirementInputs:
 
     @property
     def hashed(self) -> bool:
-        """Whether it is a lock itself. `findings` says it where only some have a hash."""
+        """Whether every requirement has a hash, as in a lock."""
         return bool(self.requirements) and all(item.hashes for item in self.requirements)
 
     def places(self, names: Collection[str]) -> list[Place]:
-        """Where requirements of these packages were written."""
+        """The places of the requirements of these packages."""
         return [
             item.place
             for item in self.requirements
@@ -52,11 +52,11 @@ class RequirementInputs:
 def read_requirement_inputs(
     block: "EnvironmentBlock", *, folder: Path, places: Mapping[str, Place], at: str = "env"
 ) -> RequirementInputs:
-    """Read `dependencies`, and `requirements` or a `lock` in its form, with what they include.
+    """Read `dependencies`, and the file of `requirements` or `lock`, with included files.
 
     Args:
-        folder: what relative paths start from.
-        places: where fields were written; those of the block are below `at`.
+        folder: the base of relative paths.
+        places: the places of fields; those of the block are below `at`.
     """
     inputs = RequirementInputs(lines=block.dependencies or ())
     reader = RequirementsReader(constraints=True)
@@ -94,7 +94,7 @@ def _take_all(inputs: RequirementInputs, lines: Iterable[RequirementLine | Diagn
 
 
 def _take(inputs: RequirementInputs, line: RequirementLine) -> None:
-    """Add what a line asks for, or what is wrong with it."""
+    """Add a line to the inputs, or the finding about it."""
     index = _INDEX.fullmatch(line.text)
     if _PASSWORD.search(_VARIABLE.sub("", line.text)):
         inputs.findings.append(
@@ -110,7 +110,7 @@ def _take(inputs: RequirementInputs, line: RequirementLine) -> None:
         inputs.findings.append(
             Diagnostic(
                 code="requirement_local",
-                summary="an editable install is not fixed: its files change under the run",
+                summary="an editable install is not fixed: its files may change during the run",
                 place=line.place,
                 hint="build a wheel of it and name that, or take it into `code.root`: code travels "
                 "with each run",

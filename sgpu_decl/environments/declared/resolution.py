@@ -1,5 +1,6 @@
-"""From what is declared to a lock: exact versions and hashes for one interpreter. Known at plan,
-before anything is built, and remembered: it stays until what it depends on changes."""
+"""Resolves a declared environment to a lock: exact versions and hashes for one interpreter.
+
+A plan does it, before anything is built. The result is cached until an input changes."""
 
 import os
 import tomllib
@@ -47,8 +48,8 @@ FORMAT = 1
 class ResolveRequest:
     """Everything that a resolution depends on.
 
-    `folder` is what relative paths start from; `places` tell where fields were written, those of
-    `block` below `at`; `constraints` are requirement lines that bind versions and ask for nothing.
+    `folder` is the base of relative paths; `places` are those of fields, of `block` below `at`;
+    `constraints` are requirement lines that limit versions and install nothing.
     """
 
     block: "EnvironmentBlock"
@@ -60,7 +61,7 @@ class ResolveRequest:
     constraints: tuple[str, ...] = ()
 
     def place(self, *fields: str) -> Place | None:
-        """Where the first of these fields was written."""
+        """The place of the first of these fields that was written."""
         places = (self.places.get(f"{self.at}.{name}") for name in fields)
         return next((item for item in places if item is not None), self.places.get(self.at))
 
@@ -73,17 +74,17 @@ def resolve(
     previous: Lock | None = None,
     upgrade: bool = False,
 ) -> tuple[Lock | None, tuple[Diagnostic, ...]]:
-    """Return the lock of a declared environment, or `None` and why there is none.
+    """Return the lock of a declared environment, or `None` and the errors.
 
-    What was resolved once is taken from `cache`: no network, no process. uv is asked, and may ask
-    an index, when what it depends on has changed.
+    A cached resolution needs no network and no process. uv runs, and may ask an index, when an
+    input has changed.
 
     Args:
-        previous: the lock that was applied last; its versions are kept where they still fit.
-        upgrade: resolve anew, to the newest versions that fit.
+        previous: the lock that was applied last; its versions are preferred.
+        upgrade: resolve again, to the newest versions that fit.
 
     Raises:
-        OSError: the resolution cannot be remembered.
+        OSError: the cache cannot be written.
     """
     lock = request.block.lock
     if lock is not None and Path(lock).suffix in (".toml", ".lock"):
@@ -125,7 +126,7 @@ def resolve(
 def _from_lock(
     request: ResolveRequest, cache: ResolutionCache, name: str
 ) -> tuple[Lock | None, tuple[Diagnostic, ...]]:
-    """A lock in TOML is taken as it is."""
+    """Read a lock in TOML, which needs no resolution."""
     path = request.folder / os.path.expanduser(name)
     place = request.place("lock")
     if path.is_dir() or not path.exists():
@@ -170,7 +171,7 @@ def _pylock(path: Path, text: str, request: ResolveRequest) -> Resolution:
 
 
 def _inputs(request: ResolveRequest, inputs: RequirementInputs) -> Json:
-    """What the answer depends on. Not the patch version of Python: a new one changes nothing."""
+    """The key of the cache. The patch version of Python is no part of it."""
     files = sorted(
         [os.path.relpath(file, request.folder), text] for file, text in inputs.files.items()
     )
@@ -208,7 +209,7 @@ def _shown(
 def _finding(
     request: ResolveRequest, inputs: RequirementInputs, error: UvFailure | UnusableLock | SgpuError
 ) -> Diagnostic:
-    """What went wrong, at the requirement that it is about; at others that are named, too."""
+    """The error, at the requirement that it names; further ones are related places."""
     match error:
         case UvFailure():
             report = error.report
@@ -265,7 +266,7 @@ def _missing(name: str, path: Path, place: Place | None) -> Diagnostic:
 def _unhashed(name: str, place: Place | None) -> Diagnostic:
     return Diagnostic(
         code="lock_without_hashes",
-        summary=f"`{name}` has no hashes: what would be installed is not fixed",
+        summary=f"`{name}` has no hashes: other files could be installed",
         place=place,
         hint="make it with `uv pip compile --generate-hashes`, or give it as `env.requirements`: "
         "it is then resolved for you",

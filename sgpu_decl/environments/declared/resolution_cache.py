@@ -1,4 +1,4 @@
-"""Resolutions that were made, by what they depend on."""
+"""The cache of resolutions, by their inputs."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ _KEPT = 500
 
 
 class UvWarning(NamedTuple):
-    """What uv warned of, and the packages that it named."""
+    """A warning of uv, and the packages that it names."""
 
     code: str
     summary: str
@@ -30,13 +30,13 @@ class Resolution(NamedTuple):
 
 
 class ResolutionCache:
-    """A folder of files that are there whole or not at all; several sgpu may use it at once."""
+    """A folder of files that are written whole; several processes may use it at once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def recall(self, inputs: Json) -> Resolution | None:
-        """What these inputs became, or `None` if it is not known, or the file is damaged."""
+        """The resolution of these inputs, or `None` if there is none or its file is damaged."""
         path = self._path(inputs)
         try:
             raw = json.loads(path.read_bytes())
@@ -46,13 +46,15 @@ class ResolutionCache:
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        with contextlib.suppress(OSError):  # those that were not used for longest go first
+        with contextlib.suppress(OSError):  # the least recently used are deleted first
             os.utime(path)
         return Resolution(lock, warnings)
 
     def remember(self, inputs: Json, resolution: Resolution) -> None:
-        """Raises:
-        OSError: it cannot be written.
+        """Save a resolution.
+
+        Raises:
+            OSError: it cannot be written.
         """
         warnings = [[item.code, item.summary, list(item.names)] for item in resolution.warnings]
         text = canonical({"lock": resolution.lock.to_json(), "warned": warnings})

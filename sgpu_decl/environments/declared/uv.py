@@ -1,7 +1,7 @@
-"""uv, the program that resolves and installs packages: found, checked and run.
+"""Finds, checks and runs uv, the program that resolves and installs packages.
 
-What a user tells uv by its variables and files holds here too, except where it would look elsewhere
-than we say (`UV_PROJECT`) or fetch an interpreter that nobody asked for.
+A user's variables and files for uv hold here too, except those that would make it use another
+folder (`UV_PROJECT`) or download an interpreter.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _UNSET = frozenset({
     "UV_REQUIRE_HASHES", "UV_NO_VERIFY_HASHES", "UV_VENV_SEED", "UV_LINK_MODE", "VIRTUAL_ENV",
 })  # fmt: skip
 _SET = {"UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never", "GIT_TERMINAL_PROMPT": "0"}
-# An index that does not answer is given up after a minute, not after uv's two.
+# An index that does not answer is given up after one minute instead of two.
 _UNLESS_SET = {
     "UV_HTTP_TIMEOUT": "20",
     "UV_HTTP_RETRIES": "2",
@@ -42,7 +42,7 @@ _UNLESS_SET = {
 
 
 class UvResult(NamedTuple):
-    """`words` is what uv said on stderr, without credentials; `output` its stdout."""
+    """`words` is uv's stderr without credentials; `output` its stdout."""
 
     code: int
     words: str
@@ -85,14 +85,14 @@ def run_uv(
     on_line: Callable[[str], None] = lambda _: None,
     pass_fds: Sequence[int] = (),
 ) -> UvResult:
-    """Run uv to its end.
+    """Run uv and wait for it.
 
     Args:
-        folder: the working folder: relative paths and uv's own settings start from it.
-        environ: the variables that it starts from.
+        folder: the working folder, for relative paths and uv's own settings.
+        environ: its variables, before ours are added.
         stdin_text: its standard input.
         on_line: called with each line of stderr.
-        pass_fds: descriptors that uv holds as long as it lives, whatever becomes of us.
+        pass_fds: descriptors that uv inherits.
 
     Raises:
         SgpuError: it cannot be started.
@@ -136,7 +136,7 @@ def without_credentials(text: str) -> str:
 
 @contextlib.contextmanager
 def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Leave no process of uv's behind when we are interrupted: it has a session of its own."""
+    """Kill uv and its children when we are interrupted: they have a session of their own."""
     try:
         yield
     except BaseException:
@@ -158,7 +158,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _version(path: str) -> tuple[int, int] | None:
-    """`None` where it does not answer as uv does: a shim that leads nowhere, another program."""
+    """`None` where the answer is not that of uv: a broken shim, or another program."""
     try:
         answer = subprocess.run(
             [path, "--version"],

@@ -1,4 +1,4 @@
-"""uv asked for a `pylock.toml`: of requirements, or of the `uv.lock` of a project."""
+"""Has uv write a `pylock.toml`: of requirements, or of the `uv.lock` of a project."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ _YANKED = re.compile(r"is yanked\b")
 
 
 class UvFailure(Exception):
-    """uv failed; `names` are words of its that may be packages."""
+    """uv failed; `names` are words of its report that may be packages."""
 
     def __init__(self, report: UvReport) -> None:
         super().__init__(report.summary)
@@ -50,13 +50,13 @@ def compile_requirements(
     """Resolve requirements.
 
     Args:
-        folder: what relative paths start from.
-        constraints: requirement lines that bind versions and ask for nothing.
-        previous: versions that are kept where they still fit.
-        upgrade: ask the index anew, whatever uv remembers of it.
+        folder: the base of relative paths.
+        constraints: requirement lines that limit versions and install nothing.
+        previous: the lock whose versions are preferred.
+        upgrade: ask the index again, without uv's cache.
 
     Raises:
-        Refused: uv found no answer.
+        UvFailure: uv found no solution.
         UnusableLock: its answer cannot be installed exactly.
         SgpuError: uv cannot be started.
     """
@@ -102,11 +102,11 @@ def compile_requirements(
 def export_project(
     *, uv: str, python: LocalPython, project: Path, folder: Path, environ: Mapping[str, str]
 ) -> Resolution:
-    """Read the `uv.lock` of a project by uv: without its groups, and without the project itself,
+    """Have uv export the `uv.lock` of a project, without its groups and without the project itself,
     whose code travels with each run.
 
     Raises:
-        Refused, UnusableLock, SgpuError: as `compile_requirements`.
+        UvFailure, UnusableLock, SgpuError: as `compile_requirements`.
     """
     arguments = ["export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-header"]
     arguments += ["--format", "pylock.toml", "--python", python.executable]
@@ -131,6 +131,6 @@ def _warned(words: str) -> tuple[UvWarning, ...]:
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
-    """A folder by its real path: uv writes paths relative to it."""
+    """A temporary folder by its real path: uv writes paths relative to it."""
     with tempfile.TemporaryDirectory(prefix="sgpu-") as folder:
         yield Path(os.path.realpath(folder))

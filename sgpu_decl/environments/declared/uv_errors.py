@@ -1,7 +1,7 @@
-"""What uv says when it fails, in our words.
+"""Explains uv's failures.
 
-uv has one exit code for everything, so its words are read, here alone. What is not known is passed
-on as it is: nothing is hidden by a wrong guess.
+uv has one exit code for all failures, so its words are read, and only here. Unknown words are shown
+as they are.
 """
 
 import re
@@ -23,7 +23,7 @@ _LONGEST = 4000  # characters of uv's words; a compiler can say a hundred thousa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UvReport:
-    """`summary` and `hint` are ours, `detail` is what uv said."""
+    """`summary` and `hint` are ours, `detail` has uv's words."""
 
     code: str
     summary: str
@@ -33,7 +33,7 @@ class UvReport:
 
     @property
     def message(self) -> str:
-        """The summary, and uv's own words on the lines below."""
+        """The summary, and uv's words on the lines below."""
         words = "\n".join(f"  {line}" for line in self.detail.splitlines())
         return f"{self.summary}\nuv says:\n{words}" if words else self.summary
 
@@ -65,7 +65,7 @@ def read_report(words: str, *, python: str) -> UvReport:
 
 
 def read_warnings(words: str) -> tuple[str, ...]:
-    """What uv warned of, whether it failed or not."""
+    """The warnings in uv's stderr."""
     matches = (_WARNING.match(line) for line in words.splitlines())
     return tuple(
         item[1] for item in matches if item is not None and not _EXPERIMENTAL.search(item[1])
@@ -73,7 +73,7 @@ def read_warnings(words: str) -> tuple[str, ...]:
 
 
 def _detail(words: str) -> str:
-    """What went wrong, apart from warnings and what uv tells of its progress."""
+    """uv's words without warnings and progress."""
     lines = [
         _GLYPHS.sub("", line, count=1).removeprefix("error: ").rstrip()
         for line in words.splitlines()
@@ -93,7 +93,7 @@ def _host(match: re.Match[str], flat: str) -> str:
 
 _Say = Callable[[re.Match[str], str], str]
 _RETRY = "check the network, the address (`UV_DEFAULT_INDEX`, `UV_INDEX`, uv.toml) and proxies"
-# In this order: the first that is found says it.
+# The first pattern that matches counts.
 _KNOWN: tuple[tuple[str, str, _Say, str, bool], ...] = (
     (
         r"os error 28\b|No space left on device|os error 122\b",
@@ -112,7 +112,7 @@ _KNOWN: tuple[tuple[str, str, _Say, str, bool], ...] = (
     (
         r"network was disabled|[Nn]etwork connectivity is disabled",
         "offline",
-        lambda _m, _f: "the packages are not in uv's cache, and uv is told to be offline",
+        lambda _m, _f: "the packages are not in uv's cache, and uv runs offline",
         "unset `UV_OFFLINE` once, or name a folder of wheels with `UV_FIND_LINKS`",
         True,
     ),
@@ -133,7 +133,7 @@ _KNOWN: tuple[tuple[str, str, _Say, str, bool], ...] = (
     (
         r"40[13] (?:Unauthorized|Forbidden)|lack of valid authentication",
         "index_denied",
-        lambda m, f: f"`{_host(m, f)}` wants other credentials",
+        lambda m, f: f"`{_host(m, f)}` refuses the credentials",
         "give them by `UV_INDEX_<NAME>_USERNAME` and `_PASSWORD`, a keyring or ~/.netrc",
         False,
     ),
@@ -161,25 +161,25 @@ _KNOWN: tuple[tuple[str, str, _Say, str, bool], ...] = (
     (
         r"Because (?:there are no versions of )?([\w.-]+) was not found in",
         "package_not_found",
-        lambda m, _f: f"there is no package `{m[1]}` to be had",
-        "check its name; an index of its own is named by `UV_INDEX` or in uv.toml",
+        lambda m, _f: f"no index has a package `{m[1]}`",
+        "check its name; `UV_INDEX` or uv.toml names a further index",
         False,
     ),
     (
         r"No solution found",
         "unresolvable",
         lambda _m, _f: "no versions satisfy all requirements",
-        "relax one of those that are named",
+        "relax one of the requirements that uv names",
         False,
     ),
     (
         r"Distribution not found at",
         "package_not_found",
-        lambda _m, _f: "a file that a requirement names is not there",
+        lambda _m, _f: "a requirement names a file that does not exist",
         "check its path",
         False,
     ),
 )
 
 CODES = frozenset({"uv_failed", *(code for _, code, *_ in _KNOWN)})
-"""Every code that a complaint can have."""
+"""Every code that a report can have."""

@@ -1,5 +1,5 @@
-"""What a user told uv about where packages come from and which are taken: part of what a resolution
-depends on. Read as uv reads it; credentials make no difference.
+"""The user's settings for uv that a resolution depends on: indexes, and rules for versions. They
+are read as uv reads them; credentials are left out.
 
 https://docs.astral.sh/uv/concepts/configuration-files/
 """
@@ -37,7 +37,7 @@ def uv_settings(environ: Mapping[str, str], folder: Path) -> list[list[str]]:
 
 
 def project_settings(environ: Mapping[str, str], folder: Path) -> tuple[Path, str] | None:
-    """The file that has the settings of the nearest project, and its text."""
+    """The settings file of the nearest project, and its text."""
     settings = next(_project(folder), None) if not _off(environ) else None
     text = _text(settings[0]) if settings else None
     return (settings[0], text) if settings and text is not None else None
@@ -60,7 +60,7 @@ def _off(environ: Mapping[str, str]) -> bool:
 
 
 def _project(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The settings of the nearest project: of its `pyproject.toml` the table `tool.uv` alone."""
+    """The settings of the nearest project; of a `pyproject.toml` only the table `tool.uv`."""
     for home in (folder, *folder.parents):
         text = _text(home / "uv.toml")
         if text is not None:

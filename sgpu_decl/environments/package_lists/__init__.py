@@ -1,1 +1,1 @@
-"""Environments as lists of packages: bases, lock files, interpreters; compared and judged."""
+"""Environments as lists of packages: bases, lock files, interpreters, and their checks."""

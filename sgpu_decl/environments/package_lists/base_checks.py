@@ -1,4 +1,4 @@
-"""A declared environment against the base that it names: the checks that a plan shows."""
+"""Checks a declared environment against the base that it names."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -37,16 +37,16 @@ def check_base(
     severity: Severity,
     bases: Sequence[Base],
 ) -> tuple[Diagnostic, ...]:
-    """Say what of a declared environment does not go with its base; nothing where it names none.
+    """The findings about a declared environment and its base; none where it names no base.
 
     Args:
         place: gives the place of a field of the block, such as `base` or `dependencies.0`.
-        folder: what the path of a requirements file starts from.
-        python: the version that the environment is for, as far as it is known.
-        packages: what a snapshot or a lock holds, as far as it is known.
-        severity: that of another Python or CUDA: an error where ranks run on the base, and no more
-            than worth knowing where they do not, as on this machine.
-        bases: those that are known.
+        folder: the base of the path of a requirements file.
+        python: the Python version of the environment, if known.
+        packages: the packages of a snapshot or a lock, if known.
+        severity: that of another Python or CUDA: an error where ranks run on the base, and info
+            where they do not, as on this machine.
+        bases: all bases.
     """
     if declared.base is None:
         return ()
@@ -64,14 +64,14 @@ def check_base(
 
 
 def _python_of(base: Environment) -> Python | None:
-    """The interpreter of a base, for markers; that of sgpu stands in for an unknown one."""
+    """The interpreter of a base, for markers; `None` if unknown."""
     if base.python is None:
         return None
     return Python("cpython", base.python, abi="", platform="linux-x86_64", libc="")
 
 
 def _lines(declared: "EnvironmentBlock", place: Locate, folder: Path) -> list[RequirementLine]:
-    """What is asked for. A requirements file that cannot be read is left to whoever resolves it."""
+    """The requirement lines. The resolution reports a file that cannot be read."""
     reader = RequirementsReader(constraints=False)
     read: list[RequirementLine | Diagnostic] = []
     for index, text in enumerate(declared.dependencies or ()):

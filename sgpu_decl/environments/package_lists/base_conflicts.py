@@ -1,4 +1,4 @@
-"""What is declared on top of a base environment, against what the base has."""
+"""Conflicts between declared requirements and the packages of a base environment."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -19,11 +19,11 @@ __all__ = ["check_packages", "check_python", "check_requirements"]
 def check_requirements(
     base: Environment, declared: Iterable[RequirementLine], values: Mapping[str, str]
 ) -> tuple[Diagnostic, ...]:
-    """Say which packages of the base a requirement would replace. What is no requirement is left to
-    whoever resolves it.
+    """The warnings for requirements that replace a package of the base. The resolution reports
+    lines that are no requirements.
 
     Args:
-        values: what markers are evaluated with.
+        values: the values of markers.
     """
     return tuple(finding for item in declared for finding in _findings(base, item, values))
 
@@ -31,7 +31,7 @@ def check_requirements(
 def check_packages(
     base: Environment, packages: Iterable[Package], place: Place | None, *, severity: Severity
 ) -> tuple[Diagnostic, ...]:
-    """Say whether the packages of a snapshot or a lock are made for another CUDA than the base has.
+    """The finding for packages of a snapshot or lock that need another CUDA than that of the base.
 
     Args:
         place: where the environment is declared.
@@ -43,8 +43,8 @@ def check_packages(
 def check_python(
     base: Environment, python: str | None, place: Place | None, *, severity: Severity
 ) -> tuple[Diagnostic, ...]:
-    """Say whether a Python (`3.11.7`, `3.11`) has another minor version than that of the base: what
-    was installed for one cannot be imported by the other. Parameters as in `check_packages`."""
+    """The finding for a Python (`3.11.7`, `3.11`) of another minor version than that of the base,
+    which cannot import the same packages. Parameters as in `check_packages`."""
     if python is None or base.python is None:
         return ()
     ours, theirs = python.split(".")[:2], base.python.split(".")[:2]
@@ -96,14 +96,14 @@ def _replaced(
         severity=Severity.WARNING,
         summary=f"`{declared.requirement}` replaces {requirement.name} {before} of `{base.name}`",
         place=declared.place,
-        hint=f"allow {before}, or see that what the base has beside it works with another version",
+        hint=f"allow {before}, or check that the other packages of the base work without it",
     )
 
 
 def _other_cuda(
     base: Environment, what: str, cuda: str | None, place: Place | None, severity: Severity
 ) -> Iterator[Diagnostic]:
-    """A finding where both are known and differ in the major version."""
+    """A finding if both are known and their major versions differ."""
     if cuda is None or base.cuda is None or _major(cuda) == _major(base.cuda):
         return
     yield Diagnostic(

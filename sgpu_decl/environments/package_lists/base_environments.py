@@ -1,4 +1,4 @@
-"""A base environment: what a platform has installed before anything of the user's."""
+"""Base environments: the packages that a platform has installed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["Base", "BaseSource", "base_named", "requirements_of", "unknown_base"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseSource:
-    """`as_of` is the day (`2025-10-22`) that the page described."""
+    """The page that describes a base, as of a day (`2025-10-22`)."""
 
     title: str
     url: str
@@ -24,14 +24,14 @@ class BaseSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """One of them, as a backend knows it.
+    """A base environment of a backend.
 
     Attributes:
-        platform: what the platform calls it, by the platform's own words for its names.
-        selector: how a launch names it there.
-        facts: what else is known of it, by name.
-        spelled: a package's normalised name to the platform's spelling.
-        left_out: the packages that no package index has, with the reason.
+        platform: the platform's names for it, by the platform's words.
+        selector: its name in a launch there.
+        facts: further facts by name.
+        spelled: normalised package names to the platform's spelling.
+        left_out: the packages that no index has, with the reason.
     """
 
     title: str
@@ -54,7 +54,7 @@ def base_named(name: str, bases: Iterable[Base]) -> Base | None:
 
 
 def unknown_base(name: str, place: Place | None, bases: Iterable[Base]) -> Diagnostic:
-    """Say that there is no such base, and which name is nearest."""
+    """The error for an unknown base, with the nearest name."""
     names = [base.name for base in bases]
     close = nearest(name, names)
     offered = ", ".join(f"`{item}`" for item in names)
@@ -67,20 +67,20 @@ def unknown_base(name: str, place: Place | None, bases: Iterable[Base]) -> Diagn
 
 
 def requirements_of(base: Base) -> str:
-    """Every package of a base pinned, in the platform's spelling; those that no index has stand in
-    comments with the reason.
+    """A requirements file that reproduces a base: every package pinned, in the platform's spelling.
+    Packages that no index has are comments, with the reason.
 
-    The list is whole, so that it is installed as it is (`--no-deps`): platforms ship combinations
-    that a resolver would refuse.
+    The list is complete and installed without dependencies (`--no-deps`): platforms ship
+    combinations that a resolver would refuse.
 
     Raises:
-        SgpuError: the base's packages are known in part, so no file would reproduce it.
+        SgpuError: the list of the base's packages is not complete.
     """
     environment = base.environment
     if not environment.complete:
         raise SgpuError(
-            f"the packages of `{base.name}` are known in part only: no file reproduces it",
-            hint=f"`sgpu env show {base.name}` says what is known; see {base.source.url}",
+            f"the list of packages of `{base.name}` is not complete: no file can reproduce it",
+            hint=f"`sgpu env show {base.name}` shows the known packages; see {base.source.url}",
             code="base_incomplete",
         )
     lines = [

@@ -1,5 +1,5 @@
-"""Import names whose distributions are known: all that provide one, so that an environment without
-any of them lacks it. A name that is not here may come with anything."""
+"""Import names with all distributions that provide them: an environment without any of these cannot
+import the name. Other names may come from any package."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

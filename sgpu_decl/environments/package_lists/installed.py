@@ -1,5 +1,5 @@
-"""What is installed in a Python, from the names of its `.dist-info` folders alone: nothing is
-opened or imported, so that it costs a listing of each folder."""
+"""The packages of an interpreter, from the names of its `.dist-info` folders. No file is opened and
+nothing is imported."""
 
 import os
 import platform
@@ -14,8 +14,8 @@ __all__ = ["installed", "this_interpreter"]
 
 
 def installed(folders: Iterable[str]) -> tuple[Package, ...]:
-    """The packages in these folders of `sys.path`, by name; of two the first counts, as it does for
-    an import. A folder that is not there holds none."""
+    """The packages in these folders of `sys.path`, sorted by name. Of equal names the first counts,
+    as in an import. A missing folder is empty."""
     versions: dict[str, str] = {}
     for folder in folders:
         here: dict[str, str] = {}

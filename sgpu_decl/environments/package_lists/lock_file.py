@@ -1,4 +1,4 @@
-"""What a lock file names, and the words for what is wrong with one."""
+"""The pins of a lock file, and the errors about them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,9 +13,8 @@ __all__ = ["LockedPackages", "Pin", "invalid", "settle"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedPackages:
     """`kind` is `pylock`, `uv` or `requirements`; `packages` are those that apply to the
-    interpreter that was asked about, by name; `hashed` says that each has a hash; `python` is what
-    the file requires of the interpreter (`>=3.11`); `misfit` says why else it is not for that
-    interpreter."""
+    interpreter, by name; `hashed`: each has a hash; `python` is the required version (`>=3.11`);
+    `misfit` is another reason why the file is not for that interpreter."""
 
     kind: str
     packages: tuple[Package, ...]
@@ -26,7 +25,7 @@ class LockedPackages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One package where a file pins it."""
+    """One package, and the place of its pin."""
 
     package: Package
     hashed: bool
@@ -36,7 +35,7 @@ class Pin:
 def settle(
     kind: str, pins: Iterable[Pin], *, python: str | None = None
 ) -> tuple[LockedPackages, tuple[Diagnostic, ...]]:
-    """Put the pins of a file together; two that differ for one package are an error."""
+    """Collect the pins of a file; two different pins of one package are an error."""
     first: dict[str, Pin] = {}
     for pin in (all_pins := list(pins)):
         first.setdefault(pin.package.name, pin)
@@ -50,7 +49,7 @@ def settle(
 
 
 def invalid(summary: str, place: Place, hint: str | None = None) -> Diagnostic:
-    """A finding about an entry that breaks the format."""
+    """The error for an entry that breaks the format."""
     return Diagnostic(
         code="lock_invalid",
         summary=summary,

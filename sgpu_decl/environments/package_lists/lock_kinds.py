@@ -1,4 +1,4 @@
-"""Lock files of every kind to the packages that they pin."""
+"""Reads the pinned packages of lock files of every kind."""
 
 from pathlib import Path
 
@@ -24,11 +24,11 @@ def read_lock(
     """Read `pylock.toml`, `uv.lock` or a requirements file whose lines are pinned.
 
     Args:
-        shown: how the user named it, for places.
+        shown: the user's name for it, for places.
         python: the interpreter that markers are evaluated for; the one that runs sgpu if `None`.
 
     Returns:
-        What it pins, or `None` with what is wrong with it.
+        The pins, or `None`, and the findings.
     """
     values = marker_values(python)
     if path.suffix not in _TOML:

@@ -1,5 +1,4 @@
-"""The values that environment markers (PEP 508) are evaluated with, for an interpreter that need
-not be this one."""
+"""The values of environment markers (PEP 508), for any interpreter."""
 
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
@@ -19,8 +18,8 @@ _SYSTEMS: Mapping[str, str] = MappingProxyType({"linux": "Linux", "darwin": "Dar
 
 
 def marker_values(python: Python | None) -> dict[str, str]:
-    """The values for an interpreter; for the one that runs sgpu where it is `None`. What a manifest
-    does not tell, the kernel's version, is empty."""
+    """The values for an interpreter; `None` is the one that runs sgpu. The kernel's version, which
+    a manifest does not have, is empty."""
     from packaging.markers import default_environment
 
     if python is None:
@@ -42,7 +41,7 @@ def marker_values(python: Python | None) -> dict[str, str]:
 
 
 def applies(marker: str, values: Mapping[str, str], *, groups: Collection[str] = ()) -> bool:
-    """Whether a marker holds, with no extra asked for and these dependency groups.
+    """Whether a marker holds, without extras and with these dependency groups.
 
     Raises:
         ValueError: it is no marker.

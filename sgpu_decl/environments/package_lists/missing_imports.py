@@ -1,4 +1,4 @@
-"""What code imports and its environment lacks. Where that is not certain, nothing is said."""
+"""Warns about imports that the environment lacks, where that is certain."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
@@ -19,14 +19,14 @@ __all__ = [
 
 _MODULES = (".py", ".pyc", ".so", ".pyd")
 _NO_MODULES = (".dist-info", ".egg-info", ".data", ".libs")
-# What these do at start-up makes no further module importable.
+# These make no further module importable.
 _HARMLESS = frozenset({"distutils-precedence.pth", "_virtualenv.pth", "a1_coverage.pth"})
 
 Imports = Mapping[str, Place]
 
 
 def lacking_in_snapshot(imports: Imports, manifest: Manifest) -> tuple[Diagnostic, ...]:
-    """The imported packages that a captured environment has no file of."""
+    """The imported packages that a captured environment lacks."""
     names = top_levels(manifest)
     if names is None:
         return ()
@@ -36,12 +36,12 @@ def lacking_in_snapshot(imports: Imports, manifest: Manifest) -> tuple[Diagnosti
 def lacking_in_interpreter(
     imports: Imports, importable: Callable[[str], bool]
 ) -> tuple[Diagnostic, ...]:
-    """The imported packages that an interpreter as it is cannot find."""
+    """The imported packages that an interpreter cannot find."""
     return tuple(_finding(name, place) for name, place in imports.items() if not importable(name))
 
 
 def lacking_in_packages(imports: Imports, packages: Iterable[Package]) -> tuple[Diagnostic, ...]:
-    """The imported packages of which no distribution is in a complete list, as that of a lock."""
+    """The imported packages without a distribution in a complete list, as that of a lock."""
     names = {package.name for package in packages}
     return tuple(
         _finding(name, place)
@@ -53,8 +53,8 @@ def lacking_in_packages(imports: Imports, packages: Iterable[Package]) -> tuple[
 def lacking_in_base(
     imports: Imports, base: Environment, added: Iterable[Package] = ()
 ) -> tuple[Diagnostic, ...]:
-    """As `lacking_in_packages`, of a base with what is installed on top of it; of a base that is
-    known in part, only what it is known to be without."""
+    """As `lacking_in_packages`, for a base with added packages. Where the base's list is not
+    complete, only packages that it is known to lack count."""
     packages = [*base.packages, *added]
     findings = lacking_in_packages(imports, packages)
     if base.complete:

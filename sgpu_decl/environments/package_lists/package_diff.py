@@ -1,4 +1,4 @@
-"""What differs between two environments, as far as both are known."""
+"""The differences between two environments, as far as both are known."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ __all__ = ["Difference", "FactChange", "difference"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactChange:
-    """What differs beside the packages: `python`, `cuda` or `os`."""
+    """A difference that is not a package: `python`, `cuda` or `os`."""
 
     name: str
     before: str
@@ -21,8 +21,8 @@ class FactChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """From one environment to another. `partial` names those whose packages are known in part: what
-    only the other has is left out, since it may be there."""
+    """From one environment to another. `partial` names environments whose list of packages is not
+    complete: packages that only the other one lists are left out."""
 
     before: str
     after: str
@@ -32,7 +32,7 @@ class Difference:
 
 
 def difference(before: Environment, after: Environment) -> Difference:
-    """All that is known to differ. A fact that one of them does not tell is not compared."""
+    """All known differences. A fact that one side lacks is not compared."""
     packages = tuple(
         change
         for change in compare(before.packages, after.packages)
@@ -65,6 +65,6 @@ def _facts(before: Environment, after: Environment) -> Collection[FactChange]:
 
 
 def _differ(old: str, new: str) -> bool:
-    """`13` does not differ from `13.0`: the shorter says less, not something else."""
+    """Compare the parts that both have: `13` and `13.0` are equal."""
     shared = min(old.count("."), new.count(".")) + 1
     return old.split(".")[:shared] != new.split(".")[:shared]

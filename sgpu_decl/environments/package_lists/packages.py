@@ -1,4 +1,4 @@
-"""Questions about packages: the one name of all spellings, a version, the CUDA they bring along."""
+"""Facts about packages: normalised name, version, CUDA version."""
 
 import re
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ def version_of(packages: Iterable[Package], name: str) -> str | None:
 
 
 def cuda_of(packages: Iterable[Package]) -> str | None:
-    """The CUDA version that packages bring along, `12.6`, or `None` where they bring none: that of
-    NVIDIA's runtime, or else what torch's local version says."""
+    """The CUDA version of packages, `12.6`, or `None`: that of NVIDIA's runtime package, or else
+    that in torch's local version."""
     cuda = None
     for package in packages:
         if _RUNTIME.fullmatch(package.name):

@@ -1,4 +1,4 @@
-"""Requirements files in which everything is pinned."""
+"""Reads requirements files in which everything is pinned."""
 
 import re
 from collections.abc import Mapping
@@ -20,27 +20,26 @@ if TYPE_CHECKING:
 __all__ = ["read_pinned"]
 
 _STRONG = re.compile(r"(?:sha256|sha384|sha512):[0-9a-f]{64,}")
-# What changes how or from where pip installs, and not what.
+# Options that do not change what pip installs, only how or from where.
 _HARMLESS = re.compile(
     r"-[cif].*|--(?:constraint|index-url|extra-index-url|no-index|find-links|no-binary|only-binary"
     r"|prefer-binary|require-hashes|pre|trusted-host|use-feature)"
 )
-# A lock has codes of its own for what a list of requirements can have wrong, too.
+# A lock has its own codes for errors that a list of requirements has too.
 _CODES = {"bad_requirement": "lock_invalid", "requirements_missing": "lock_unreadable"}
 
 
 def read_pinned(
     path: Path, shown: str, values: Mapping[str, str]
 ) -> tuple[LockedPackages | None, tuple[Diagnostic, ...]]:
-    """Read a file in which everything is pinned, and what it includes.
+    """Read a file in which everything is pinned, with included files.
 
     Args:
-        shown: how the user named it, for places.
-        values: what markers are evaluated with.
+        shown: the user's name for it, for places.
+        values: the values of markers.
 
     Returns:
-        The packages, or `None` where a line is wrong, and what is wrong: every line that pins
-        nothing has a finding of its own.
+        The packages, or `None` if a line is wrong, and a finding for each wrong line.
     """
     pins: list[Pin] = []
     findings: list[Diagnostic] = []
@@ -60,7 +59,7 @@ def read_pinned(
 
 
 def _pin(line: RequirementLine, at: Place, values: Mapping[str, str]) -> Pin | Diagnostic | None:
-    """What a line pins, `None` where it does not apply, or what is wrong with it."""
+    """The pin of a line, `None` where it does not apply, or the error."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     if line.option is not None:
@@ -91,7 +90,7 @@ def _pin(line: RequirementLine, at: Place, values: Mapping[str, str]) -> Pin | D
 
 
 def _pinned(requirement: "Requirement") -> str | None:
-    """The one version that a requirement allows; that of a wheel's name for a direct reference."""
+    """The one version that a requirement allows; for a URL the version in the wheel's name."""
     if requirement.url is not None:
         from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 

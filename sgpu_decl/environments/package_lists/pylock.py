@@ -1,4 +1,4 @@
-"""`pylock.toml` (PEP 751): the packages that apply to an interpreter.
+"""Reads `pylock.toml` (PEP 751): the packages that apply to an interpreter.
 
 https://packaging.python.org/en/latest/specifications/pylock-toml/
 """
@@ -50,7 +50,7 @@ def read_pylock(
 
 
 def _other_environments(toml: Toml, values: Mapping[str, str]) -> Iterator[str]:
-    """Why the whole file is not for an interpreter."""
+    """The reason why the whole file is not for an interpreter."""
     listed = texts(toml.data.get("environments"))
     with suppress(ValueError):
         if listed and not any(applies(item, values) for item in listed):
@@ -58,7 +58,7 @@ def _other_environments(toml: Toml, values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _other_python(package: Package, requires: str | None, version: str) -> Iterator[str]:
-    """Why a package that applies is not for a Python."""
+    """The reason why a package that applies is not for a Python."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     with suppress(InvalidSpecifier):
@@ -70,7 +70,7 @@ def _other_python(package: Package, requires: str | None, version: str) -> Itera
 def _entry(
     entry: Mapping[str, Any], place: Place, values: Mapping[str, str], groups: Collection[str]
 ) -> Pin | Diagnostic | None:
-    """What an entry pins, `None` where it does not apply, or what is wrong with it."""
+    """The pin of an entry, `None` where it does not apply, or the error."""
     name, marker = text_of(entry.get("name")), text_of(entry.get("marker"))
     if name is None:
         return invalid("a package has no `name`", place)

@@ -1,5 +1,4 @@
-"""Requirements files line by line, as pip reads them: continued lines, comments, and the files that
-they include.
+"""Reads requirements files line by line, as pip does: continued lines, comments, included files.
 
 https://pip.pypa.io/en/stable/reference/requirements-file-format/
 """
@@ -30,8 +29,8 @@ _HASH = re.compile(r"--hash[=\s]+([a-z0-9]+:[0-9a-f]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementLine:
-    """A requirement, `torch>=2.6 --hash=...`, or an option, `--index-url URL`. `folder` is what its
-    paths start from; a `constraint` binds versions and asks for nothing."""
+    """A requirement, `torch>=2.6 --hash=...`, or an option, `--index-url URL`. `folder` is the base
+    of its paths; a `constraint` limits versions and installs nothing."""
 
     text: str
     place: Place | None
@@ -45,12 +44,12 @@ class RequirementLine:
 
     @property
     def requirement(self) -> str:
-        """The line without `--hash` and other options behind it."""
+        """The line without `--hash` and other trailing options."""
         return _OPTIONS.split(self.text, maxsplit=1)[0]
 
     @property
     def name(self) -> str | None:
-        """The name of the package, where the line tells it."""
+        """The normalised name of the package, if the line has one."""
         match = _NAME.match(self.text)
         return normalise(match[1]) if match else None
 
@@ -60,7 +59,7 @@ class RequirementLine:
 
 
 class RequirementsReader:
-    """Reads lines, and follows includes. `texts` holds what was read, by absolute path.
+    """Reads lines and follows includes. `texts` has the files that were read, by absolute path.
 
     Args:
         constraints: whether constraints files are followed too; without them `-c` is an option.
@@ -79,11 +78,11 @@ class RequirementsReader:
         constraint: bool = False,
         above: tuple[str, ...] = (),
     ) -> Iterator[RequirementLine | Diagnostic]:
-        """Yield the lines of a file and of those that it includes, and what is wrong with includes.
+        """Yield the lines of a file and of included files, and the errors of includes.
 
         Args:
-            shown: how the user named it, for places.
-            place: where it was named.
+            shown: the user's name for it, for places.
+            place: where the user named it.
             above: the files that include it.
         """
         at, whole = place or Place(shown, 1, 1), os.path.realpath(path)
@@ -115,7 +114,9 @@ class RequirementsReader:
     ) -> Iterator[RequirementLine | Diagnostic]:
         """Yield the line, or those of the file that it includes."""
         if "\n" in line.text:
-            yield _bad("a dependency goes over several lines", line.place, "one each")
+            yield _bad(
+                "a dependency has several lines", line.place, "write one dependency in each entry"
+            )
             return
         include = _INCLUDE.fullmatch(line.text)
         binds = include is not None and include[1] in ("-c", "--constraint")
@@ -125,8 +126,8 @@ class RequirementsReader:
         name = include[2].strip(" '\"")
         if "://" in name:
             url = _LOGIN.sub("//", name)
-            summary = f"`{url}` is not on this machine, so that nobody could tell when it changes"
-            yield _bad(summary, line.place, "copy the file here and include it")
+            summary = f"`{url}` is not on this machine, so its changes would not be noticed"
+            yield _bad(summary, line.place, "download the file and include that")
             return
         yield from self.file(
             line.folder / name,
@@ -138,7 +139,7 @@ class RequirementsReader:
 
 
 def read_text(path: Path, shown: str, place: Place | None = None) -> str | Diagnostic:
-    """The text of a lock file, or why there is none. `place` is where it was named."""
+    """The text of a lock file, or the error. `place` is where the user named it."""
     at = place or Place(shown, 1, 1)
     try:
         if path.stat().st_size > _LARGEST:
@@ -151,7 +152,7 @@ def read_text(path: Path, shown: str, place: Place | None = None) -> str | Diagn
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines put together where they go on, without comments, with the number of their first."""
+    """Joined continuation lines without comments, each with the number of its first line."""
     start, logical = 0, ""
     for number, raw in enumerate(text.splitlines(), 1):
         comment = raw.lstrip().startswith("#")

@@ -1,4 +1,4 @@
-"""A TOML lock file, and the lines that its entries begin at."""
+"""Reads a TOML lock file, with the line numbers of its entries."""
 
 import re
 import tomllib
@@ -10,7 +10,7 @@ from sgpu_decl.diagnostics.place import Place
 
 __all__ = ["Toml", "read_toml", "table", "tables", "text_of", "texts"]
 
-# tomllib tells the place in its words alone before Python 3.14.
+# Before Python 3.14 tomllib gives the place only in its message.
 _PLACE = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)")
 
 
@@ -23,7 +23,7 @@ class Toml:
     entries: dict[str, tuple[int, ...]]
 
     def place(self, name: str, index: int) -> Place:
-        """Where an entry of an array begins; the start of the file where it is written inline."""
+        """The place of an entry of an array; the start of the file for an inline array."""
         lines = self.entries.get(name, ())
         return Place(self.file, lines[index] if index < len(lines) else 1, 1)
 
@@ -33,7 +33,7 @@ class Toml:
 
 
 def read_toml(text: str, file: str) -> Toml | Diagnostic:
-    """Parse the text of a file, `file` for places, or say where it is no TOML."""
+    """Parse the text of a file (`file` is for places), or return the error."""
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -46,17 +46,17 @@ def read_toml(text: str, file: str) -> Toml | Diagnostic:
 
 
 def table(value: object) -> dict[str, Any]:
-    """A table, or an empty one where there is none."""
+    """The table, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def tables(value: object) -> list[dict[str, Any]]:
-    """The tables in an array, or none where there is no array."""
+    """The tables in an array; none if it is no array."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def texts(value: object) -> list[str]:
-    """The texts in an array, or none where there is no array."""
+    """The texts in an array; none if it is no array."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 

@@ -1,6 +1,6 @@
-"""`uv.lock`: what a project depends on, on an interpreter. The file lists the packages of all
-platforms; those that count are found by following the project's dependencies, markers evaluated.
-Extras and dependency groups of the project are left out."""
+"""Reads `uv.lock`: the dependencies of a project on an interpreter. The file lists the packages of
+all platforms, so the project's dependencies are followed and their markers evaluated. The project's
+extras and dependency groups are left out."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ _LOCAL = ("virtual", "editable", "directory")
 def read_uv_lock(
     toml: Toml, values: Mapping[str, str]
 ) -> tuple[LockedPackages | None, tuple[Diagnostic, ...]]:
-    """Read the packages that the project of the lock needs where markers have these values."""
+    """Read the packages that the project needs, for these values of markers."""
     if toml.data.get("version") != 1:
         summary = f"the lock file is of version {toml.data.get('version')!r}, not of 1"
         return None, (invalid(summary, toml.top, "make it with `uv lock`"),)
@@ -47,8 +47,8 @@ class _Walk:
         self.findings: list[Diagnostic] = []
 
     def roots(self) -> list[dict[str, Any]]:
-        """The dependencies of the project here, or of the script that was locked; of a file with
-        neither, every package."""
+        """The dependencies of the project or of the locked script; without either, every
+        package."""
         projects = [entry for entry in self._entries if _is_project(entry)]
         if projects:
             return [
@@ -79,7 +79,7 @@ class _Walk:
                 self._pin(index, entry)
 
     def _target(self, dependency: dict[str, Any]) -> int | None:
-        """The entry that a dependency means here, or `None` where it does not apply or is wrong."""
+        """The entry of a dependency, or `None` where it does not apply or is wrong."""
         name = text_of(dependency.get("name")) or ""
         marker = text_of(dependency.get("marker"))
         candidates = self._by_name.get(normalise(name), [])
@@ -107,14 +107,14 @@ class _Walk:
         return fitting[0]
 
     def _resolved_here(self, index: int) -> bool:
-        """An entry of a forked resolution says where it counts."""
+        """Whether an entry of a forked resolution applies."""
         markers = self._entries[index].get("resolution-markers")
         if not isinstance(markers, list):
             return True
         try:
             return any(applies(str(marker), self._values) for marker in markers)
         except ValueError:
-            return True  # the dependency that leads here says the same, and is reported
+            return True  # the dependency has the same marker, and its error is reported
 
     def _pin(self, index: int, entry: dict[str, Any]) -> None:
         place = self._toml.place("package", index)
@@ -129,7 +129,7 @@ class _Walk:
                 invalid(f"`{name}` has no version or no files: it was cut off", place)
             )
             return
-        # the commit of a repository stands behind the `#` and says what is taken, as a hash does
+        # the part after `#` is the commit of a repository, which pins it as a hash does
         pinned = "#" in str(source.get("git", ""))
         hashed = not any(item in source for item in _LOCAL) and bool(files)
         self.pins[index] = Pin(

@@ -4,12 +4,13 @@ objects/ab/<hex>[.x]   the content of one file, named by its SHA-256; executable
 manifests/<hex>.json   one environment, after a line with the SHA-256 of the text
 origins/<hex>.json     the interpreter that it was captured from, and the one that its tree leads to
 built/<hex>.json       the environment that a lock became
-trees/<hex>/           one environment as it is given to ranks: hard links to objects
+trees/<hex>/           one environment as ranks see it: hard links to objects
 incoming/              objects that are being written
 roots/, lock           see `staging.references`
 
-Nothing is synced to the disk: an object is verified when a tree is made from it, a manifest when it
-is read, and what a power cut left torn is taken in anew. Syncing would cost more than all else.
+Nothing is synced to the disk, which would cost more than all other steps. An object is verified
+when a tree is made from it, a manifest when it is read, and files that a power cut damaged are
+stored again.
 """
 
 import contextlib
@@ -44,11 +45,11 @@ class EnvironmentStore(SharedStore):
         super().__init__(root)
         self.objects = root / "objects"
         self.trees = root / "trees"
-        self._hashed: dict[str, int] = {}  # when objects came in that this process saw come, in ns
+        self._hashed: dict[str, int] = {}  # when this process stored objects, in ns
         self._last: tuple[tuple[int, ...], Manifest | None] | None = None
 
     def manifest(self, digest: str) -> Manifest | None:
-        """The environment with this digest, or `None` if it is not here (or damaged)."""
+        """The environment with this digest, or `None` if it is missing or damaged."""
         path = self._path("manifests", digest)
         try:
             facts = path.stat()
@@ -60,7 +61,7 @@ class EnvironmentStore(SharedStore):
             return None
 
     def digests(self, start: str) -> list[str]:
-        """The environments that are here and whose hex digest begins so, sorted."""
+        """The digests of stored environments that begin with this hex text, sorted."""
         try:
             names = os.listdir(self._root / "manifests")
         except OSError:  # nothing was ever staged
@@ -69,7 +70,7 @@ class EnvironmentStore(SharedStore):
         return [f"sha256:{stem}" for stem in stems if stem.startswith(start)]
 
     def missing(self, manifest: Manifest) -> list[File]:
-        """The files and the bytecode whose objects are not here, one for each object."""
+        """The files and bytecode whose objects are missing, one for each object."""
         files = {
             file.key: file
             for file in (*manifest.bytecode, *manifest.files)
@@ -82,7 +83,7 @@ class EnvironmentStore(SharedStore):
     def capture(
         self, interpreter: str, progress: Progress, *, cache: Path | None = None
     ) -> tuple[Captured | None, tuple[Diagnostic, ...]]:
-        """Look at the environment of an interpreter and take it in: what has to be read is
+        """Capture the environment of an interpreter and store it. Files that have to be read are
         copied in the same pass. See `capture.capture`.
 
         Raises:
@@ -98,17 +99,17 @@ class EnvironmentStore(SharedStore):
         return captured, findings
 
     def put(self, captured: Captured, progress: Progress, *, by_link: bool = False) -> None:
-        """Take the files of an environment in, those that are not here yet. Idempotent.
+        """Store the missing files of an environment. Idempotent.
 
-        One that is here whole keeps the bytecode that it came with.
+        A complete stored environment keeps its bytecode.
 
         Args:
-            by_link: nobody else uses these files, and they are about to be deleted: they become
-                objects themselves where they lie on the same file system.
+            by_link: nobody else uses these files, and they are about to be deleted: on the same
+                file system they become objects themselves.
 
         Raises:
-            SgpuError: a file changed since it was looked at, or the disk is full. No manifest is
-                registered then, and what was copied is kept for the next try.
+            SgpuError: a file changed since it was captured, or the disk is full. No manifest is
+                registered then; copied objects stay for the next try.
         """
         with self._writing() as into:
             missing = self.missing(captured.manifest)
@@ -117,7 +118,7 @@ class EnvironmentStore(SharedStore):
             stale = copy_missing(captured, missing, into, progress)
             self._hashed.update(dict.fromkeys((file.key for file in missing), time.time_ns()))
             manifest = captured.manifest
-            if stale:  # bytecode that was compiled anew since: it is no part of the digest
+            if stale:  # recompiled since the capture; bytecode is no part of the digest
                 remaining = (file for file in manifest.bytecode if file.key not in stale)
                 manifest = manifest._replace(bytecode=tuple(remaining))
             origin = canonical({"interpreter": captured.interpreter, "base": captured.base})
@@ -125,22 +126,22 @@ class EnvironmentStore(SharedStore):
             self._register(manifest)
 
     def build_of(self, lock_digest: str) -> str | None:
-        """The digest of the manifest that a lock became."""
+        """The digest of the manifest that was built from a lock."""
         found = self._record("built", lock_digest).get("manifest")
         return found if isinstance(found, str) else None
 
     def record_build(self, lock_digest: str, manifest_digest: str) -> None:
-        """Remember what a lock became."""
+        """Record the manifest that was built from a lock."""
         with self._writing():
             text = canonical({"manifest": manifest_digest})
             self._write("built", lock_digest, text.encode())
 
     def touch(self, digest: str) -> bool:
-        """Keep an environment from the next collection, as if it were put now; false if it is not
-        here, or not whole.
+        """Keep an environment young, so that the next collection leaves it; false if it is missing
+        or incomplete.
 
         Args:
-            digest: of an environment, or of a lock that was built.
+            digest: that of an environment, or of a built lock.
         """
         digest = self.build_of(digest) or digest
         try:
@@ -154,24 +155,24 @@ class EnvironmentStore(SharedStore):
         return manifest is not None and not self.missing(manifest)
 
     def tree(self, digest: str) -> Path | None:
-        """The tree of an environment if it is there and whole; looks at its folders alone."""
+        """The tree of an environment if it is complete; checks its folders only."""
         from sgpu_decl.agent.environment.hydration import whole
 
         path = self.trees / digest.removeprefix("sha256:")
         return path if whole(os.fspath(path)) else None
 
     def hydrate(self, digest: str, progress: Progress) -> Path:
-        """Make the tree of an environment, unless it is there.
+        """Make the tree of an environment, unless it exists.
 
-        An object that is damaged is taken once more from where the environment came from, if that
-        still has the same bytes.
+        A damaged object is copied again from the captured interpreter, if that still has the same
+        bytes.
 
         Args:
-            digest: of an environment, or of a lock that was built.
+            digest: that of an environment, or of a built lock.
 
         Raises:
-            SgpuError: the environment is not here, is damaged beyond that, is for another Python,
-                or cannot be written.
+            SgpuError: the environment is missing, damaged, for another Python, or cannot be
+                written.
         """
         from sgpu_decl.agent.environment.hydration import DamagedObjects
 
@@ -213,7 +214,7 @@ class EnvironmentStore(SharedStore):
         except (InterpreterMismatch, BadManifest) as error:
             raise SgpuError(
                 f"{error}",
-                hint="plan and apply again with the Python that is here now",
+                hint="plan and apply again with the current Python",
                 code="environment_misfit",
             ) from error
         except OSError as error:
@@ -221,7 +222,7 @@ class EnvironmentStore(SharedStore):
         return tree
 
     def _refetch(self, digest: str, keys: Iterable[str], progress: Progress) -> None:
-        """Remove damaged objects, and copy them again from the interpreter that they came from."""
+        """Remove damaged objects, and copy them again from the captured interpreter."""
         missing = set(keys)
         with self._writing() as into:
             for key in missing:
@@ -239,10 +240,10 @@ class EnvironmentStore(SharedStore):
             copy_missing(captured, present, into, progress)
 
     def examine(self, digest: str) -> tuple[str, ...]:
-        """Look at every file of a tree; returns the paths that were written to since it was made.
+        """Check every file of a tree; returns the paths that were written to since it was made.
 
-        Such a tree is not used again, and objects that were reached through it are let go of: they
-        are had from where the environment came from.
+        Such a tree is not used again, and its altered objects are deleted: they are copied again
+        when they are needed.
         """
         from sgpu_decl.agent.environment.hydration import altered
         from sgpu_decl.agent.environment.tree_files import RECORD
@@ -282,8 +283,8 @@ class EnvironmentStore(SharedStore):
                 (self.objects / f"{number:02x}").mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _register(self, manifest: Manifest) -> None:
-        """Write a manifest, unless one that differs in its bytecode is here whole: a tree may have
-        been made of that, and is compared with it."""
+        """Write a manifest, unless a complete one with other bytecode exists: a tree may have been
+        made from that, and is compared with it."""
         text = manifest.to_bytes()
         data = _seal(text) + b"\n" + text
         path = self._path("manifests", manifest.digest)
@@ -295,7 +296,7 @@ class EnvironmentStore(SharedStore):
         self._write("manifests", manifest.digest, data)
 
     def keys(self) -> Iterator[str]:
-        """The names of all objects that are here."""
+        """The names of all objects."""
         with contextlib.suppress(FileNotFoundError):
             for folder in os.listdir(self.objects):
                 yield from os.listdir(self.objects / folder)
@@ -335,6 +336,6 @@ def _damaged(digest: str, keys: Iterable[str]) -> SgpuError:
     few = ", ".join(f"`{key[:12]}`" for key in sorted(keys)[:3])
     return SgpuError(
         f"the store no longer holds all of the environment {digest[:19]}: {few} damaged or missing",
-        hint="plan and apply again: it is taken in once more",
+        hint="plan and apply again: the environment is stored again",
         code="environment_damaged",
     )

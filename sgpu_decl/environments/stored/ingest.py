@@ -1,4 +1,4 @@
-"""From files of an environment to objects of the store."""
+"""Copies or links files of an environment into the store."""
 
 import contextlib
 import os
@@ -21,10 +21,10 @@ def copy_missing(
     """Copy files into the store, each verified as it is read.
 
     Returns:
-        The keys of bytecode that is not what it was. Nobody depends on it.
+        The keys of bytecode that changed. Nothing depends on it.
 
     Raises:
-        SgpuError: a file is not what it was, or the store takes nothing.
+        SgpuError: a file changed, or the store cannot be written.
     """
     bytecode = {file.path for file in captured.manifest.bytecode}
     jobs: list[tuple[ReadJob, int]] = []
@@ -47,7 +47,7 @@ def copy_missing(
     if changed_paths:
         more = f", and {len(changed_paths) - 1:,} more" if changed_paths[1:] else ""
         raise SgpuError(
-            f"`{min(changed_paths)}` of the environment changed since it was looked at{more}",
+            f"`{min(changed_paths)}` of the environment changed since it was captured{more}",
             hint="wait until nothing is being installed, and plan again",
             code="environment_moving",
         )
@@ -55,10 +55,10 @@ def copy_missing(
 
 
 def link_missing(captured: Captured, missing: Sequence[File], into: Destination) -> list[File]:
-    """Let files become objects themselves where they are taken as they are.
+    """Link files into the store, where their bytes are stored unchanged.
 
     Returns:
-        Those that could not, and have to be copied.
+        The files that have to be copied.
     """
     remaining = []
     for file in missing:

@@ -1,8 +1,7 @@
-"""Environments on their way to workers: packs of what is not there yet, and then their index.
+"""Sends environments to workers: packs of missing objects, and then an index.
 
-Objects are cut into packs by their own names, in the order of paths: what changes in one package
-changes the packs around it and no other. Packs that were sent before are used again where at least
-half of what they hold is needed.
+Objects are cut into packs by their names, in the order of paths: a changed package changes only the
+packs around it. An older pack is used again if at least half of its content is needed.
 """
 
 import hashlib
@@ -25,20 +24,20 @@ __all__ = ["FolderPlace", "PackPlace", "make_index", "send", "write_pack"]
 
 _THREADS = 2
 _CHUNK = 1 << 20
-_LEVEL = 1  # higher ones take up to three times as long, and save a tenth
+_LEVEL = 1  # higher levels take up to three times as long, and save a tenth
 _GZIP = 31
-_CUT = "00"  # objects whose names begin so end a pack: one of 256
+_CUT = "00"  # an object of such a name ends a pack: one of 256
 
 
 class PackPlace(Protocol):
-    """Where packs go. A file is there whole, or it is not there."""
+    """Where packs go. A file is written whole or not at all."""
 
     def has(self, names: Collection[str]) -> set[str]:
-        """Those of the files that are there."""
+        """The files of these names that exist."""
 
     def put(self, name: str, file: Path, sent: Sent) -> None:
-        """Bring a file there; one that is there already has the same content. `sent` is told
-        meanwhile how many bytes of it are under way, where that takes long."""
+        """Write a file; an existing one has the same content. `sent` is called with the number of
+        bytes, where that takes long."""
 
     def get(self, name: str, file: Path) -> None:
         """Fetch a file to a path.
@@ -49,23 +48,23 @@ class PackPlace(Protocol):
 
 
 class FolderPlace:
-    """A folder that workers see, too."""
+    """A folder that workers see too."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def has(self, names: Collection[str]) -> set[str]:
-        """Those of the files that are there."""
+        """The files of these names that exist."""
         existing = set(os.listdir(self._folder)) if self._folder.is_dir() else set()
         return existing.intersection(names)
 
     def put(self, name: str, file: Path, sent: Sent) -> None:  # noqa: ARG002  it does not take long
-        """Bring a file there, under its name only when it is on the disk."""
+        """Write a file, and rename it when it is on the disk."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _copy(file, self._folder / name)
 
     def get(self, name: str, file: Path) -> None:
-        """Fetch a file to a path; see `Place`."""
+        """Fetch a file to a path; see `PackPlace`."""
         _copy(self._folder / name, file)
 
 
@@ -85,16 +84,16 @@ def make_index(manifest: Manifest, existing: Iterable[Pack] = ()) -> Index:
 
 
 def send(index: Index, objects: Path, place: PackPlace, progress: Progress) -> None:
-    """Bring to a place what it lacks of an environment, its index last.
+    """Send the missing packs of an environment, and its index last.
 
-    Packs that are there are not made again, so that a transfer that was cut off goes on.
+    Existing packs are not made again, so an interrupted transfer continues.
 
     Args:
         objects: the folder of objects of the store.
-        progress: told `sending`, in bytes of content.
+        progress: gets `sending`, in bytes of content.
 
     Raises:
-        SgpuError: an object is damaged, or the place takes nothing.
+        SgpuError: an object is damaged, or the place cannot be written.
     """
     existing = place.has([pack.name for pack in index.packs])
     missing = [pack for pack in index.packs if pack.name not in existing]
@@ -146,7 +145,7 @@ def write_pack(pack: Pack, objects: Path, file: Path) -> None:
             if read != size or sha.hexdigest() != key[:64]:
                 raise SgpuError(
                     f"the object {key} of the environment is missing or damaged in the store",
-                    hint="plan and apply again: it is taken in once more",
+                    hint="plan and apply again: the environment is stored again",
                     code="environment_damaged",
                 )
         target.write(deflate.flush())
@@ -178,7 +177,7 @@ def _cut(objects: Iterable[tuple[str, int]]) -> Iterator[Pack]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file so that it is there whole or not at all, whatever happens."""
+    """Copy a file so that it exists whole or not at all."""
     temporary = target.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with open(source, "rb") as reading, open(temporary, "xb") as writing:

@@ -1,4 +1,4 @@
-"""What of the store of environments is deleted."""
+"""Garbage collection in the store of environments."""
 
 import contextlib
 import os
@@ -18,13 +18,14 @@ def sweep(
     build_of: Callable[[str], str | None],
     now: float,
 ) -> int:
-    """Delete environments that nobody refers to and that are not young, and what they alone hold.
+    """Delete environments that are neither referred to nor young, and the objects that only they
+    use.
 
-    Nobody may put meanwhile.
+    The caller holds the lock of the store.
 
     Args:
         referred: digests of manifests.
-        manifest, build_of: read a manifest, and what a lock became.
+        manifest, build_of: read a manifest, and the digest of a built lock.
 
     Returns:
         The bytes that were freed.
@@ -59,12 +60,12 @@ def sweep(
             keys |= {file.key for file in (*known.files, *known.bytecode)}
     contents = {key[:64] for key in keys}
     freed = _delete(root / "objects", now, lambda name: name in keys)
-    # Named by the source that it was compiled from, and by itself.
+    # Its name has the digest of its source, then its own.
     return freed + _delete(root / "bytecode", now, lambda name: name.partition("-")[0] in contents)
 
 
 def _delete(folder: Path, now: float, keeps: Callable[[str], bool]) -> int:
-    """Objects carry a fixed time of change: how old they are tells the time of their inode."""
+    """Objects carry a fixed modification time, so their age is that of the inode (ctime)."""
     freed = 0
     for entry in _entries(folder):
         if keeps(entry.name):

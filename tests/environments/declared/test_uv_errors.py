@@ -33,7 +33,7 @@ def test_both_forms_of_an_error_are_read(words: str) -> None:
     found = read_report(words, python="3.11")
     assert (found.code, found.summary) == (
         "package_not_found",
-        "there is no package `nosuch` to be had",
+        "no index has a package `nosuch`",
     )
     assert "╰" not in found.message
     assert "error:" not in found.message
