@@ -1,1 +1,1 @@
-"""Code by content: what a run takes along, its digest, and the store that keeps it."""
+"""Code by content: the files of a run, their digest, and the store that keeps them."""

@@ -1,4 +1,4 @@
-"""What a name in a module is bound to, read from the source. Nothing is imported or run."""
+"""Reads from the source what a name in a module is bound to. Nothing is imported or run."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -36,8 +36,8 @@ _CONSTANTS: tuple[tuple[type[object], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """`function` is the one that a name stands for, `other` says what else it is for certain, such
-    as "a class", and `missing` that the module binds no such name. Without any of these the source
+    """`function` is the one that a name stands for; `other` names another kind that is certain,
+    such as "a class"; `missing`: the module binds no such name. Without any of these the source
     cannot tell."""
 
     function: Function | None = None
@@ -46,11 +46,10 @@ class Binding:
 
 
 def binding_of(tree: ast.Module, name: str, follow: Follow, depth: int = 0) -> Binding:
-    """Say what a name stands for once the module is imported.
+    """The binding of a name once the module is imported.
 
     Args:
-        follow: gives the tree of the module that a `from` imports a name of; `None` where it is not
-            known.
+        follow: gives the tree of the module of a `from` import; `None` if unknown.
     """
     nodes = list(_bound(tree, name))
     if not nodes:
@@ -65,7 +64,7 @@ def binding_of(tree: ast.Module, name: str, follow: Follow, depth: int = 0) -> B
 
 
 def _kind(tree: ast.Module, node: ast.AST, name: str, follow: Follow, depth: int) -> str | None:
-    """What a name is after a statement or expression that binds it, where it cannot be called."""
+    """The kind of a name that a node binds, if it is certainly not a function."""
     match node:
         case ast.ClassDef(decorator_list=[]):
             return "a class"
@@ -86,8 +85,8 @@ def _original(node: ast.ImportFrom, name: str) -> str:
 
 
 def _bound(tree: ast.Module, name: str) -> Iterator[ast.AST]:
-    """Whatever binds a name at the top of a module: a definition, an import, the value that is
-    assigned, or else the statement."""
+    """The nodes that bind a name at the top of a module: a definition, an import, an assigned
+    value, or else the statement."""
     for node in _statements(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -110,7 +109,7 @@ def _bound(tree: ast.Module, name: str) -> Iterator[ast.AST]:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Statements that are executed when the module is, with those below `if`, `try` and so on."""
+    """The statements that a module executes, including those below `if`, `try` and so on."""
     for field in _BODIES:
         for statement in getattr(node, field, ()):
             yield statement
@@ -119,7 +118,7 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _own_parts(statement: ast.AST) -> Iterator[ast.AST]:
-    """A statement without the statements in it, and without what has names of its own."""
+    """The nodes of a statement, without inner statements and inner scopes."""
     waiting = [statement]
     while waiting:
         node = waiting.pop()
@@ -151,7 +150,8 @@ def _is_global_somewhere(tree: ast.Module, name: str) -> bool:
 
 
 def _binds_anything(tree: ast.Module, name: str) -> bool:
-    """Whether names may come to be that stand nowhere: by `*`, `__getattr__`, `exec` and such."""
+    """Whether a module may bind names that the source does not show: by `*`, `__getattr__`,
+    `exec`."""
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(names=[ast.alias(name="*")]):

@@ -38,7 +38,7 @@ class CodeStore(SharedStore):
         self._manifests = root / "manifests"
 
     def put(self, snapshot: Snapshot) -> None:
-        """Take the files of a snapshot in, those that are not there yet. Idempotent.
+        """Store the missing files of a snapshot. Idempotent.
 
         Raises:
             SgpuError: a file changed since the snapshot was taken, or the disk is full.
@@ -64,7 +64,7 @@ class CodeStore(SharedStore):
             ) from error
 
     def manifest(self, code_digest: str) -> Snapshot | None:
-        """The snapshot with this digest, or `None` if it is not here (or damaged)."""
+        """The snapshot with this digest, or `None` if it is missing or damaged."""
         try:
             raw = self._manifest_path(code_digest).read_bytes()
             text = raw.decode("utf-8", "surrogatepass")
@@ -79,7 +79,7 @@ class CodeStore(SharedStore):
         """The snapshot with this digest.
 
         Raises:
-            SgpuError: it is not here, or damaged.
+            SgpuError: it is missing or damaged.
         """
         snapshot = self.manifest(code_digest)
         if snapshot is None:
@@ -94,7 +94,7 @@ class CodeStore(SharedStore):
         """Make a writable copy of a snapshot at `destination`, a new folder.
 
         Raises:
-            SgpuError: the snapshot is not here, or a file of the store is damaged.
+            SgpuError: the snapshot is missing, or a file of the store is damaged.
             OSError: the copy cannot be written.
         """
         snapshot = self.require(code_digest)
@@ -112,8 +112,7 @@ class CodeStore(SharedStore):
                 self._copy_out(entry, path, code_digest)
 
     def touch(self, code_digest: str) -> bool:
-        """Keep a snapshot from the next collection, as if it were put now; false if it is not
-        here."""
+        """Keep a snapshot young, so that the next collection leaves it; false if it is missing."""
         try:
             with self._references.many():
                 os.utime(self._manifest_path(code_digest))
@@ -122,13 +121,12 @@ class CodeStore(SharedStore):
         return self.manifest(code_digest) is not None
 
     def unreferenced(self) -> int:
-        """How many snapshots no state refers to; the next collection deletes them, unless they are
-        young."""
+        """How many snapshots no state refers to; the next collection deletes the older ones."""
         keep = self._references.referred()
         return sum(f"sha256:{path.stem}" not in keep for path in self._manifests.glob("*.json"))
 
     def lacking(self, code_digest: str) -> tuple[str, ...] | None:
-        """The paths of a snapshot whose content is not here; `None` if the snapshot is not."""
+        """The paths of a snapshot whose contents are missing; `None` if the snapshot is."""
         code = self.manifest(code_digest)
         if code is None:
             return None
@@ -152,7 +150,7 @@ class CodeStore(SharedStore):
                 continue
             path.unlink(missing_ok=True)
             freed += facts.st_size
-        for leftover in self._root.glob(".put-*"):  # of a `put` that was killed: none runs now
+        for leftover in self._root.glob(".put-*"):  # of a killed `put`: none runs now
             leftover.unlink(missing_ok=True)
         return freed
 
@@ -167,7 +165,7 @@ class CodeStore(SharedStore):
         return self._root / "objects" / content[:2] / content[2:]
 
     def _has(self, entry: SnapshotEntry) -> bool:
-        """A file that a power cut left short does not count."""
+        """A file that a power cut truncated does not count."""
         try:
             return os.stat(self._object_path(entry.digest)).st_size == entry.size
         except FileNotFoundError:
@@ -203,12 +201,12 @@ class CodeStore(SharedStore):
             raise self._damaged(entry, code_digest)
 
     def _damaged(self, entry: SnapshotEntry, code_digest: str) -> SgpuError:
-        # Without its manifest the snapshot is not here, and the next `put` takes it in anew.
+        # Without its manifest the snapshot is missing, and the next `put` stores it again.
         with contextlib.suppress(OSError):
             self._manifest_path(code_digest).unlink()
         return SgpuError(
             f"the store no longer holds the planned content of `{entry.path}`",
-            hint="plan again: it is taken from your tree once more",
+            hint="plan again: it is stored again from your files",
             code="store_damaged",
         )
 

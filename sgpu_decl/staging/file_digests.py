@@ -1,7 +1,7 @@
-"""Digests of files, remembered between commands.
+"""Digests of files, cached between commands.
 
-A file is read again when anything that the file system says of it differs. One that changed within
-the last two seconds is read each time: its next change could carry the same time.
+A file is read again when one of its stat values differs. A file that changed within the last two
+seconds is read each time: its next change could carry the same time.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ __all__ = ["HashCache", "digest_file"]
 
 VERSION = 1
 YOUNG = 2.0  # seconds
-LIMIT = 50_000  # entries; beyond it only those of this command are kept
+LIMIT = 50_000  # entries; a larger cache keeps only those of this command
 
 
 def digest_file(path: str) -> str:
@@ -32,7 +32,7 @@ def digest_file(path: str) -> str:
 
 
 class HashCache:
-    """Maps what the file system says of a file to the digest of its content."""
+    """Maps the stat values of a file to the digest of its content."""
 
     def __init__(self, path: Path | None, digests: Mapping[str, str] | None = None) -> None:
         self._path = path
@@ -42,7 +42,7 @@ class HashCache:
 
     @classmethod
     def open(cls, path: Path | None = None) -> "HashCache":
-        """Read the cache; one that is missing or damaged is an empty one."""
+        """Read the cache; a missing or damaged one is empty."""
         if path is None:
             import platformdirs
 
@@ -55,7 +55,7 @@ class HashCache:
         return cls(path, digests if isinstance(digests, dict) else {})
 
     def digest(self, path: str, facts: os.stat_result) -> str:
-        """Return the SHA-256 of `path` in hex; `facts` is what `lstat` just said of it.
+        """Return the SHA-256 of `path` in hex; `facts` is the current result of `lstat`.
 
         Raises:
             OSError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""The user's rules for what belongs to the code of a run: git's patterns, each with its place."""
+"""The user's ignore rules for the code of a run: git's patterns, each with its place."""
 
 import re
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class IgnoreRules:
     ) -> None:
         self._reach = tuple(_literal_start(pattern) for pattern in include)
         self._above = [(path, spec) for path, rules in above if (spec := _Spec.of(rules))]
-        # Somebody who runs code in an ignored folder means that code.
+        # The user runs code in an ignored folder: it counts.
         if self._decision_above("", folder=True):
             self._above = []
         self._include = _Spec.of(patterns_of(include))
@@ -54,8 +54,8 @@ class IgnoreRules:
         self._patterns: dict[str, tuple[Pattern, ...]] = {}
 
     def enter(self, folder: str, patterns: Sequence[Pattern]) -> None:
-        """Take the rules that a folder's own ignore files state; `folder` is relative, `""` the
-        root. A second file of the same folder adds to the first and wins over it."""
+        """Add the rules of an ignore file of a folder; `folder` is relative, `""` the root. A
+        second file of the same folder adds to the first and wins over it."""
         patterns = (*self._patterns.get(folder, ()), *patterns)
         self._patterns[folder] = patterns
         self._by_folder[folder] = _Spec.of(patterns)
@@ -66,7 +66,7 @@ class IgnoreRules:
 
     def pattern(self, path: str, *, folder: bool) -> Pattern | None:
         """The pattern that leaves a relative path out. A deeper rule wins over a higher one;
-        `include` wins over all, `exclude` over what ignore files say."""
+        `include` wins over all, `exclude` over ignore files."""
         if self.includes(path, folder=folder):
             return None
         probe = f"{path}/" if folder else path
@@ -86,7 +86,7 @@ class IgnoreRules:
         return self._include is not None and self._include.decision(probe, None) is not None
 
     def reaches_into(self, folder: str) -> bool:
-        """Whether `include` may name something in an ignored folder, which must be looked into."""
+        """Whether `include` may name something in an ignored folder, which must be walked then."""
         inside = f"{folder}/"
         return any(inside.startswith(start) or start.startswith(inside) for start in self._reach)
 
@@ -107,9 +107,9 @@ class _Spec:
 
     @classmethod
     def of(cls, patterns: Sequence[Pattern]) -> "_Spec | None":
-        """A line that is no pattern is passed over, as git does."""
+        """Lines that are no patterns are ignored, as git does."""
         if not patterns:
-            return None  # most trees have no rules: pathspec is not even loaded then
+            return None  # most trees have no rules: pathspec is not loaded
         from pathspec import GitIgnoreSpec
 
         try:
@@ -131,7 +131,7 @@ class _Spec:
 
 
 def bad_pattern(pattern: str) -> str | None:
-    """Say what is wrong with a pattern; `None` if it can be used."""
+    """The error in a pattern; `None` if it can be used."""
     from pathspec import GitIgnoreSpec
 
     try:
@@ -142,7 +142,7 @@ def bad_pattern(pattern: str) -> str | None:
 
 
 def _literal_start(pattern: str) -> str:
-    """What every path that a pattern matches begins with; empty if it may match at any depth."""
+    """The common start of all paths that a pattern matches; empty if it matches at any depth."""
     plain = pattern.removeprefix("/")
     if "/" not in pattern.rstrip("/") or pattern.startswith("**"):
         return ""

@@ -1,4 +1,4 @@
-"""Which packages the code of a run imports from outside, read from the source."""
+"""The packages that the code of a run imports, read from the source."""
 
 import sys
 from collections.abc import Collection, Iterable
@@ -8,7 +8,7 @@ from sgpu_decl.staging.sources import Source
 
 __all__ = ["code_names", "outside_imports"]
 
-# Of the standard library in other versions of Python than the one that reads.
+# In the standard library of other versions of Python.
 # fmt: off
 _ELSEWHERE = frozenset({
     "annotationlib", "asynchat", "asyncore", "cgi", "cgitb", "compression", "crypt",
@@ -20,8 +20,8 @@ _OURS = frozenset({"sgpu_decl", "__main__"})
 
 
 def code_names(paths: Collection[str]) -> frozenset[str]:
-    """Every name by which a file of the code could be imported, whatever folder of it comes to be
-    on `sys.path`. `paths` are relative, with `/`."""
+    """Every name by which a file of the code could be imported, whichever of its folders are on
+    `sys.path`. `paths` are relative, with `/`."""
     names: set[str] = set()
     for path in paths:
         *folders, file = path.split("/")
@@ -31,14 +31,14 @@ def code_names(paths: Collection[str]) -> frozenset[str]:
 
 
 def outside_imports(executed: Iterable[Source], names: Collection[str]) -> dict[str, Place]:
-    """The top-level packages that a run imports and neither its code nor Python has.
+    """The top-level packages that a run imports from outside its code and the standard library.
 
     Args:
         executed: the files of the code that the run executes.
-        names: what `code_names` says of the code.
+        names: the result of `code_names`.
 
     Returns:
-        Each package with the first place that imports it, relative to the root of the code.
+        Each package with the place of its first import, relative to the root of the code.
     """
     packages: dict[str, Place] = {}
     known_names = _OURS | _ELSEWHERE | sys.stdlib_module_names

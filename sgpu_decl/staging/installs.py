@@ -1,6 +1,6 @@
-"""Packages that a run installs by itself: `pip install` in its command, its notebooks, its code.
+"""Finds `pip install` in the command, the notebooks and the code of a run.
 
-No plan can see what such a line brings along, and every node does it again at every start.
+A plan cannot see what such a line installs, and every node repeats it at every start.
 """
 
 import ast
@@ -36,7 +36,7 @@ _LARGEST = 4 << 20  # bytes of a notebook: beyond it, it holds output rather tha
 def installs_in_command(
     command: str | Sequence[str], root: Path, place: Callable[[str], Place | None]
 ) -> tuple[Diagnostic, ...]:
-    """Say which words of `command` install packages, and which cells of a notebook that it names.
+    """Warnings for words of `command`, and cells of its notebooks, that install packages.
 
     Args:
         command: as written: text for bash, or argv.
@@ -55,10 +55,10 @@ def installs_in_command(
 
 
 def installs_in_code(executed: Iterable[Source]) -> tuple[Diagnostic, ...]:
-    """Say which lines of the code that a run executes install packages.
+    """Warnings for lines of executed code that install packages.
 
-    They are calls of `subprocess` and `os.system` with words that stand there, and the magic lines
-    of a notebook that was saved as source. Places are relative to the root of the code.
+    They are calls of `subprocess` and `os.system` with literal words, and magic lines of a notebook
+    that was saved as source. Places are relative to the root of the code.
     """
     findings = []
     for source in executed:
@@ -70,7 +70,7 @@ def installs_in_code(executed: Iterable[Source]) -> tuple[Diagnostic, ...]:
 def _lines_that_install(path: Path) -> list[tuple[int, str]]:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
-        if "install" not in text:  # most files: they are not looked through
+        if "install" not in text:  # most files: they are not parsed
             return []
         return [*_calls(parse_source(path)), *_magic(text)]
     except (SyntaxError, OSError, ValueError):  # changed since it was parsed
@@ -78,7 +78,8 @@ def _lines_that_install(path: Path) -> list[tuple[int, str]]:
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    """The simple commands of a script, word by word; a line that cannot be split is passed over."""
+    """The simple commands of a script, as lists of words; lines that cannot be split are
+    skipped."""
     for line in text.replace("\\\n", " ").split("\n"):
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
@@ -96,8 +97,8 @@ def _commands(text: str) -> Iterator[list[str]]:
 
 
 def _installing(words: Sequence[str]) -> str | None:
-    """The words of a command that installs packages, up to `install`: what comes after it may hold
-    an address with a password. None for all other commands."""
+    """The words of a command that installs packages, up to `install`: later words may contain a
+    password. `None` for all other commands."""
     rest = list(words)
     while rest and (rest[0] in _BEFORE or _VARIABLE.fullmatch(rest[0])):
         rest = rest[1:]
@@ -137,7 +138,7 @@ def _argument(value: ast.expr) -> str | None:
         commands = (_installing(command) for command in _commands(value.value))
         return next((item for item in commands if item is not None), None)
     if isinstance(value, ast.List | ast.Tuple):
-        # what is no literal, `sys.executable` mostly, stands for a program
+        # anything else, mostly `sys.executable`, stands for a program
         return _installing([_literal(elt) for elt in value.elts])
     return None
 
@@ -158,7 +159,7 @@ def _magic(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _in_notebook(root: Path, name: str) -> list[Diagnostic]:
-    """The cells of a notebook; one that cannot be read is passed over: the ranks will say so."""
+    """The cells of a notebook. One that cannot be read is skipped: the ranks report it."""
     path = root / name
     try:
         if path.stat().st_size > _LARGEST:

@@ -1,5 +1,5 @@
-"""The user's own modules that a process has imported, as code that can be sent: a function that
-travels finds there what it imports."""
+"""Collects the user's own modules that a process has imported, for functions that are sent to
+ranks."""
 
 import os
 import shutil
@@ -23,11 +23,11 @@ _OURS = frozenset({"__main__", "sgpu_decl"})
 def own_modules(
     path: Sequence[str], modules: Mapping[str, ModuleType] | None = None
 ) -> dict[str, Path]:
-    """Return the files of the modules that were imported from certain folders, by their place below
-    the folder. Of a package all Python files count: it may import more of itself later.
+    """Return the files of modules that were imported from certain folders, by their paths below the
+    folder. All Python files of a package count: it may import more of them later.
 
     Args:
-        path: folders of `sys.path`; what is installed in one of them does not count.
+        path: folders of `sys.path`; installed packages in them do not count.
         modules: `sys.modules` unless given.
     """
     loaded = dict(sys.modules if modules is None else modules)
@@ -41,7 +41,7 @@ def own_modules(
 
 
 class ModuleFolder:
-    """A folder of our own, which is there as long as this is."""
+    """A temporary folder that is deleted with this object."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sgpu-modules-"))
@@ -49,7 +49,7 @@ class ModuleFolder:
 
 
 def snapshot_of(files: Mapping[str, Path], scratch: Path) -> Snapshot:
-    """Copy files to an empty folder, under the given relative paths, and return them as code.
+    """Copy files to an empty folder under these relative paths, and return them as code.
 
     Raises:
         OSError: one cannot be read.

@@ -1,6 +1,6 @@
-"""The files that source code opens for reading by a literal path. Nothing is imported or run.
+"""Finds the files that source code opens for reading by a literal path. Nothing is imported or run.
 
-A path counts as literal where it is put together from literals: `os.path.join("data", "x")`,
+A path counts as literal if it is built from literals: `os.path.join("data", "x")`,
 `Path("data") / "x"`, f-strings, and names that are bound once in the file.
 """
 
@@ -31,8 +31,8 @@ _DEEPEST = 20  # names that stand for each other
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """`path` is relative to the root of the code, with `/`; it may begin with `..`. `default` says
-    that it is the default of an option of the program."""
+    """`path` is relative to the root of the code, with `/`; it may begin with `..`. `default`: it
+    is the default of an option of the program."""
 
     path: str
     line: int
@@ -46,7 +46,7 @@ def opened_files(source: Source) -> tuple[OpenedFile, ...]:
         facts = source.path.stat()
         return _opened_in(source.path, source.shown, facts.st_mtime_ns, facts.st_size)
     except (SyntaxError, OSError, ValueError, RecursionError, MemoryError):
-        return ()  # changed since its imports were read
+        return ()  # it changed since its imports were read
 
 
 @lru_cache(maxsize=4096)
@@ -66,7 +66,7 @@ def _opened_by(tree: ast.Module, shown: str) -> Iterator[OpenedFile]:
 
 
 def _opened(call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
-    """The arguments of a call that may be paths which are read."""
+    """The arguments of a call that may be paths of files to read."""
     name = _name(call.func)
     if _writes(call):
         return
@@ -101,7 +101,7 @@ class _Literals:
         return _bound_once(self._tree)  # most files open nothing
 
     def text(self, node: ast.expr | None, depth: int = 0) -> str | None:
-        """The text that an expression stands for, where that is certain."""
+        """The text of an expression, where that is certain."""
         if node is None or depth > _DEEPEST:
             return None
         match node:
@@ -153,7 +153,7 @@ class _Literals:
 
 
 def _bound_once(tree: ast.Module) -> Mapping[str, ast.expr]:
-    """Names that the file binds in one place, a default of a parameter among those."""
+    """The names that the file binds once, including defaults of parameters."""
     times: Counter[str] = Counter()
     values: dict[str, ast.expr] = {}
     for node in ast.walk(tree):

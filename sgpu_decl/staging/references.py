@@ -1,15 +1,15 @@
-"""Who refers to what a store holds, and who may sweep it.
+"""References into a store: who needs which digests, and the lock of the store.
 
 roots/<hex>.json   what one owner refers to: a state, or a saved plan
-lock               shared by those who put, for the one alone who sweeps
+lock               shared by writers, exclusive for gc
 
-A state is known by its lineage, and its own store says whether it is still there. The time of a
-record is when its owner was last seen. A record goes when its owner has been missing for
-`MISSING_SECONDS`: a project that was moved refers again, from where it is now. An owner that
-cannot be looked for here keeps what it needs: its disk may not be mounted, it may be another
-machine's, or of a newer sgpu.
+A state is identified by its lineage, and its state store knows whether it still exists. The
+modification time of a record is when its owner was last seen. A record is deleted when its owner
+has been missing for `MISSING_SECONDS`: a project that was moved refers again, from its new place.
+An owner that cannot be checked keeps its references: its disk may not be mounted, or it may belong
+to another machine or a newer sgpu.
 
-An older sgpu takes `owner` for a path, and drops the record if nothing is there.
+An older sgpu reads `owner` as a path, and deletes the record if nothing is there.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ MISSING_SECONDS = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One record. `folders` are those that held the owner's file, from the file up to the root of
-    its mount, each with what tells it from another one at the same path."""
+    """One record. `folders` are those above the owner's file, up to the root of its mount, each
+    with a mark that tells it from another folder at the same path."""
 
     record: Path
     owner: Owner
@@ -51,7 +51,7 @@ class References:
         self._root = root
 
     def refer(self, owner: Owner, digests: Collection[str]) -> None:
-        """Say what `owner` refers to; replaces what it said before."""
+        """Record what `owner` refers to; replaces its earlier record."""
         roots = self._root / "roots"
         roots.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = owner.path if owner.lineage is None else f"{owner.lineage} {owner.store}"
@@ -64,11 +64,11 @@ class References:
         write_atomic(path, canonical(record).encode())
 
     def referred(self) -> set[str]:
-        """What any owner refers to."""
+        """The digests that any owner refers to."""
         return {digest for item in self._all() for digest in item.digests}
 
     def forget_gone(self, ask: Callable[[Owner], Presence], *, now: float) -> None:
-        """Delete the records of owners that have been missing for long.
+        """Delete the records of owners that have been missing for `MISSING_SECONDS`.
 
         Args:
             ask: asks the store of a state whether that is there.
@@ -82,7 +82,7 @@ class References:
                 reference.record.unlink(missing_ok=True)
 
     def absent_owners(self, ask: Callable[[Owner], Presence]) -> list[tuple[Reference, Presence]]:
-        """The records whose owner is missing, or cannot be looked for; those that matter."""
+        """The records with digests whose owner is missing or cannot be checked."""
         presences = self._presences(ask)
         return [
             (item, how) for item, how in presences if item.digests and how is not Presence.PRESENT
@@ -97,7 +97,7 @@ class References:
         """Every record.
 
         Raises:
-            SgpuError: one cannot be read, so that what it keeps is not known.
+            SgpuError: one cannot be read, so its references are unknown.
         """
         references = []
         for path in sorted((self._root / "roots").glob("*.json")):
@@ -107,19 +107,19 @@ class References:
                 continue
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise SgpuError(
-                    f"`{path}` cannot be read: which project needs what of the store is not known",
-                    hint="nothing was deleted; delete this file, then `sgpu gc` in each project "
-                    "writes its own again",
+                    f"`{path}` cannot be read, so it is not known which objects a project needs",
+                    hint="nothing was deleted; delete this file, then run `sgpu gc` in each project "
+                    "to write it again",
                     code="store_record_damaged",
                 ) from error
         return references
 
     def many(self) -> contextlib.AbstractContextManager[None]:
-        """Many may put at once; nobody puts while objects are swept."""
+        """Hold the lock for writing: many writers at once, and never beside gc."""
         return self._held(fcntl.LOCK_SH)
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
-        """Sweep while nobody puts."""
+        """Hold the lock for gc: alone."""
         return self._held(fcntl.LOCK_EX)
 
     @contextlib.contextmanager
@@ -135,7 +135,7 @@ class References:
 
 
 def _reference(record: Path, data: bytes, last_seen: float) -> Reference:
-    """A record; one of an older sgpu has only a path."""
+    """Parse a record; that of an older sgpu has only a path."""
     fields = json.loads(data)
     path, lineage = str(fields["owner"]), fields.get("lineage")
     if not isinstance(fields["digests"], list):
@@ -162,7 +162,7 @@ def _presence(
     elif reference.folders or owner.path not in renewed:
         presence = _file_presence(owner.path or "")
     else:
-        return Presence.MISSING  # an older sgpu's record of a state that has a newer one
+        return Presence.MISSING  # the state has a newer record beside that of an older sgpu
     if presence is Presence.MISSING and owner.path is not None and not _is_here(reference):
         return Presence.UNKNOWN
     return presence
@@ -179,8 +179,8 @@ def _file_presence(path: str) -> Presence:
 
 
 def _is_here(reference: Reference) -> bool:
-    """Whether one of the folders that held a file is seen here, so that the file would be."""
-    if not reference.folders:  # of an older sgpu: a plan can be made again, a state cannot
+    """Whether one of the folders above the file exists here, so that the file would be seen."""
+    if not reference.folders:  # by an older sgpu: a plan can be made again, a state cannot
         return os.path.basename(reference.owner.path or "") != "state.db"
     for number, (folder, mark) in enumerate(reference.folders, 1):
         with contextlib.suppress(OSError):
@@ -190,7 +190,7 @@ def _is_here(reference: Reference) -> bool:
 
 
 def _folders(path: Path) -> Iterator[tuple[str, str]]:
-    """The folders above a file as far as its mount goes."""
+    """The folders above a file, up to the root of its mount."""
     above = [os.fspath(parent) for parent in path.absolute().parents]
     device = os.stat(above[0]).st_dev
     inside = [item for item in above if os.stat(item).st_dev == device]
@@ -199,7 +199,7 @@ def _folders(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _mark(folder: str, *, is_root: bool) -> str:
-    """Inode numbers differ between file systems, but for those of their roots."""
+    """An inode number; roots have the same one in all file systems, so they get more."""
     inode = str(os.stat(folder).st_ino)
     if not is_root:
         return inode

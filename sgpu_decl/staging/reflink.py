@@ -1,6 +1,6 @@
-"""Copies of files: a reflink where the file system can share blocks, else the bytes.
+"""Copies files: by reflink where the file system can share blocks, else by bytes.
 
-Never a hard link: a run may write to its own copy, and a user to the original.
+Never by hard link: a run may write to its copy, and a user to the original.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The git repository of a folder, found without running git."""
+"""Finds the git repository of a folder, without git."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ __all__ = ["repository_top"]
 
 
 def repository_top(folder: Path) -> Path | None:
-    """The nearest folder from this one upward that holds `.git`; `None` outside of a repository."""
+    """The nearest folder upward with a `.git`; `None` outside of a repository."""
     real = Path(os.path.realpath(folder))
-    # `exists` is false, not an error, where it cannot be looked at.
+    # `exists` is false, not an error, where permission is denied.
     return next((above for above in (real, *real.parents) if os.path.exists(above / ".git")), None)

@@ -1,4 +1,4 @@
-"""Files that hold secrets, recognised by their names or by their content."""
+"""Recognises files with secrets, by name or content."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _FILES = (
     ".vault-token", "kubeconfig", "*.kubeconfig", "kaggle.json",
 )  # fmt: skip
 _FOLDERS = frozenset({".aws", ".ssh", ".kube", ".gnupg"})
-LOOK = 64 * 1024  # bytes of a file that are looked at
+LOOK = 64 * 1024  # bytes of a file that are checked
 # Only files with these endings are read.
 _ENDINGS = ("", ".json", ".yaml", ".yml", ".key", ".conf")
 
@@ -29,7 +29,7 @@ _MOST_OF_ENCODED = 16 * 1024  # bytes
 
 
 def is_secret(path: str) -> bool:
-    """Whether a relative path looks like a place where people keep secrets."""
+    """Whether a relative path is one where people keep secrets."""
     pure = PurePosixPath(path)
     if _FOLDERS & set(pure.parts):
         return True
@@ -37,12 +37,12 @@ def is_secret(path: str) -> bool:
 
 
 def may_hold_secret(name: str) -> bool:
-    """Whether a file of this name is worth a look at its content."""
+    """Whether the content of a file of this name has to be checked."""
     return os.path.splitext(name)[1] in _ENDINGS
 
 
 def content_is_secret(path: str) -> bool:
-    """Whether a file that is there holds a secret; one that cannot be read says nothing."""
+    """Whether an existing file holds a secret; false if it cannot be read."""
     if not may_hold_secret(os.path.basename(path)):
         return False
     try:
@@ -53,8 +53,8 @@ def content_is_secret(path: str) -> bool:
 
 
 def holds_secret(name: str, head: bytes) -> bool:
-    """Whether a file holds a private key, the credentials of a cloud account or those of a cluster.
-    A `*.key` may be a slide show or a table, too. `head` is how the file begins."""
+    """Whether a file holds a private key, or credentials of a cloud account or cluster. A `*.key`
+    may also be a slide show or a table. `head` is the start of the file."""
     if _PRIVATE_KEY.match(head.lstrip()):
         return True
     if name.endswith(".json"):
@@ -66,7 +66,7 @@ def holds_secret(name: str, head: bytes) -> bool:
 
 
 def _is_cloud_account(head: bytes) -> bool:
-    """A key of a service account, or what `gcloud auth application-default login` writes."""
+    """The key of a service account, or the file of `gcloud auth application-default login`."""
     if not any(field in head for field in _ACCOUNT_FIELDS):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Which files of a tree are the code of a run, and which rule keeps each other file back."""
+"""Decides which files of a tree are the code of a run, and which rule excludes the others."""
 
 import errno
 import os
@@ -39,12 +39,12 @@ _NEVER_FILES = ("*.pyc", "*.pyo", "mlflow.db", "mlflow.db-*", "*.log", "nohup.ou
 _MODELINE = re.compile(r"^#\s*yaml-language-server:.*schema=\S*(run|project)\.v1\.schema\.json")
 _KEY = re.compile(r"^([A-Za-z_]+)\s*:", re.MULTILINE)
 _PLAN_KEYS = ('"applyable"', '"changes"', '"address"')
-# A saved plan may have any name; these are the endings that people give to one.
+# A saved plan may have any name; these are the usual endings.
 _MAY_BE_OURS = ("", ".yaml", ".yml", ".json", ".plan", ".out", ".sgpu", ".sgpuplan")
 
 
 class SelectionRule(StrEnum):
-    """What keeps a file or folder back."""
+    """The rules that exclude a file or folder."""
 
     GITIGNORE = "gitignore"
     SGPUIGNORE = "sgpuignore"
@@ -61,9 +61,9 @@ class SelectionRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """A path of the tree that is no part of the code, and the rule that keeps it back. `path` is
-    relative to the root; if it ends with `/`, it is a folder with everything below it. `pattern` is
-    that of an ignore file or of `code.exclude`."""
+    """A path that is not part of the code, and the rule that excludes it. `path` is relative to the
+    root; with a trailing `/` it is a folder with everything below it. `pattern` is that of an
+    ignore file or of `code.exclude`."""
 
     path: str
     rule: SelectionRule
@@ -85,15 +85,15 @@ _WORDS = {
     SelectionRule.NEVER: "files of this name are never code",
     SelectionRule.ENVIRONMENT: "it is a virtual environment",
     SelectionRule.SGPU_FILE: "it is a run file, a project file or a plan",
-    SelectionRule.SPECIAL: "it is no regular file",
+    SelectionRule.SPECIAL: "it is not a regular file",
     SelectionRule.OUTPUT: "this command writes to it",
     SelectionRule.EMPTY: "the folder is empty",
 }
 
 
 def never_counts(name: str, *, folder: bool) -> bool:
-    """Whether an entry of this name is no code, whatever the user's rules say."""
-    if name in _NEVER_NAMES:  # also as a link, and as the `.git` file of a worktree
+    """Whether an entry of this name is never code, for any rules of the user."""
+    if name in _NEVER_NAMES:  # even as a link, or as the `.git` file of a worktree
         return True
     return not folder and any(fnmatchcase(name, pattern) for pattern in _NEVER_FILES)
 
@@ -104,8 +104,8 @@ class Selection:
     Args:
         root: the folder of the code; absolute.
         include, exclude, link: as in the YAML.
-        owners: files of sgpu's own that are in use.
-        outputs: device and inode of files that this very command writes to.
+        owners: sgpu's own files that are in use.
+        outputs: device and inode of files that this command writes to.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Selection:
         self._outputs = outputs
 
     def enter(self, folder: str, path: str) -> None:
-        """Take an ignore file of a folder.
+        """Add an ignore file of a folder.
 
         Raises:
             OSError: it cannot be read, or is a link that leads out of the project.
@@ -138,10 +138,10 @@ class Selection:
     def entry(
         self, path: str, name: str, *, folder: bool, within: Exclusion | None = None
     ) -> Exclusion | None:
-        """What keeps an entry back by its path alone.
+        """The rule that excludes an entry by its path.
 
         Args:
-            within: what keeps the folder around it back: only what `code.include` names is taken.
+            within: the exclusion of its folder, in which only `code.include` counts.
         """
         shown = f"{path}/" if folder else path
         if path in self.linked:
@@ -157,7 +157,7 @@ class Selection:
         return Exclusion(shown, _rule_of(pattern), pattern) if pattern is not None else None
 
     def file(self, path: str, facts: os.stat_result) -> Exclusion | None:
-        """What keeps a file back by what it is; `facts` are what `lstat` says of it.
+        """The rule that excludes a file by its type or content; `facts` are those of `lstat`.
 
         Raises:
             OSError: it cannot be read.
@@ -183,7 +183,7 @@ class Selection:
         return None
 
     def reaches_into(self, folder: str) -> bool:
-        """Whether `code.include` may name something in a folder that is kept back by a pattern."""
+        """Whether `code.include` may name something in a folder that a pattern excludes."""
         return self._ignoring.reaches_into(folder)
 
 
@@ -196,8 +196,8 @@ def exclusion_of(
     link: Sequence[str] = (),
     owners: Collection[Path] = (),
 ) -> Exclusion | None:
-    """Which rule keeps one path of a tree back, itself or a folder above it; `None` where the code
-    has it, or nothing is there. Looks at this path alone.
+    """The rule that excludes one path or a folder above it; `None` if it is code or does not exist.
+    Only this path is checked.
 
     Args:
         root: the folder of the code; absolute.
@@ -207,7 +207,7 @@ def exclusion_of(
     path = os.path.normpath(path)
     within: Exclusion | None = None
     try:
-        for _, inside in _down(path):  # a link leads past all other rules
+        for _, inside in _down(path):  # `code.link` comes before all other rules
             if inside in selection.linked:
                 return Exclusion(
                     f"{inside}/" if (root / inside).is_dir() else inside, SelectionRule.LINK
@@ -243,7 +243,7 @@ def rules_in(folder: str, names: Collection[str]) -> list[str]:
 
 
 def _down(path: str) -> Iterator[tuple[str, str]]:
-    """Each folder on the way to a path, and what is looked at in it."""
+    """Each folder on the way to a path, and the next part of the path."""
     parts = path.split("/")
     for depth in range(len(parts)):
         yield "/".join(parts[:depth]), "/".join(parts[: depth + 1])
@@ -258,8 +258,8 @@ def _rule_of(pattern: Pattern) -> SelectionRule:
 
 
 def rules_above(root: Path) -> list[tuple[str, Sequence[Pattern]]]:
-    """The ignore rules of the folders above the root up to the top of its git repository, outermost
-    first. Outside of a repository there are none: whose would they be?"""
+    """The ignore rules of the folders above the root, up to the top of its git repository,
+    outermost first; none outside of a repository."""
     real = Path(os.path.realpath(root))
     top = repository_top(real)
     layers: list[tuple[str, Sequence[Pattern]]] = []
@@ -269,7 +269,7 @@ def rules_above(root: Path) -> list[tuple[str, Sequence[Pattern]]]:
         for name in reversed(RULES):
             try:
                 lines = lines_of(folder / name, top)
-            except OSError:  # not there, or not ours to read
+            except OSError:  # missing, or not readable
                 continue
             shown = os.path.relpath(folder / name, real)
             layers.append((real.relative_to(folder).as_posix(), patterns_of(lines, shown)))
@@ -291,8 +291,7 @@ def lines_of(path: str | Path, top: Path) -> list[str]:
 
 
 def _is_sgpu_file(name: str, head: bytes) -> bool:
-    """Whether a file is a run, project or plan file, by its content: editing one is a change of
-    config, never of code."""
+    """Whether a file is a run, project or plan file, by its content: these are config, not code."""
     if name.endswith((".yaml", ".yml")):
         text = head.decode("utf-8", "replace")
         if _MODELINE.search(text.partition("\n")[0]):

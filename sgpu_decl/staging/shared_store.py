@@ -1,5 +1,5 @@
-"""What the stores of code and of environments have in common: each keeps objects by content for all
-projects of a user, knows who refers to them, and deletes the others."""
+"""The base of the stores of code and environments: objects by content, shared by all projects of a
+user; references to them; gc."""
 
 import errno
 import time

@@ -1,6 +1,6 @@
-"""Entrypoints and their arguments, checked against the source. Nothing is imported or run.
+"""Checks entrypoints and their arguments against the source. Nothing is imported or run.
 
-Where the source cannot tell (decorators, `*args`, re-exports), nothing is said.
+Where the source cannot tell (decorators, `*args`, re-exports), there is no finding.
 """
 
 import ast
@@ -30,7 +30,7 @@ def check_entrypoint(
     *,
     installed: Callable[[str], bool],
 ) -> tuple[Diagnostic, ...]:
-    """Say what is wrong with the entrypoint of a run.
+    """The findings about the entrypoint of a run.
 
     Args:
         root: the code root, absolute.
@@ -38,7 +38,7 @@ def check_entrypoint(
             for a command.
         args: as written.
         place: gives the place of a dotted field path.
-        installed: says whether ranks may find a top-level package outside of the root.
+        installed: whether ranks may find a top-level package outside of the root.
     """
     if entrypoint is None:
         return _check_command_args(command, args, place)
@@ -55,7 +55,7 @@ def check_entrypoint(
         module = _module_file(root, target)
         if isinstance(module, Diagnostic):
             return (_at(module, at),)
-        if module is None:  # not ours: an installed package, or a mistake
+        if module is None:  # an installed package, or a mistake
             top = target.partition(".")[0]
             return () if installed(top) else (_not_installed(root, top, at),)
         path, findings = module, []
@@ -102,7 +102,7 @@ def _check_function(
     first, _, inner = name.partition(".")
     binding = binding_of(tree, first, follow)
     if inner and not binding.missing:
-        return ()  # what a class or a module has is known where it runs
+        return ()  # members of a class or module are known only at run time
     if binding.missing:
         functions = [node.name for node in tree.body if isinstance(node, Function)]
         close = nearest(name, sorted(functions))
@@ -120,8 +120,7 @@ def _check_function(
                 code="entrypoint_not_function",
                 summary=f"`{name}` in `{file}` is {binding.other}, not a function",
                 place=place("entrypoint"),
-                hint="name a function; to run the file as a script, leave out what stands behind "
-                "the colon",
+                hint="name a function; to run the file as a script, leave out `:NAME`",
             ),
         )
     function = binding.function
@@ -214,8 +213,8 @@ def _module_file(root: Path, module: str) -> Path | Diagnostic | None:
 
 
 def _imported(root: Path, path: Path, node: ast.ImportFrom, name: str) -> ast.Module | None:
-    """The module of the code that `from … import name` takes a name of; `None` where it may be
-    another, or `name` a module itself."""
+    """The module in the code that `from … import name` reads; `None` if that is not certain, or if
+    `name` is a module."""
     base = root
     if node.level:
         base = path.parents[node.level - 1]
@@ -237,7 +236,7 @@ def _parse(path: Path, root: Path) -> tuple[ast.Module | None, tuple[Diagnostic,
         at = Place(shown, error.lineno or 1, error.offset or 1)
         summary = f"`{shown}` is not valid Python: {error.msg}"
         return None, (Diagnostic(code="python_syntax", summary=summary, place=at),)
-    except (RecursionError, MemoryError):  # how Python's parser says that its stack is too small
+    except (RecursionError, MemoryError):  # raised by the parser if its stack is too small
         return None, (
             Diagnostic(code="python_unreadable", summary=f"`{shown}` is nested too deeply"),
         )

@@ -1,4 +1,4 @@
-"""The code of a run by content: which files, and one digest for all of them."""
+"""The code of a run by content: its files, and one digest for all."""
 
 import os
 import stat
@@ -39,9 +39,8 @@ class SnapshotEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """`entries` is sorted by path; `exclusions` lists what is not part of the code, a folder
-    instead of all that it holds. `root` is where the files lie now. The digest is that of the
-    entries alone."""
+    """`entries` is sorted by path; `exclusions` lists the paths that are not code, whole folders as
+    one. `root` is where the files lie now. The digest covers the entries only."""
 
     root: Path
     digest: str
@@ -62,7 +61,7 @@ class Snapshot:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The secrets that were found and not taken."""
+        """The files with secrets that were left out."""
         return tuple(
             back.path.rstrip("/") for back in self.exclusions if back.rule is SelectionRule.SECRET
         )
@@ -73,7 +72,7 @@ class Snapshot:
         return any(entry.path == path or entry.path.startswith(below) for entry in self.entries)
 
     def exclusion(self, path: str) -> Exclusion | None:
-        """What keeps a relative path back, itself or a folder above it."""
+        """The exclusion of a relative path, or of a folder above it."""
         exclusions = [
             back
             for back in self.exclusions
@@ -105,18 +104,18 @@ def snapshot(
     outputs: Collection[tuple[int, int]] = (),
     cache: HashCache | None = None,
 ) -> tuple[Snapshot | None, tuple[Diagnostic, ...]]:
-    """Look at a code tree without changing it.
+    """Read a code tree without changing it.
 
     Args:
         root: the folder; absolute.
-        include, exclude: git patterns that win over what ignore files say.
-        link: relative paths of large local data: linked into each attempt, never read here.
+        include, exclude: git patterns that win over ignore files.
+        link: relative paths of large local data, which each attempt links to and nobody reads here.
         owners: sgpu's own files in the tree, which are config and not code.
-        outputs: device and inode of files that this very command writes to.
-        cache: remembers digests of unchanged files.
+        outputs: device and inode of files that this command writes to.
+        cache: the digests of unchanged files.
 
     Returns:
-        The snapshot, or `None` where something is wrong, and what there is to say.
+        The snapshot, or `None` where something is wrong, and the findings.
     """
     if not os.path.isdir(root):
         return None, (
@@ -139,7 +138,7 @@ def snapshot(
 
 
 def own_outputs() -> frozenset[tuple[int, int]]:
-    """Device and inode of what this process writes its output to, where that is a file."""
+    """Device and inode of the files that this process writes its output to."""
     files = set()
     for descriptor in (1, 2):
         try:
@@ -152,7 +151,7 @@ def own_outputs() -> frozenset[tuple[int, int]]:
 
 
 def _dangling(code: Snapshot) -> tuple[Diagnostic, ...]:
-    """Links to what is in the tree but not in the snapshot: a copy of it cannot follow them."""
+    """Warnings for links to paths in the tree that are not in the snapshot, so not in copies."""
     links = [(entry, entry.target) for entry in code.entries if entry.target is not None]
     if not links:
         return ()
@@ -177,7 +176,7 @@ def _dangling(code: Snapshot) -> tuple[Diagnostic, ...]:
 
 
 def _not_included(code: Snapshot, include: Sequence[str]) -> tuple[Diagnostic, ...]:
-    """Warnings of paths in `code.include` that are no part of the code."""
+    """Warnings for paths in `code.include` that are not part of the code."""
     findings = []
     for pattern in include:
         path = pattern.strip("/")
@@ -261,7 +260,9 @@ class _Walk:
         for file in files:
             self._take(file)
         met = {back.path for back in self.exclusions}
-        for path in sorted(self._selection.linked):  # some lie in folders that are kept back whole
+        for path in sorted(
+            self._selection.linked
+        ):  # some lie in folders that are excluded as a whole
             shown = f"{path}/" if os.path.isdir(os.path.join(self._root, path)) else path
             if shown not in met:
                 self.exclusions.append(Exclusion(shown, SelectionRule.LINK))
@@ -280,8 +281,8 @@ class _Walk:
     def _files(
         self, folder: str, within: Exclusion | None = None
     ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """The files of a folder that are code. `within` is what keeps the folder back, if `include`
-        may name something in it."""
+        """The files of a folder that are code. `within` is the exclusion of a folder in which
+        `include` may name something."""
         try:
             entries = sorted(
                 os.scandir(os.path.join(self._root, folder)), key=lambda entry: entry.name

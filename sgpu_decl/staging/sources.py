@@ -1,7 +1,7 @@
-"""The files of the code that an entrypoint executes, followed from import to import.
+"""Finds the files that an entrypoint executes, by following imports.
 
-An import counts where it is bound to happen when its module, or a function in it, is executed: not
-below `try`, below a condition, or for type checkers alone. Nothing is run.
+An import counts if it always happens when its module, or a function in it, is executed: not below
+`try` or a condition, and not for type checkers alone. Nothing is run.
 """
 
 import ast
@@ -15,7 +15,7 @@ from sgpu_decl.staging.syntax_trees import parse_source
 
 __all__ = ["Import", "Source", "certain_statements", "sources"]
 
-# Half a second, where they are large: a plan should not take longer for a warning.
+# At most half a second: a plan should not take longer for a warning.
 _MOST = 100
 _WITH_A_BODY = (
     ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
@@ -44,8 +44,8 @@ class Source:
 
 
 def sources(root: Path, entrypoint: str) -> tuple[Source, ...]:
-    """The files that are executed as far as imports tell, in the order in which they are met; the
-    entrypoint's own first. One that cannot be read or parsed is passed over: the ranks will say so.
+    """The executed files in the order of imports, the entrypoint's first. A file that cannot be
+    read or parsed is skipped: the ranks report it.
 
     Args:
         root: the folder of the code.
@@ -110,7 +110,7 @@ def _suppresses(node: ast.AST) -> bool:
 
 
 def _local(one: Import, folder: Path, root: Path) -> list[Path]:
-    """The files of the code that an import may execute: found from the root, or beside its file."""
+    """The files of the code that an import may execute, from the root or beside its file."""
     if one.level:
         for _ in range(one.level - 1):
             folder = folder.parent
@@ -123,8 +123,8 @@ def _local(one: Import, folder: Path, root: Path) -> list[Path]:
 
 
 def _files_of(base: Path, module: str) -> list[Path]:
-    """The files that importing a name from a folder executes, the packages above it first: the name
-    may be a package, a module, or something in the module before it."""
+    """The files that importing a dotted name from a folder executes, outer packages first. The last
+    part may be a package, a module, or a name in the module before it."""
     files = []
     path = base
     for part in module.split("."):

@@ -1,4 +1,4 @@
-"""Python source to its syntax tree, once per version of a file. Nothing is imported or run."""
+"""Parses Python source, once per version of a file. Nothing is imported or run."""
 
 import ast
 import warnings
@@ -11,7 +11,7 @@ __all__ = ["parse_source"]
 
 
 def parse_source(path: Path) -> ast.Module:
-    """Return the tree of a file; thousands of runs may share one entrypoint, which is read once.
+    """Return the tree of a file. Thousands of runs may share one entrypoint, which is parsed once.
 
     Raises:
         SyntaxError: it is not Python of this version.

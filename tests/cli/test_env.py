@@ -100,7 +100,7 @@ def test_an_attempt_is_compared_by_what_its_ranks_found(sgpu: Shell) -> None:
         (["show", "gpu4"], "not_found", "did you mean `gpu-4`?"),
         (["diff", "gpu-4", "nope"], "not_found", "name a base (`sgpu env bases` lists them)"),
         (["requirements", "ai-44"], "not_found", "did you mean `ai-4`?"),
-        (["requirements", "gpu-6"], "base_incomplete", "`sgpu env show gpu-6` shows the known packages"),
+        (["requirements", "gpu-6"], "base_incomplete", "env show gpu-6` shows the known packages"),
         (["show", "gone.lock"], "not_found", "check the path of the lock file"),
     ],
 )

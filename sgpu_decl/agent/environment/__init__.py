@@ -1,18 +1,18 @@
-"""Trees of environments and the packs that they travel in: made where ranks run.
+"""Makes trees of environments from objects and packs, on the machine where ranks run.
 
 A tree is made once per digest, beside its final place, and renamed. Its `.sgpu-tree.json` lists the
-folders, which carry one fixed modification time too: a tree is known to be whole by looking at its
-folders alone. Root may write through a hard link all the same. So after a run by root every file
-is looked at, and a tree that was written to is thrown away with the objects concerned.
+folders, which have one fixed modification time too, so checking the folders is enough to know that
+a tree is complete. But root can write through a hard link: after a run by root every file is
+checked, and an altered tree is deleted with the altered objects.
 
-Bytecode is carried as unchecked hash-based pyc files, which depend on nothing but the source. What
-is missing is compiled when a tree is made, once for each source.
+Bytecode consists of unchecked hash-based pyc files, which depend only on the source. Missing
+bytecode is compiled when a tree is made, once for each source.
 
-Installers are kept from a tree. The module that every interpreter of a tree begins with
-(`tree_start`) refuses `pip install`, and shows uv no virtual environment. What goes to `SGPU_SITE`,
-the attempt's own folder, is allowed, and comes before the tree on the path.
+Installers cannot change a tree. The module that every interpreter of a tree starts with
+(`tree_start`) refuses `pip install`, and hides the virtual environment from uv. Installing into
+`SGPU_SITE`, the attempt's own folder, is allowed; it comes before the tree on the path.
 
-Packs hold objects and no paths, so nothing in one can lead out. They are named after what they hold
-and cut by the names of objects, so that the same content is sent once. An index, sent last, says
-which packs make an environment.
+Packs hold objects and no paths, so no file of a pack can leave the store. They are named by their
+content and cut at the names of objects, so the same content is sent once. An index, sent last,
+lists the packs of an environment.
 """

@@ -1,8 +1,8 @@
-"""Bytecode for the sources of a tree that have none, compiled once for each source ever.
+"""Compiles missing bytecode of a tree, once for each source.
 
-It is kept in `bytecode/<cache tag>/<source>-<pyc>` of the store, both named by SHA-256, and linked
-into trees like objects. It is unchecked and hash-based (PEP 552): it depends on nothing but the
-source, and Python asks the source for nothing.
+It is stored as `bytecode/<cache tag>/<source>-<pyc>`, both named by SHA-256, and linked into trees
+like objects. It is unchecked and hash-based (PEP 552): it depends only on the source, and Python
+does not check it against the source.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNCHECKED = (1).to_bytes(4, "little")
 
 
 def uncompiled(manifest: Manifest, venv: VenvFiles, tag: str) -> dict[str, list[str]]:
-    """The sources on the path without bytecode for `tag`: paths by digest."""
+    """The importable sources without bytecode for `tag`: paths by digest."""
     present = {file.path for file in (*manifest.files, *manifest.bytecode)}
     sites = tuple(site + "/" for site in manifest.sites)
     sources: dict[str, list[str]] = {}
@@ -61,9 +61,9 @@ def cached(folder: str) -> dict[str, str]:
 
 
 def compile_source(source: bytes) -> bytes | None:
-    """The content of a pyc file; None for what is no Python of this version.
+    """The content of a pyc file; None if the source is not valid in this version of Python.
 
-    A module tells where it lies when it is loaded: the name within does not matter.
+    The file name in it does not matter: Python sets it when the module is loaded.
     """
     try:
         with warnings.catch_warnings():
@@ -76,14 +76,14 @@ def compile_source(source: bytes) -> bytes | None:
 
 
 class Compiler:
-    """Puts bytecode into the tree that it works in, from `folder` or compiled and kept there."""
+    """Puts bytecode into the tree in the working folder, from the cache in `folder` or compiled."""
 
     def __init__(self, folder: str, tag: str) -> None:
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._tag = tag
 
     def compile(self, sources: Iterable[Source]) -> list[str]:
-        """Do it for all of them; what does not compile is left out, and is no failure."""
+        """Do it for all sources. A source that does not compile is skipped."""
         for digest, paths, name in sources:
             if not (name and self._place(name, paths)):
                 name = self._compile(digest, paths[0])
@@ -92,7 +92,7 @@ class Compiler:
         return []
 
     def _place(self, name: str, paths: Sequence[str]) -> bool:
-        """Verify and link what was kept; false if it is damaged, and then it is gone."""
+        """Verify and link cached bytecode; false if it is missing or damaged."""
         try:
             handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
         except FileNotFoundError:

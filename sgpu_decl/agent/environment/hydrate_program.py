@@ -1,9 +1,9 @@
-"""Making the tree of an environment, as a program: a backend runs it where ranks will run.
+"""The program that makes the tree of an environment: a backend runs it where ranks will run.
 
     python agent.zip hydrate --manifest M --objects DIR --tree DIR --python PYTHON
                              [--digest SHA256] [--packs DIR] [--bytecode DIR]
 
-It says how far it is in lines of JSON, and last how it ended:
+It prints its progress as lines of JSON, and the result last:
 
     {"phase": "linking", "done": 4096, "total": 81920}
     {"tree": "/path"}
@@ -36,8 +36,8 @@ _OFTEN = 0.1  # seconds between two lines of progress
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the command line says; return the exit code."""
-    gc.disable()  # a manifest is many small values that stay to the end
+    """Make the tree; return the exit code."""
+    gc.disable()  # a manifest is many small values, which are used until the end
     options = _parser().parse_args(arguments[1:])
     try:
         with open(options.manifest, "rb") as file:
@@ -76,11 +76,13 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="agent hydrate", description="Make a tree.")
     parser.add_argument("--manifest", required=True, metavar="FILE")
-    parser.add_argument("--digest", metavar="SHA256", help="what the manifest must have")
+    parser.add_argument("--digest", metavar="SHA256", help="the digest of the manifest")
     parser.add_argument("--objects", required=True, metavar="DIR")
-    parser.add_argument("--packs", metavar="DIR", help="where objects come from, and their index")
+    parser.add_argument("--packs", metavar="DIR", help="packs of the objects, and their index")
     parser.add_argument("--tree", required=True, metavar="DIR")
-    parser.add_argument("--python", required=True, metavar="FILE", help="what ranks run")
+    parser.add_argument(
+        "--python", required=True, metavar="FILE", help="the interpreter of the ranks"
+    )
     parser.add_argument(
         "--bytecode", metavar="DIR", help="`bytecode` beside the objects if left out"
     )
@@ -88,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Progress:
-    """Lines at most every so often, and the last one of each phase."""
+    """Prints at most ten lines a second, and the last line of each phase."""
 
     def __init__(self) -> None:
         self._said = 0.0

@@ -1,10 +1,10 @@
-"""Making the tree of an environment from its manifest and its objects.
+"""Makes the tree of an environment from its manifest and objects.
 
-    looking ─▶ folders ─▶ linking, each object verified ─▶ compiling ─▶ closing ─▶ renamed
-       └ another Python, or none: nothing is made
+    checking ─▶ folders ─▶ linking, each object verified ─▶ compiling ─▶ closing ─▶ renamed
+        └ another Python, or none: nothing is made
 
-A tree is made beside its place. Whoever is first renames it there; who comes second uses that one.
-What a process that was killed leaves is cleared by the next one.
+A tree is made beside its final place and renamed. If another process was faster, its tree is used.
+Leftovers of a killed process are removed by the next one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SHALLOW = 4  # names in lib/python3.11/site-packages/package
 
 
 class DamagedObjects(Exception):
-    """Objects are missing or do not hold what their names say; `objects` are their names."""
+    """Objects are missing or damaged; `objects` are their names."""
 
     def __init__(self, objects: Iterable[str]) -> None:
         self.objects = sorted(objects)
@@ -61,7 +61,7 @@ class DamagedObjects(Exception):
 
 
 class InterpreterMismatch(Exception):
-    """The environment was made for another interpreter than the one that is here."""
+    """The environment was made for another interpreter."""
 
 
 def _quiet(phase: str, done: int, total: int) -> None:
@@ -78,24 +78,24 @@ def hydrate(
     hash_times: Mapping[str, int] = MappingProxyType({}),
     advance: Advance = _quiet,
 ) -> None:
-    """Make the tree of an environment; one that is whole already is left as it is.
+    """Make the tree of an environment, unless it is complete.
 
     Args:
-        manifest: what it holds.
+        manifest: its content.
         objects: the folder of objects, `ab/<sha256>[.x]`.
-        tree: its place. Scripts know it, so it cannot be moved.
-        python: the interpreter that ranks run: the base one, or one that tells it.
-        bytecode: the folder where compiled bytecode is kept; `bytecode` beside the objects if None.
+        tree: its path. Scripts contain it, so a tree cannot be moved.
+        python: the interpreter of the ranks, or one in a virtual environment of it.
+        bytecode: the folder of compiled bytecode; `bytecode` beside the objects if None.
         hash_times: when objects were hashed, in ns since the epoch, by name. An object that
-            nobody touched since is not read again.
-        advance: called with a phase, how much is done and how much there is: `linking` counts bytes
-            and `compiling` sources. One call at a time, from any thread.
+            is unchanged since then is not read again.
+        advance: called with a phase, the amount done and the total: `linking` counts bytes and
+            `compiling` sources. One call at a time, from any thread.
 
     Raises:
         Damaged: objects are missing or damaged; nothing was made.
         Mismatch: the environment does not work with that interpreter; nothing was made.
-        BadManifest: it holds a file that only the tree itself may have.
-        OSError: the interpreter does not start, or the disk does not take it.
+        BadManifest: it has a file that every tree has of its own.
+        OSError: the interpreter does not start, or the disk cannot be written.
     """
     tree, objects = os.path.abspath(tree), os.path.abspath(objects)
     if whole(tree):
@@ -167,7 +167,7 @@ def _make(
 
 
 def _folders(manifest: Manifest, venv: VenvFiles, sources: Iterable[list[str]]) -> list[str]:
-    """All folders of the tree, those above first; its own is the empty path."""
+    """All folders of the tree, outer ones first; the tree itself is the empty path."""
     folders = {""}
     paths = [file.path for file in (*manifest.files, *manifest.bytecode)]
     paths += venv.paths
@@ -181,7 +181,7 @@ def _folders(manifest: Manifest, venv: VenvFiles, sources: Iterable[list[str]]) 
 
 
 def _make_folders(folders: list[str], workers: WorkerPool) -> None:
-    """Those of packages below the shallow ones, each package's by one worker."""
+    """Make the shallow folders first, and then those of each package by one worker."""
     deep = [folder for folder in folders if folder.count("/") >= _SHALLOW]
     shallow = [folder for folder in folders if folder and folder.count("/") < _SHALLOW]
     workers.work("folders", [shallow])
@@ -235,5 +235,5 @@ def _compile(
 
 
 def _utf8(path: str) -> str:
-    """A path of this process as the workers read it: they are in UTF-8 mode."""
+    """A path for the workers, which are in UTF-8 mode."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")

@@ -1,11 +1,11 @@
-"""What a Python environment holds, by content: the one form that capture writes and that trees and
-packs are made from, here and on workers.
+"""The content of a Python environment: the form that capture writes, and that trees and packs are
+made from.
 
 A tree that is made from a manifest looks like a virtual environment:
 
     pyvenv.cfg  bin/python  bin/<scripts>  lib/python3.11/site-packages/…  share/…
 
-`files` and `python` make the digest; bytecode is carried beside them and makes no difference.
+The digest covers `files`, `sites` and `python`, but not bytecode.
 """
 
 import hashlib
@@ -17,18 +17,17 @@ from typing import Any, NamedTuple
 __all__ = ["BadManifest", "File", "FileKind", "Manifest", "Python", "check_path"]
 
 FORMAT = 1
-MOST = 2_000_000  # files; beyond it somebody means harm
+MOST = 2_000_000  # files; a larger manifest is refused as malicious
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class BadManifest(ValueError):
-    """The text is no manifest, is damaged, or names what must not be written."""
+    """The text is not a manifest, is damaged, or has paths that must not be written."""
 
 
 class FileKind:
-    """What a path is. A script is a file whose first line, `#!python` and what follows it, becomes
-    the path of the tree's interpreter, as in wheels; a link's content is its target, relative and
-    inside the tree."""
+    """The kind of a path. In the first line of a script, `#!python` becomes the path of the tree's
+    interpreter, as in wheels. The content of a link is its target, relative and inside the tree."""
 
     FILE = "f"
     EXECUTABLE = "x"
@@ -47,12 +46,12 @@ class File(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name of its object: files that share bytes and mode share one."""
+        """The name of its object: files with the same bytes and mode share one."""
         return self.content + ".x" if self.kind == FileKind.EXECUTABLE else self.content
 
 
 class Python(NamedTuple):
-    """The interpreter that an environment was made for: `cpython`, `3.11.7`, `cpython-311-x86_64-
+    """The interpreter of an environment: `cpython`, `3.11.7`, `cpython-311-x86_64-
     linux-gnu` (the tag of its extension modules), `linux-x86_64`, `glibc-2.36`."""
 
     implementation: str
@@ -104,14 +103,15 @@ class Manifest(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes, digest: "str | None" = None) -> "Manifest":
-        """Read a manifest and check that it can be trusted with a folder.
+        """Read a manifest and check that it is safe to write.
 
         Args:
-            digest: what it must have.
+            digest: the expected digest.
 
         Raises:
-            BadManifest: no manifest, another digest, or a path that leads out of the tree, occurs
-                twice, differs from another in case alone, or lies below a file or a link.
+            BadManifest: not a manifest, another digest, or a path that leads out of the tree,
+                occurs
+                twice, differs from another only in case, or lies below a file or a link.
         """
         try:
             raw = json.loads(data)
@@ -138,7 +138,7 @@ class Manifest(NamedTuple):
 
 
 def check_path(path: str) -> None:
-    """Refuse what is not a plain relative path below the tree.
+    """Refuse a path that is not a plain relative path below the tree.
 
     Raises:
         BadManifest: absolute, empty, with `.`, `..`, an empty part, a NUL or a backslash.
@@ -162,7 +162,7 @@ def _file(path: Any, kind: Any, size: Any, content: Any) -> File:
 
 
 def _check_link(path: str, target: str) -> None:
-    """`..` may only lead, so that no chain of links climbs further than each of them says."""
+    """`..` may only come first: then a chain of links cannot climb further than each link does."""
     parts = target.split("/")
     up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
     if up > path.count("/") or not target or "\0" in target or ".." in parts[up:] or not parts[0]:
@@ -170,7 +170,7 @@ def _check_link(path: str, target: str) -> None:
 
 
 def _check_tree(files: "Iterable[File]") -> None:
-    """No two paths that a file system may take for one, and nothing below what is no folder."""
+    """Refuse paths that some file systems take for the same, and paths below a file or link."""
     paths: set[str] = set()
     leaves: set[str] = set()
     folders: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Objects out of packs: nothing is believed but what has the right SHA-256.
+"""Reads objects from packs, and verifies their SHA-256.
 
-A pack is read into a folder of its own; only when all of it was right are its objects moved to
-where objects are. So what is refused leaves nothing, and what was cut off begins anew.
+A pack is read into a folder of its own. When all of it was right, its objects are moved to the
+store. So a refused pack leaves nothing, and an interrupted one starts again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.environment.manifest import Manifest
 
-    # Its file, its contents, those that are wanted, where to read it to, and where they belong.
+    # The file, its contents, the missing objects, the scratch folder, and the folder of objects.
     Task = tuple[str, Sequence[tuple[str, int]], Sequence[str], str, str]
 
 __all__ = ["read_pack", "unpack", "unpack_task"]
@@ -40,18 +40,18 @@ def unpack(
     *,
     advance: Callable[[str, int, int], None],
 ) -> None:
-    """Bring the objects of a manifest that are not there yet from a folder of packs.
+    """Unpack the missing objects of a manifest from a folder of packs.
 
     Args:
-        manifest: what it is for; its index lies beside the packs.
+        manifest: the environment; its index lies beside the packs.
         packs: the folder.
-        objects: where objects are kept; made where it is missing.
+        objects: the folder of objects, which is made if it is missing.
         python: the interpreter of the two processes that read packs.
-        advance: told `unpacking`, in bytes of content.
+        advance: gets `unpacking`, in bytes of content.
 
     Raises:
-        BadPack: the index or a pack is missing, cut off, or holds something else than it must.
-        OSError: the disk does not take it.
+        BadPack: the index or a pack is missing, cut off, or has wrong content.
+        OSError: the disk cannot be written.
     """
     objects = os.path.abspath(objects)
     os.makedirs(objects, mode=0o700, exist_ok=True)
@@ -110,7 +110,7 @@ def _task(pack: Pack, missing: set[str], packs: str, place: str, objects: str) -
 
 
 def unpack_task(task: Task) -> list[str]:
-    """What a worker does with one pack; answers why it refused it."""
+    """Unpack one pack in a worker; returns the reason if the pack is refused."""
     path, contents, missing, place, objects = task
     pack = Pack(tuple((key, size) for key, size in contents))
     os.mkdir(place, 0o700)
@@ -129,17 +129,17 @@ def unpack_task(task: Task) -> list[str]:
 
 
 def read_pack(file: BinaryIO, pack: Pack, missing: set[str], place: str) -> None:
-    """Read a pack to its end, and write its wanted objects to a folder under their names.
+    """Read a pack to its end, and write its missing objects to a folder under their names.
 
     Raises:
-        BadPack: it is not exactly what it must be.
+        BadPack: its content is wrong.
     """
     if pack.size > _DENSEST * os.fstat(file.fileno()).st_size:
-        raise BadPack("it is too small for what it should hold")
+        raise BadPack("it is too small for its contents")
     stream = _Stream(file)
     head = pack.head
     if b"".join(stream.read(len(head))) != head:
-        raise BadPack("it begins otherwise than its name says")
+        raise BadPack("its start does not match its name")
     for key, size in pack.contents:
         if key not in missing:
             for _ in stream.read(size):
@@ -154,12 +154,12 @@ def read_pack(file: BinaryIO, pack: Pack, missing: set[str], place: str) -> None
             os.fchmod(target.fileno(), 0o555 if key.endswith(".x") else 0o444)
             os.utime(target.fileno(), ns=(FIXED_NS, FIXED_NS))
         if sha.hexdigest() != key[:64]:
-            raise BadPack(f"{key} has another content than its name says")
+            raise BadPack(f"the content of {key} does not match its name")
     stream.end()
 
 
 class _Stream:
-    """What a gzip file holds, never more of it in memory than a chunk."""
+    """Reads a gzip file in chunks."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -167,7 +167,7 @@ class _Stream:
         self._waiting = b""
 
     def read(self, size: int) -> Iterator[bytes]:
-        """Exactly so many bytes, in chunks."""
+        """Exactly `size` bytes, in chunks."""
         while size:
             chunk = self._next(min(size, _CHUNK))
             if not chunk:
@@ -176,11 +176,11 @@ class _Stream:
             yield chunk
 
     def end(self) -> None:
-        """Refuse what follows."""
+        """Refuse further bytes."""
         if self._next(1) or not self._inflate.eof:
-            raise BadPack("it holds more than it should, or is cut off")
+            raise BadPack("it is too long or cut off")
         if self._waiting or self._inflate.unused_data or self._file.read(1):
-            raise BadPack("something follows its end")
+            raise BadPack("there are bytes after its end")
 
     def _next(self, most: int) -> bytes:
         try:

@@ -1,8 +1,8 @@
-"""How objects travel: packs of many, and an index that says which of them make an environment.
+"""The format of packs of objects, and of the index that lists the packs of an environment.
 
-A pack is gzip of `sgpu-pack 1`, a line with its contents as JSON, and their bytes one behind the
-other. It holds no paths, so there is nothing in it that could lead anywhere. A pack is named after
-its contents, an index after its manifest: who has one of that name has no need of another.
+A pack is gzip of `sgpu-pack 1`, a line with its contents as JSON, and their bytes in that order. It
+holds no paths, which could lead out of a folder. A pack is named by its contents and an index by
+its manifest, so a file of that name need not be sent again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEY = re.compile(r"[0-9a-f]{64}(\.x)?")
 
 
 class BadPack(ValueError):
-    """A pack or an index is missing, is cut off, or does not hold what it must."""
+    """A pack or an index is missing, cut off, or has wrong content."""
 
 
 class Pack(NamedTuple):
@@ -39,7 +39,7 @@ class Pack(NamedTuple):
 
     @property
     def head(self) -> bytes:
-        """What a pack begins with, before it is compressed."""
+        """The first bytes of a pack, before compression."""
         return MAGIC + json.dumps(self.contents, separators=(",", ":")).encode("ascii") + b"\n"
 
     @property
@@ -67,10 +67,10 @@ class Index(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes, manifest: Manifest) -> Index:
-        """Read an index, and check that it brings what a manifest needs and not much else.
+        """Read an index, and check that it has the objects of a manifest and few others.
 
         Raises:
-            BadPack: it does not.
+            BadPack: it is not such an index.
         """
         try:
             raw = json.loads(data)
@@ -84,7 +84,7 @@ class Index(NamedTuple):
         if version != FORMAT:
             raise BadPack(f"an index of another format: {version!r}")
         if digest != manifest.digest:
-            raise BadPack("the index is that of another manifest")
+            raise BadPack("the index belongs to another manifest")
         _check(packs, needed(manifest))
         return cls(digest, packs)
 
@@ -106,7 +106,7 @@ def _check(packs: Iterable[Pack], objects: dict[str, int]) -> None:
         useful = 0
         for key, size in pack.contents:
             if not _KEY.fullmatch(key) or size < 0:
-                raise BadPack(f"{key!r} is no name of an object")
+                raise BadPack(f"{key!r} is not the name of an object")
             if key in keys:
                 raise BadPack(f"{key} occurs twice")
             keys.add(key)

@@ -1,4 +1,4 @@
-"""What of an interpreter an environment depends on, and whether another one will do."""
+"""Checks whether an environment works with an interpreter."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def this_python() -> Python:
 
 
 def base_executable() -> str:
-    """The interpreter itself where this one is that of a virtual environment; no symbolic link."""
+    """The base interpreter of a virtual environment, or this one, without symbolic links."""
     executable: str = getattr(sys, "_base_executable", sys.executable)
     return os.path.realpath(executable)
 
 
 def mismatch(made_for: Python, here: Python) -> str:
-    """Say why an environment made for one interpreter does not work with another; empty if it does.
+    """The reason why an environment does not work with an interpreter; empty if it does.
 
-    Extension modules bind to the minor version, its ABI and the platform, and need the C library
-    that they were built against or a newer one.
+    Extension modules depend on the minor version, the ABI and the platform, and need the C library
+    that they were built with or a newer one.
     """
     for what, required, actual in (
         ("", made_for.implementation, here.implementation),

@@ -1,12 +1,12 @@
-"""Trees on disk: which files are ours in one, whether one is whole, and what was written to.
+"""Trees on disk: our own files in a tree, and checks that it is complete and unaltered.
 
-    pyvenv.cfg  bin/python  lib64 -> lib        what makes it an environment to Python
-    lib/python3.11/EXTERNALLY-MANAGED           what tells installers to leave it alone
+    pyvenv.cfg  bin/python  lib64 -> lib        make it a virtual environment
+    lib/python3.11/EXTERNALLY-MANAGED           keeps installers away
     lib/python3.11/site-packages/zzzz_sgpu.pth  further folders on the path
     .sgpu-tree.json                             the folders, and the files that are not objects
 
-Every file and folder of a tree carries one time of change. A folder whose time is another one had
-entries made or removed; a file whose time is another one was written to.
+Every file and folder of a tree has one fixed modification time. A folder with another time had
+entries added or removed; a file with another time was written to.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ __all__ = [
     "whole",
 ]
 
-FIXED_NS = 946_684_800 * 10**9  # 2000-01-01, before anything that anybody writes now
+FIXED_NS = 946_684_800 * 10**9  # 2000-01-01, earlier than any new file
 MAKING = ".making-"
 RECORD = ".sgpu-tree.json"
 _FORMAT = 1
-_LONGEST_SHEBANG = 127  # what every kernel reads of it
+_LONGEST_SHEBANG = 127  # bytes that every kernel reads
 
 
 def as_bytes(path: str) -> bytes:
-    """A path of a manifest as the system has it, whatever the locale."""
+    """A path of a manifest as bytes, independent of the locale."""
     return path.encode("utf-8", "surrogateescape")
 
 
 def shebang(interpreter: str, rest: bytes) -> bytes:
-    """The first lines of a script that `interpreter` runs; `rest` are the arguments for it.
+    """The first lines of a script for `interpreter`; `rest` are its arguments.
 
-    Where the kernel would not understand the path, a shell starts it: to Python the same lines are
-    a string (as pip and distlib write it).
+    Where the kernel would not accept the path, a shell starts it: for Python the same lines are a
+    string (as pip and distlib write it).
     """
     program = as_bytes(interpreter)
     line = b"#!" + program + rest + b"\n"
@@ -83,10 +83,10 @@ def record_of(manifest: Manifest, folders: list[str], made: dict[str, int]) -> b
 
 
 def whole(tree: str) -> bool:
-    """Whether a tree is there with all its files, by looking at its folders alone.
+    """Whether a tree is complete, by checking its folders only.
 
-    One of before a reboot is none: nothing was synced, so a power cut may have emptied its files;
-    making it again verifies them. It does not see what was written into a file: see `altered`.
+    A tree from before a reboot does not count: nothing was synced, so a power cut may have emptied
+    its files, and making it again verifies them. Writes into files are found by `altered`.
     """
     top = os.fsencode(tree) + b"/"
     try:
@@ -94,7 +94,7 @@ def whole(tree: str) -> bool:
             record = json.loads(file.read())
         if record["boot"] != boot_id():
             return False
-        os.stat(top + b"bin/python")  # leads to an interpreter that may be gone
+        os.stat(top + b"bin/python")  # a link to an interpreter that may be missing
         for folder in record["folders"]:
             facts = os.lstat(top + as_bytes(folder))
             if facts.st_mtime_ns != FIXED_NS or not stat.S_ISDIR(facts.st_mode):
@@ -109,9 +109,9 @@ def whole(tree: str) -> bool:
 
 
 def altered(tree: str, manifest: Manifest) -> list[str]:
-    """The paths in a tree that were written to, made or removed since it was made, sorted.
+    """The paths in a tree that were written, added or removed since it was made, sorted.
 
-    It looks at every file, but reads none: who sets the time of a file back is not found out.
+    No file is read: a write that restores the modification time is not noticed.
     """
     top = os.fsencode(tree)
     missing = {as_bytes(file.path): file for file in (*manifest.files, *manifest.bytecode)}
@@ -139,7 +139,7 @@ def _walk(top: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
 
 
 def making(folder: str) -> tuple[str, int]:
-    """Name a place for a tree that is being made in `folder`, and hold it; it is not made yet.
+    """Reserve a path in `folder` for a tree that is being made; the path does not exist yet.
 
     Returns the path and the descriptor of its lock.
     """
@@ -148,13 +148,13 @@ def making(folder: str) -> tuple[str, int]:
 
 
 def clear(folder: str) -> None:
-    """Remove what was being made in `folder` by processes that are gone."""
+    """Remove the unfinished trees of ended processes from `folder`."""
     for name in sorted(os.listdir(folder)):
         if name.startswith(MAKING) and name.endswith(".lock"):
             path = os.path.join(folder, name)
             try:
                 lock = open_lock(path)
-            except OSError:  # its owner, or another one who clears, was faster
+            except OSError:  # another process removed it
                 continue
             if try_lock(lock):
                 remove(path[: -len(".lock")])
@@ -162,10 +162,10 @@ def clear(folder: str) -> None:
 
 
 def install(place: str, tree: str) -> None:
-    """Give a tree that was made at `place` its own one, unless there is a whole one by now.
+    """Move a finished tree from `place` to `tree`, unless a complete tree exists there.
 
-    One that is not whole makes room at the same moment: ranks that use it find the files of the new
-    one under the same names.
+    An incomplete one is replaced at once: ranks that use it find the new files under the same
+    names.
     """
     aside, lock = making(os.path.dirname(tree))
     try:
@@ -186,7 +186,7 @@ def install(place: str, tree: str) -> None:
 
 
 def discard(tree: str) -> None:
-    """Remove a tree; at no time is a part of it seen at its place.
+    """Remove a tree: it is renamed first, so nobody sees a part of it.
 
     Raises:
         OSError: it cannot be removed.
@@ -202,11 +202,11 @@ def discard(tree: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove what was being made at `path` and its lock; whoever calls holds that."""
+    """Remove an unfinished tree at `path`, and its lock, which the caller holds."""
     for folder, _, _ in os.walk(path):
         os.chmod(folder, 0o700)
     shutil.rmtree(path, ignore_errors=True)
     if os.path.lexists(path):
-        return  # somebody still writes there: the next one clears it
+        return  # a process still writes there; the next `clear` removes it
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path + ".lock")

@@ -1,6 +1,6 @@
-"""What a worker of hydrating does with files: look at each object, and put it into the tree.
+"""Verifies objects and puts them into a tree, in a worker of hydration.
 
-A worker works in the folder of the tree that is being made, so that all paths are relative.
+The working folder is the tree that is being made, so all paths are relative.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    # Key, size, paths, paths of scripts, and when the object was known to be whole, in ns.
+    # Key, size, paths, paths of scripts, and when the object was hashed, in ns.
     Item = tuple[str, int, list[str], list[str], int]
 
 __all__ = ["Linker", "finish_folders", "make_folders", "place", "write_file", "write_link"]
 
 _FICLONE = 0x40049409
-_CHUNK = 1 << 18  # as much as stays in a core's cache
+_CHUNK = 1 << 18  # fits into a core's cache
 _NO_LINKS = frozenset({errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
-_REPLACED = errno.ENOENT  # what `link` says of a file that another process replaces meanwhile
+_REPLACED = errno.ENOENT  # the error of `link` while another process replaces the file
 _SCRIPT = b"#!python"
 
 
 class Linker:
-    """Puts objects of `objects` into the folder that it works in."""
+    """Puts objects from `objects` into the working folder."""
 
     def __init__(self, objects: str, interpreter: str) -> None:
         self._objects = os.open(objects, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -69,7 +69,7 @@ class Linker:
         return True
 
     def _open(self, name: str) -> int:
-        """Open an object; its time of access is left alone, since noting it costs as much again."""
+        """Open an object without updating its access time, which would double the cost."""
         try:
             return os.open(name, self._flags, dir_fd=self._objects)
         except PermissionError:
@@ -124,7 +124,7 @@ def place(name: str, folder: int, source: int, path: bytes) -> None:
 
 
 def write_file(path: bytes, content: bytes, mode: int) -> None:
-    """Write a new file, as all files of a tree are."""
+    """Write a new file with the mode and time of a tree."""
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(target, "wb") as file:
         file.write(content)
@@ -133,20 +133,20 @@ def write_file(path: bytes, content: bytes, mode: int) -> None:
 
 
 def write_link(path: bytes, target: bytes) -> None:
-    """Make a symbolic link, as all of a tree are."""
+    """Make a symbolic link with the time of a tree."""
     os.symlink(target, path)
     os.utime(path, ns=(FIXED_NS, FIXED_NS), follow_symlinks=False)
 
 
 def make_folders(folders: Iterable[str]) -> list[str]:
-    """Make folders, those above first."""
+    """Make folders, outer ones first."""
     for folder in folders:
         os.mkdir(as_bytes(folder), 0o755)
     return []
 
 
 def finish_folders(folders: Iterable[str]) -> list[str]:
-    """Close folders and set their time; nothing is made in them any more."""
+    """Make finished folders read-only and set their time."""
     for folder in folders:
         path = as_bytes(folder) or b"."
         os.utime(path, ns=(FIXED_NS, FIXED_NS))
@@ -155,13 +155,13 @@ def finish_folders(folders: Iterable[str]) -> list[str]:
 
 
 def _unchanged(file: int, size: int, since: int) -> bool:
-    """Whether nobody did anything to a file since then."""
+    """Whether a file has not changed since then."""
     facts = os.fstat(file)
     return facts.st_size == size and facts.st_ctime_ns <= since
 
 
 def _settle(file: int, mode: int) -> None:
-    """Give a file the mode and the time of an object."""
+    """Give a file the mode and time of an object."""
     facts = os.fstat(file)
     if facts.st_mode & 0o7777 != mode:
         os.fchmod(file, mode)

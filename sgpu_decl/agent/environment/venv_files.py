@@ -1,5 +1,5 @@
-"""What a tree has beside its packages: that which makes it an environment to Python, and tells
-installers to leave it alone."""
+"""The files of a tree beside its packages: they make it a virtual environment, and keep installers
+away."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["VenvFiles", "packages_folder", "venv_files"]
 
 _START = "_sgpu_tree"
-# Its lines are worked off in the order of names: what others put on the path comes first.
+# `.pth` files run in the order of their names: other ones come first.
 _PTH = "zzzz_sgpu.pth"
 
 
 class VenvFiles(NamedTuple):
-    """By path: the content of files, of programs, and the targets of links."""
+    """By path: contents of files, contents of programs, targets of links."""
 
     files: dict[str, bytes]
     programs: dict[str, bytes]
@@ -34,16 +34,16 @@ class VenvFiles(NamedTuple):
 
 
 def packages_folder(python: Python) -> str:
-    """Where this interpreter looks for packages by itself, relative to the tree."""
+    """The folder in which this interpreter looks for packages, relative to the tree."""
     free_threaded = "t" if python.abi.split("-")[1].endswith("t") else ""
     return f"lib/python{python.minor}{free_threaded}/site-packages"
 
 
 def venv_files(manifest: Manifest, interpreter: str) -> VenvFiles:
-    """Say what to make beside the manifest's files, for the base interpreter at a path.
+    """The files to make beside those of the manifest, for the base interpreter at a path.
 
     Raises:
-        BadManifest: it holds one of these itself.
+        BadManifest: it has one of these itself.
     """
     packages = packages_folder(manifest.python)
     here = {file.path for file in manifest.files}
@@ -60,7 +60,7 @@ def venv_files(manifest: Manifest, interpreter: str) -> VenvFiles:
             f"{packages}/{_START}.py": _start_source(),
             f"{packages}/{_PTH}": begin.encode("ascii"),
         },
-        # An environment without pip would otherwise find one of the machine on the PATH.
+        # Without these, `pip` would be the one of the machine on the PATH.
         programs={path: refusing for path in ("bin/pip", "bin/pip3") if path not in here},
         links={
             "bin/python": interpreter,
@@ -72,12 +72,12 @@ def venv_files(manifest: Manifest, interpreter: str) -> VenvFiles:
     own = {*venv.paths, RECORD}
     for path in here:
         if path in own or path.startswith("lib64/"):
-            raise BadManifest(f"{path!r} is a file that only the tree itself has")
+            raise BadManifest(f"{path!r} is a file that every tree has of its own")
     return venv
 
 
 def _externally_managed() -> bytes:
-    """PEP 668: the text is the value of an INI file, whose further lines are indented."""
+    """PEP 668: the text is a value in an INI file, with indented continuation lines."""
     _, _, text = tree_start.REFUSAL.strip().partition("\n\n")
     return ("[externally-managed]\nError=" + text.replace("\n", "\n  ") + "\n").encode("ascii")
 

@@ -1,7 +1,7 @@
-"""Two processes of an environment's own interpreter that make its tree together.
+"""The two processes that make a tree, run by the environment's own interpreter.
 
-Hashing, linking and compiling keep the cores busy, and Python threads would wait for each other. A
-worker takes a batch of work as a line of JSON and answers with the names of what it could not do:
+They are processes because Python threads would share one core. A worker takes a batch of work as a
+line of JSON, and answers with the names of the items that failed:
 
     ["link", [[key, size, [path], [script], ns]]]    [key]
     ["compile", [[digest, [path], name]]]        []
@@ -36,7 +36,7 @@ _BATCH_BYTES = 16 << 20
 
 
 class WorkerError(OSError):
-    """A worker could not be started, could not do its work, or died."""
+    """A worker could not be started, failed, or ended."""
 
 
 def batches(
@@ -68,14 +68,14 @@ def batches(
 
 
 class WorkerPool:
-    """The workers, and what they say of their interpreter: `base` is its own path, `tag` the tag of
-    its bytecode."""
+    """The workers, and facts about their interpreter: `base` is its path, `tag` the tag of its
+    bytecode."""
 
     def __init__(self, python: str) -> None:
         """Start them with the interpreter `python`.
 
         Raises:
-            WorkerError: there is no such interpreter, or it does not start.
+            WorkerError: the interpreter does not exist or does not start.
         """
         self._workers: list[_Worker] = []
         try:
@@ -89,7 +89,7 @@ class WorkerPool:
         self.python = Python(*facts)
 
     def begin(self, **setup: str) -> None:
-        """Tell all workers where they work."""
+        """Send all workers their folders."""
         for worker in self._workers:
             worker.tell(["begin", setup])
             worker.answer()
@@ -100,10 +100,10 @@ class WorkerPool:
         batches: Iterable[Batch],
         done: Callable[[Batch, list[str]], None] = lambda _batch, _failed: None,
     ) -> None:
-        """Have all batches done, and `done(batch, answer)` called after each, one at a time.
+        """Do all batches, and call `done(batch, answer)` after each, one at a time.
 
         Raises:
-            WorkerError: what the system said to a worker, or a worker died.
+            WorkerError: an error of the system in a worker, or a worker ended.
         """
         waiting = iter(batches)
         lock = threading.Lock()
@@ -134,14 +134,14 @@ class WorkerPool:
             raise errors[0]
 
     def close(self) -> None:
-        """End the workers, at once."""
+        """Kill the workers."""
         for worker in self._workers:
             worker.kill()
 
 
 class _Worker:
     def __init__(self, python: str) -> None:
-        # The folder or the zip that this module lies in runs as a program, and a file is quicker.
+        # The agent is a folder or a zip. Of a folder, `__main__.py` starts faster.
         agent = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         if os.path.isdir(agent):
             agent = os.path.join(agent, "__main__.py")
@@ -162,7 +162,7 @@ class _Worker:
             stream.write(json.dumps(message).encode("ascii") + b"\n")  # type: ignore[union-attr]
             stream.flush()  # type: ignore[union-attr]
         except BrokenPipeError:
-            pass  # it died, and the missing answer says so
+            pass  # it ended; `answer` reports that
 
     def answer(self) -> list[Any]:
         line = self._process.stdout.readline()  # type: ignore[union-attr]
@@ -180,10 +180,10 @@ class _Worker:
 
 
 def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of the agent
-    """Be a worker, until whoever started it is gone."""
-    gc.disable()  # nothing here makes cycles, and batches are many small values
+    """Run a worker until its standard input ends."""
+    gc.disable()  # nothing here makes cycles
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing but answers may reach them
+    os.dup2(2, 1)  # only answers go to the pipe
     _say(answers, [this_python(), base_executable(), sys.implementation.cache_tag or ""])
     handlers: dict[str, Callable[[Any], list[str]]] = {"unpack": _unpack}
     for line in sys.stdin.buffer:
@@ -226,5 +226,5 @@ def _say(answers: BinaryIO, message: object) -> None:
     try:
         answers.write(json.dumps(message).encode("ascii") + b"\n")
         answers.flush()
-    except BrokenPipeError:  # whom it works for is gone
+    except BrokenPipeError:  # the process that started it has ended
         os._exit(1)

@@ -196,7 +196,7 @@ def test_an_interpreter_that_is_not_there(make_environment: Any) -> None:
 
 @pytest.mark.parametrize("path", ["pyvenv.cfg", "bin/python", ".sgpu-tree.json", "lib64/x"])
 def test_the_files_of_the_tree_itself_are_nobody_elses(make_environment: Any, path: str) -> None:
-    with pytest.raises(BadManifest, match="only the tree itself"):
+    with pytest.raises(BadManifest, match="every tree has of its own"):
         make_environment(HELLO, scripts={path: SCRIPT}).hydrate()
 
 
