@@ -108,8 +108,8 @@ class References:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise SgpuError(
                     f"`{path}` cannot be read, so it is not known which objects a project needs",
-                    hint="nothing was deleted; delete this file, then run `sgpu gc` in each project "
-                    "to write it again",
+                    hint="nothing was deleted; delete this file, then run `sgpu gc` in each "
+                    "project to write it again",
                     code="store_record_damaged",
                 ) from error
         return references

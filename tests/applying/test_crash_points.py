@@ -47,7 +47,7 @@ ENVIRONMENT_STEPS = [
     f"{ENVIRONMENTS},_write,after,1",
     f"{ENVIRONMENTS},put,after,1",
     f"{ENVIRONMENTS},hydrate,before,1",
-    "sgpu_decl.agent.environment.hydration,,_make,before,1",
+    "sgpu_decl.agent.environment.hydration,,_make_folders,before,1",
     "sgpu_decl.agent.environment.hydration,,install,before,1",
     "sgpu_decl.agent.environment.hydration,,install,after,1",
     f"{ENVIRONMENTS},refer,after,1",

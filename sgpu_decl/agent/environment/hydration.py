@@ -92,8 +92,8 @@ def hydrate(
             `compiling` sources. One call at a time, from any thread.
 
     Raises:
-        Damaged: objects are missing or damaged; nothing was made.
-        Mismatch: the environment does not work with that interpreter; nothing was made.
+        DamagedObjects: objects are missing or damaged; nothing was made.
+        InterpreterMismatch: the environment does not work with that interpreter; nothing was made.
         BadManifest: it has a file that every tree has of its own.
         OSError: the interpreter does not start, or the disk cannot be written.
     """
@@ -121,49 +121,33 @@ def hydrate(
                 interpreter=_utf8(tree + "/bin/python"),
                 tag=workers.tag,
             )
-            _make(
-                manifest,
-                venv,
-                os.fsencode(place) + b"/",
-                bytecode_folder,
-                workers,
-                hash_times,
-                advance,
-            )
+            sources = uncompiled(manifest, venv, workers.tag)
+            folders = _folders(manifest, venv, sources.values())
+            _make_folders(folders, workers)
+            _link(manifest, workers, hash_times, advance)
+            _make_files(manifest, venv, os.fsencode(place) + b"/", folders)
+            _compile(sources, cached(bytecode_folder), workers, advance)
+            half = len(folders) // 2
+            workers.work("finish", [folders[:half], folders[half:]])
             install(place, tree)
         finally:
             remove(place)
             os.close(lock)
 
 
-def _make(
-    manifest: Manifest,
-    venv: VenvFiles,
-    place: bytes,
-    bytecode_folder: str,
-    workers: WorkerPool,
-    hash_times: Mapping[str, int],
-    advance: Advance,
-) -> None:
-    sources = uncompiled(manifest, venv, workers.tag)
-    folders = _folders(manifest, venv, sources.values())
-    _make_folders(folders, workers)
-    _link(manifest, workers, hash_times, advance)
+def _make_files(manifest: Manifest, venv: VenvFiles, place: bytes, folders: list[str]) -> None:
+    """Make the files that are not objects, and links."""
     for file in manifest.files:
         if file.kind == FileKind.LINK:
             write_link(place + as_bytes(file.path), as_bytes(file.content))
+    for path, target in venv.links.items():
+        write_link(place + as_bytes(path), os.fsencode(target))
     for path, content in venv.files.items():
         write_file(place + as_bytes(path), content, 0o444)
     for path, content in venv.programs.items():
         write_file(place + as_bytes(path), content, 0o555)
-    for path, target in venv.links.items():
-        write_link(place + as_bytes(path), os.fsencode(target))
-    _compile(sources, cached(bytecode_folder), workers, advance)
-    contents = {**venv.files, **venv.programs}
-    sizes = {path: len(content) for path, content in contents.items()}
+    sizes = {path: len(content) for path, content in {**venv.files, **venv.programs}.items()}
     write_file(place + as_bytes(RECORD), record_of(manifest, folders, sizes), 0o444)
-    half = len(folders) // 2
-    workers.work("finish", [folders[:half], folders[half:]])
 
 
 def _folders(manifest: Manifest, venv: VenvFiles, sources: Iterable[list[str]]) -> list[str]:

@@ -5,6 +5,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.environments.captured.capture import capture
 from sgpu_decl.environments.declared.build_lock import build_folder, remove_leftovers
 from sgpu_decl.environments.declared.lock import Lock
-from sgpu_decl.environments.declared.uv import find_uv, run_uv
+from sgpu_decl.environments.declared.uv import UvResult, find_uv, run_uv
 from sgpu_decl.environments.declared.uv_errors import UvReport, read_report, read_warnings
 from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
@@ -77,7 +78,7 @@ def build(
     manifest = find_build(lock, store)
     if manifest is not None:
         return BuildResult(manifest)
-    call = _Call(find_uv(environ), folder, _with_indexes(environ, lock.indexes), python)
+    uv, environ = find_uv(environ), _with_indexes(environ, lock.indexes)
     home = store.objects.parent / "building"
     place = home / lock.digest.removeprefix("sha256:")[:16]
     try:
@@ -89,41 +90,20 @@ def build(
             # A new folder: a uv that survived an interrupt may still write into an older one.
             scratch = place / uuid.uuid4().hex[:8]
             scratch.mkdir()
-            warnings = _install(lock, scratch, call, lock_handle, progress)
+            run = partial(run_uv, uv, folder=folder, environ=environ, pass_fds=(lock_handle,))
+            warnings = _install(lock, scratch, python, run, folder, progress)
             return BuildResult(_take(lock, scratch, store, progress), warnings)
     except OSError as error:
         raise store_error(home, error) from error
 
 
-class _Call(NamedTuple):
-    """Runs uv."""
-
-    uv: str
-    folder: Path
-    environ: Mapping[str, str]
-    python: LocalPython
-
-    def run(self, *arguments: str, lock_handle: int, on_line: Callable[[str], None]) -> str:
-        """Run it and return its stderr.
-
-        Raises:
-            BuildFailed: it failed.
-        """
-        answer = run_uv(
-            self.uv,
-            arguments,
-            folder=self.folder,
-            environ=self.environ,
-            on_line=on_line,
-            pass_fds=(lock_handle,),
-        )
-        if answer.code != 0:
-            raise BuildFailed(read_report(answer.words, python=self.python.python.minor))
-        return answer.words
-
-
 def _install(
-    lock: Lock, scratch: Path, call: _Call, lock_handle: int, progress: Progress
+    lock: Lock,
+    scratch: Path,
+    python: LocalPython,
+    run: Callable[..., UvResult],
+    folder: Path,
+    progress: Progress,
 ) -> tuple[Diagnostic, ...]:
     """Install a lock into `scratch/venv`, with bytecode. Files are copied: links would share those
     of uv's cache."""
@@ -135,25 +115,22 @@ def _install(
         done = total if _ALL.match(line) else min(total, done + bool(_DONE.match(line)))
         progress.advance("building", done, total)
 
+    def call(*arguments: str) -> str:
+        answer = run(arguments, on_line=on_line)
+        if answer.code != 0:
+            raise BuildFailed(read_report(answer.words, python=python.python.minor))
+        return answer.words
+
     venv = os.fspath(scratch / "venv")
-    executable = call.python.executable
-    call.run(
-        "venv",
-        "--no-project",
-        "--python",
-        executable,
-        venv,
-        lock_handle=lock_handle,
-        on_line=on_line,
-    )
+    call("venv", "--no-project", "--python", python.executable, venv)
     if not lock.entries:
         return ()
     lock_file = scratch / "pylock.toml"
-    lock_file.write_text(lock.to_toml(call.folder), encoding="utf-8")
+    lock_file.write_text(lock.to_toml(folder), encoding="utf-8")
     arguments = ["pip", "sync", "--strict", "--link-mode=copy", "--compile-bytecode"]
     arguments += ["--require-hashes"] if lock.hashed else []
     arguments += ["--python", _python_of(scratch), os.fspath(lock_file)]
-    words = call.run(*arguments, lock_handle=lock_handle, on_line=on_line)
+    words = call(*arguments)
     return tuple(
         Diagnostic(
             code="packages_misfit",
