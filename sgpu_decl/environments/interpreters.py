@@ -47,7 +47,7 @@ class NoPython:
     """This machine lacks an interpreter. `rejections` are paths that are not used, with the reason;
     `untrusted` is an interpreter in the project, which a plan does not run."""
 
-    wanted: str
+    version: str
     rejections: tuple[tuple[str, str], ...] = ()
     untrusted: str | None = None
 
@@ -68,10 +68,10 @@ class NoPython:
                 hint="if you trust the project, `sgpu plan --trust-project` runs it; `sgpu apply` "
                 "always does",
             )
-        if "/" in self.wanted:
+        if "/" in self.version:
             summary = f"is not a working interpreter: {self.rejections[0][1]}"
             hint = "name the Python 3 that runs your code, for example `.venv/bin/python`"
-        elif _VERSION.fullmatch(self.wanted) is None:
+        elif _VERSION.fullmatch(self.version) is None:
             summary = "is neither a version nor a path"
             hint = (
                 "write a version such as `3.12`, or the path of an interpreter such as "
@@ -82,13 +82,13 @@ class NoPython:
             hint = "install it on the PATH, name an interpreter by its path, or leave "
             return Diagnostic(
                 code="python_missing",
-                summary=f"this machine has no Python `{self.wanted}`",
+                summary=f"this machine has no Python `{self.version}`",
                 place=place,
                 hint="; ".join((*reasons, hint + "`env.python` out")),
             )
         return Diagnostic(
             code="python_missing",
-            summary=f"`env.python: {self.wanted}` {summary}",
+            summary=f"`env.python: {self.version}` {summary}",
             place=place,
             hint=hint,
         )
@@ -145,7 +145,7 @@ class Pythons:
         self._environ = environ
         self._cache = _InterpreterCache(memory or _default_memory())
         self._guarded = guarded
-        self._found: dict[tuple[str | None, Path], LocalPython] = {}
+        self._answers: dict[tuple[str | None, Path], LocalPython] = {}
 
     def find(self, version: str | None, folder: Path) -> LocalPython | NoPython:
         """Return the interpreter that `env.python` names.
@@ -157,12 +157,12 @@ class Pythons:
             folder: the base of a relative path.
         """
         key = (version, folder)
-        if key not in self._found:
+        if key not in self._answers:
             answer = self._find(version, folder)
             if isinstance(answer, NoPython):
                 return answer
-            self._found[key] = answer
-        return self._found[key]
+            self._answers[key] = answer
+        return self._answers[key]
 
     def _find(self, version: str | None, folder: Path) -> LocalPython | NoPython:
         if version is not None and "/" in version:
@@ -207,7 +207,7 @@ class _Reason(NamedTuple):
 
 def _lacking(version: str, rejections: list[tuple[str, _Reason]]) -> NoPython:
     return NoPython(
-        wanted=version,
+        version=version,
         rejections=tuple((path, reason.why) for path, reason in rejections),
         untrusted=next((path for path, reason in rejections if reason.untrusted), None),
     )

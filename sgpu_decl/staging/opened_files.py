@@ -171,8 +171,8 @@ def _bound_once(tree: ast.Module) -> Mapping[str, ast.expr]:
 
 
 def _parameters(spec: ast.arguments) -> list[str]:
-    named = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]
-    return [parameter.arg for parameter in (*named, *filter(None, (spec.vararg, spec.kwarg)))]
+    every = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+    return [parameter.arg for parameter in every if parameter is not None]
 
 
 def _defaults(spec: ast.arguments) -> Iterator[tuple[str, ast.expr]]:

@@ -116,14 +116,14 @@ class References:
 
     def many(self) -> contextlib.AbstractContextManager[None]:
         """Hold the lock for writing: many writers at once, and never beside gc."""
-        return self._held(fcntl.LOCK_SH)
+        return self._lock(fcntl.LOCK_SH)
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Hold the lock for gc: alone."""
-        return self._held(fcntl.LOCK_EX)
+        return self._lock(fcntl.LOCK_EX)
 
     @contextlib.contextmanager
-    def _held(self, how: int) -> Iterator[None]:
+    def _lock(self, how: int) -> Iterator[None]:
         path = self._root / "lock"
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

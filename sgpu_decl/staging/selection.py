@@ -151,8 +151,8 @@ class Selection:
         if is_secret(path):
             return Exclusion(shown, SelectionRule.SECRET)
         if within is not None:
-            included = self._ignoring.includes(path, folder=folder)
-            return None if included else replace(within, path=shown)
+            is_included = self._ignoring.includes(path, folder=folder)
+            return None if is_included else replace(within, path=shown)
         pattern = self._ignoring.pattern(path, folder=folder)
         return Exclusion(shown, _rule_of(pattern), pattern) if pattern is not None else None
 

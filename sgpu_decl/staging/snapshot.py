@@ -63,7 +63,7 @@ class Snapshot:
     def left_out(self) -> tuple[str, ...]:
         """The files with secrets that were left out."""
         return tuple(
-            back.path.rstrip("/") for back in self.exclusions if back.rule is SelectionRule.SECRET
+            item.path.rstrip("/") for item in self.exclusions if item.rule is SelectionRule.SECRET
         )
 
     def takes(self, path: str) -> bool:
@@ -74,11 +74,11 @@ class Snapshot:
     def exclusion(self, path: str) -> Exclusion | None:
         """The exclusion of a relative path, or of a folder above it."""
         exclusions = [
-            back
-            for back in self.exclusions
-            if back.path in (path, f"{path}/") or _is_below(path, back)
+            item
+            for item in self.exclusions
+            if item.path in (path, f"{path}/") or _is_below(path, item)
         ]
-        return max(exclusions, key=lambda back: len(back.path), default=None)
+        return max(exclusions, key=lambda item: len(item.path), default=None)
 
 
 def _is_below(path: str, folder: Exclusion) -> bool:
@@ -259,12 +259,10 @@ class _Walk:
             return
         for file in files:
             self._take(file)
-        met = {back.path for back in self.exclusions}
-        for path in sorted(
-            self._selection.linked
-        ):  # some lie in folders that are excluded as a whole
+        shown_paths = {item.path for item in self.exclusions}
+        for path in sorted(self._selection.linked):  # some lie in excluded folders
             shown = f"{path}/" if os.path.isdir(os.path.join(self._root, path)) else path
-            if shown not in met:
+            if shown not in shown_paths:
                 self.exclusions.append(Exclusion(shown, SelectionRule.LINK))
 
     def _check_link(self, path: str) -> None:

@@ -93,12 +93,12 @@ class _Progress:
     """Prints at most ten lines a second, and the last line of each phase."""
 
     def __init__(self) -> None:
-        self._said = 0.0
+        self._last_line_time = 0.0
 
     def advance(self, phase: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if done == total or now - self._said >= _OFTEN:
-            self._said = now
+        if done == total or now - self._last_line_time >= _OFTEN:
+            self._last_line_time = now
             _say({"phase": phase, "done": done, "total": total})
 
 

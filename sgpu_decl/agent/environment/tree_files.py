@@ -70,14 +70,14 @@ def shebang(interpreter: str, rest: bytes) -> bytes:
     return b"#!/bin/sh\n'''exec' " + quoted + rest + b' "$0" "$@"\n' + b"' '''\n"
 
 
-def record_of(manifest: Manifest, folders: list[str], made: dict[str, int]) -> bytes:
-    """The text of `.sgpu-tree.json`; `made` are the sizes of the files that are not objects."""
+def record_of(manifest: Manifest, folders: list[str], sizes: dict[str, int]) -> bytes:
+    """The text of `.sgpu-tree.json`; `sizes` are the sizes of the files that are not objects."""
     record = {
         "v": _FORMAT,
         "manifest": manifest.digest,
         "boot": boot_id(),
         "folders": folders,
-        "made": made,
+        "made": sizes,
     }
     return json.dumps(record, sort_keys=True, separators=(",", ":")).encode("ascii")
 

@@ -49,7 +49,7 @@ class Captured:
     base: str
     magic: bytes
     sources: Mapping[str, str]
-    written: Mapping[str, bytes]
+    new_contents: Mapping[str, bytes]
 
 
 def capture(
@@ -82,7 +82,7 @@ def capture(
             memory = StatCache(cache or default_cache(), facts.executable, facts.magic)
             attempt = _Attempt(facts, memory, progress, into)
             result = attempt.run()
-            if not attempt.moved:
+            if not attempt.is_stale:
                 break
         else:
             attempt.findings.append(_moving(facts.executable))
@@ -91,7 +91,7 @@ def capture(
 
 
 class _Attempt:
-    """One attempt to capture. `moved`: packages were installed or removed meanwhile."""
+    """One attempt to capture. `is_stale`: packages were installed or removed meanwhile."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class _Attempt:
         self._memory = memory
         self._progress = progress
         self._into = into
-        self._taken: dict[tuple[str, str], tuple[str, int]] = {}  # digest and size
+        self._contents: dict[tuple[str, str], tuple[str, int]] = {}  # digest and size
         self.findings: list[Diagnostic] = []
-        self.moved = False
+        self.is_stale = False
 
     def run(self) -> Captured | None:
         layout = lay_out(self._interpreter)
@@ -124,8 +124,8 @@ class _Attempt:
         if outcome is None:
             outcome = self._outcome(layout, walked)
         self.findings += outcome.findings
-        self.moved = self.moved or _times(layout) != before
-        if not (is_known or self.moved or has_errors(self.findings)):
+        self.is_stale = self.is_stale or _times(layout) != before
+        if not (is_known or self.is_stale or has_errors(self.findings)):
             self._memory.keep_outcome(key, outcome)
         return Captured(
             manifest=outcome.manifest,
@@ -134,7 +134,7 @@ class _Attempt:
             base=self._interpreter.base,
             magic=self._interpreter.magic,
             sources=_sources(walked),
-            written=layout.written,
+            new_contents=layout.new_contents,
         )
 
     def _outcome(self, layout: Layout, walked: WalkResult) -> CaptureOutcome:
@@ -151,7 +151,7 @@ class _Attempt:
         """Read the files whose digests are not in the cache."""
         jobs: dict[ReadJob, int] = {}
         bytecode_jobs: dict[str, BytecodeFile] = {}
-        recall, contents, magic = self._memory.recall, self._taken, self._interpreter.magic
+        recall, contents, magic = self._memory.recall, self._contents, self._interpreter.magic
         for tree, path, kind, how, facts in walked.entries:
             content = recall(how, path, facts)
             if content is None:
@@ -179,7 +179,7 @@ class _Attempt:
                 self._say(job.path, reply)
 
     def _learn(self, job: ReadJob, reply: Reply, bytecode: BytecodeFile | None) -> None:
-        self._taken[job.how, job.path] = (reply.digest, reply.size)
+        self._contents[job.how, job.path] = (reply.digest, reply.size)
         facts, source = (bytecode.facts, bytecode.source.facts) if bytecode else (reply.facts, None)
         self._memory.remember(job.how, job.path, facts, reply.digest, reply.size, source)
 
@@ -188,7 +188,7 @@ class _Attempt:
     ) -> CaptureOutcome:
         files: dict[str, File] = {}
         bytecode = []
-        contents = self._taken
+        contents = self._contents
         for tree, path, kind, how, _ in walked.entries:
             content = contents.get((how, path))
             if content is None or tree in files:
@@ -198,7 +198,7 @@ class _Attempt:
             content = contents.get((Form.BYTECODE, pyc_file.path)) if pyc_file else None
             if pyc_file and content and content[0]:
                 bytecode.append(File(pyc_file.tree, FileKind.FILE, content[1], content[0]))
-        for tree, data in layout.written.items():
+        for tree, data in layout.new_contents.items():
             files[tree] = File(tree, FileKind.FILE, len(data), hashlib.sha256(data).hexdigest())
         dangling = _link(walked, files)
         installed, broken = packages(layout.sites, files, _sources(walked), self._memory)
@@ -215,7 +215,7 @@ class _Attempt:
 
     def _say(self, path: str, reply: Reply) -> None:
         if reply.problem == Problem.GONE:
-            self.moved = True  # packages are being installed: try again
+            self.is_stale = True  # packages are being installed: try again
             return
         if reply.problem == Problem.MOVING:
             code = "environment_moving"

@@ -33,8 +33,8 @@ def packages(
         if "-info" in path and (match := _INFO.fullmatch(path)):
             site, info, inner = match.groups()
             if site in metadata_paths:
-                known = metadata_paths[site].setdefault(info, None)
-                if inner in _METADATA and (known is None or inner == "METADATA"):
+                metadata_path = metadata_paths[site].setdefault(info, None)
+                if inner in _METADATA and (metadata_path is None or inner == "METADATA"):
                     metadata_paths[site][info] = path
     installed: dict[str, str] = {}
     findings = []

@@ -49,13 +49,13 @@ class Problem:
 
 
 class ReadJob(NamedTuple):
-    """Read `path`. The copy gets `mode`. `wanted` is the expected digest, or empty; without it the
-    validity of bytecode is checked. `source` and `magic` are those of bytecode."""
+    """Read `path`. The copy gets `mode`. `expected` is a digest, or empty; without it the validity
+    of bytecode is checked. `source` and `magic` are those of bytecode."""
 
     path: str
     how: str
     mode: int
-    wanted: str = ""
+    expected: str = ""
     source: str = ""
     magic: bytes = b""
 
@@ -102,7 +102,7 @@ class _Worker:
     def __init__(self, objects: str, incoming: str) -> None:
         self._objects = objects
         self._incoming = incoming
-        self._there = set(_listed(objects)) if objects else set()
+        self._keys = set(_object_keys(objects)) if objects else set()
         self._count = 0
         self._clones = True
         self._source: tuple[str, bytes, FileStat] = ("", b"", (0, 0, 0, 0))
@@ -138,13 +138,13 @@ class _Worker:
             data = record(data)
         else:
             source, source_facts = self._source_of(job)
-            source_stamp = None if job.wanted else (source_facts[0], source_facts[1] // 10**9)
+            source_stamp = None if job.expected else (source_facts[0], source_facts[1] // 10**9)
             normal = bytecode(data, job.magic, source, source_stamp)
             if normal is None:
                 return Reply("", 0, facts)
             data = normal
         digest = hashlib.sha256(data).hexdigest()
-        if job.wanted and digest != job.wanted:
+        if job.expected and digest != job.expected:
             raise _Moving
         if self._lacks(digest, job.mode):
             self._write(data, digest, job.mode)
@@ -173,7 +173,7 @@ class _Worker:
                 digest = _hashed(copy, facts[0], None)
             else:
                 digest = _hashed(handle, facts[0], copy)
-            if _facts(handle) != facts or (job.wanted and digest != job.wanted):
+            if _facts(handle) != facts or (job.expected and digest != job.expected):
                 raise _Moving
             if self._lacks(digest, job.mode):
                 self._register(temporary, copy, digest, job.mode)
@@ -194,7 +194,7 @@ class _Worker:
             _unlink(temporary)
 
     def _lacks(self, digest: str, mode: int) -> bool:
-        return bool(self._objects) and _key(digest, mode) not in self._there
+        return bool(self._objects) and _key(digest, mode) not in self._keys
 
     def _open(self, mode: int) -> "tuple[str, int]":
         self._count += 1
@@ -220,7 +220,7 @@ class _Worker:
             os.rename(temporary, f"{self._objects}/{key[:2]}/{key}")
         except OSError as error:
             raise _Unwritable from error
-        self._there.add(key)
+        self._keys.add(key)
 
 
 def _facts(handle: int) -> FileStat:
@@ -265,7 +265,7 @@ def _unlink(temporary: str) -> None:
             os.unlink(temporary)
 
 
-def _listed(objects: str) -> "list[str]":
+def _object_keys(objects: str) -> "list[str]":
     return [name for folder in os.listdir(objects) for name in os.listdir(f"{objects}/{folder}")]
 
 

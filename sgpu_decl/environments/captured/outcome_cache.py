@@ -54,7 +54,8 @@ class CaptureOutcome(NamedTuple):
 def fingerprint(interpreter: InterpreterFacts, layout: Layout, walked: WalkResult) -> bytes:
     """A digest of all that the outcome of a capture depends on."""
     roots = [(root.tree, root.path) for root in layout.roots]
-    own = (repr(interpreter), layout.sites, roots, sorted(layout.written.items()), walked.links)
+    contents = sorted(layout.new_contents.items())
+    own = (repr(interpreter), layout.sites, roots, contents, walked.links)
     entries = [*walked.entries, *walked.caches]
     trees, paths, kinds, hows, facts = zip(*entries, strict=True) if entries else [()] * 5
     columns = ("\0".join(trees), "\0".join(paths), "".join(kinds), "".join(hows), facts)

@@ -39,14 +39,14 @@ class Root:
 
 @dataclass(slots=True)
 class Layout:
-    """`sites` are folders of the tree, in the order of its path; `written` are files with new
+    """`sites` are folders of the tree, in the order of its path; `new_contents` are files with new
     contents; `left_out` are absolute paths. `unread` are `.pth` files with unknown code, each with
     a folder or file that the code names."""
 
     library: str
     sites: list[str] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
-    written: dict[str, bytes] = field(default_factory=dict)
+    new_contents: dict[str, bytes] = field(default_factory=dict)
     left_out: set[str] = field(default_factory=set)
     findings: list[Diagnostic] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
@@ -153,7 +153,7 @@ def _resolve(layout: Layout, root: Root, name: str, mapped: dict[str, str]) -> N
             layout.unread += ((path, place) for place in named_places(site, line))
     if imports:
         text = "".join(f"{line}\n" for line in imports).encode("utf-8", "surrogateescape")
-        layout.written[f"{root.tree}/{name}"] = text
+        layout.new_contents[f"{root.tree}/{name}"] = text
 
 
 def _add(layout: Layout, folder: str, pth: str) -> None:

@@ -68,15 +68,15 @@ def local_sources_of_settings(path: Path, text: str, place: Place | None) -> Ite
     inner = settings.get("pip", {})
     for table in (settings, inner if isinstance(inner, Mapping) else {}):
         for name in _REQUIREMENTS:
-            yield from _found(
+            yield from _findings(
                 local_requirement(requirement, place) for requirement in texts(table.get(name))
             )
         indexes = [*texts(table.get("find-links")), *texts(table.get("extra-index-url"))]
         indexes += [str(index.get("url")) for index in tables(table.get("index"))]
-        yield from _found(local_index(index, path.parent, place) for index in indexes)
+        yield from _findings(local_index(index, path.parent, place) for index in indexes)
 
 
-def _found(each: Iterator[Diagnostic | None]) -> Iterator[Diagnostic]:
+def _findings(each: Iterator[Diagnostic | None]) -> Iterator[Diagnostic]:
     yield from (finding for finding in each if finding is not None)
 
 

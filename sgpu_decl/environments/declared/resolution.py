@@ -89,26 +89,26 @@ def resolve(
     lock = request.block.lock
     if lock is not None and Path(lock).suffix in (".toml", ".lock"):
         return _from_lock(request, cache, lock)
-    asked = read_requirement_inputs(
+    inputs = read_requirement_inputs(
         request.block, folder=request.folder, places=request.places, at=request.at
     )
-    if lock is not None and not asked.hashed and not has_errors(asked.findings):
-        asked.findings.append(_unhashed(lock, request.place("lock")))
+    if lock is not None and not inputs.hashed and not has_errors(inputs.findings):
+        inputs.findings.append(_unhashed(lock, request.place("lock")))
     if (settings := project_settings(request.environ, request.folder)) is not None:
-        asked.findings += local_sources_of_settings(*settings, _whole(request))
+        inputs.findings += local_sources_of_settings(*settings, _whole(request))
     if request.environ.get("UV_NO_INDEX"):
-        asked.findings.append(_no_index(_whole(request)))
-    if has_errors(asked.findings):
-        return None, tuple(asked.findings)
-    key = _inputs(request, asked)
+        inputs.findings.append(_no_index(_whole(request)))
+    if has_errors(inputs.findings):
+        return None, tuple(inputs.findings)
+    key = _inputs(request, inputs)
     resolution = None if upgrade else cache.recall(key)
     if resolution is None:
-        count = len(asked.requirements)
+        count = len(inputs.requirements)
         progress.advance("resolving", 0, count)
         try:
             resolution = compile_requirements(
-                asked,
-                uv=find_uv(request.environ) if asked.requirements else "",
+                inputs,
+                uv=find_uv(request.environ) if inputs.requirements else "",
                 python=request.python,
                 folder=request.folder,
                 environ=request.environ,
@@ -117,10 +117,10 @@ def resolve(
                 upgrade=upgrade,
             )
         except (UvFailure, UnusableLock, SgpuError) as error:
-            return None, (_finding(request, asked, error),)
+            return None, (_finding(request, inputs, error),)
         progress.advance("resolving", count, count)
         cache.remember(key, resolution)
-    return _shown(request, asked, resolution)
+    return _shown(request, inputs, resolution)
 
 
 def _from_lock(

@@ -44,10 +44,10 @@ def project_settings(environ: Mapping[str, str], folder: Path) -> tuple[Path, st
 
 
 def _files(environ: Mapping[str, str], folder: Path) -> Iterator[tuple[Path, str]]:
-    named = [folder / path for name in _FILES for path in environ.get(name, "").split()]
+    user_files = [folder / path for name in _FILES for path in environ.get(name, "").split()]
     home = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     own = () if _off(environ) else (Path("/etc/uv/uv.toml"), Path(home) / "uv" / "uv.toml")
-    for path in (*named, *own):
+    for path in (*user_files, *own):
         text = _text(path)
         if text is not None:
             yield path, without_credentials(text)

@@ -46,13 +46,13 @@ def applies(marker: str, values: Mapping[str, str], *, groups: Collection[str] =
     Raises:
         ValueError: it is no marker.
     """
-    chosen: dict[str, str | AbstractSet[str]] = {
+    environment: dict[str, str | AbstractSet[str]] = {
         "extra": "",
         **values,
         "extras": frozenset(),
         "dependency_groups": frozenset(groups),
     }
-    return _parsed(marker).evaluate(chosen, context="lock_file")
+    return _parsed(marker).evaluate(environment, context="lock_file")
 
 
 @cache

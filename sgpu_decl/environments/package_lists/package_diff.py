@@ -36,7 +36,8 @@ def difference(before: Environment, after: Environment) -> Difference:
     packages = tuple(
         change
         for change in compare(before.packages, after.packages)
-        if _known(change.before, change.name, before) and _known(change.after, change.name, after)
+        if _is_known(change.before, change.name, before)
+        and _is_known(change.after, change.name, after)
     )
     return Difference(
         before=before.name,
@@ -47,7 +48,7 @@ def difference(before: Environment, after: Environment) -> Difference:
     )
 
 
-def _known(version: str | None, name: str, environment: Environment) -> bool:
+def _is_known(version: str | None, name: str, environment: Environment) -> bool:
     return version is not None or environment.complete or name in environment.absent
 
 

@@ -29,15 +29,15 @@ def read_pylock(
     if version is None or version.partition(".")[0] != "1":
         summary = f"the lock file is of version {toml.data.get('lock-version')!r}, not of 1.x"
         return None, (invalid(summary, toml.top, "make it with a tool that writes version 1.0"),)
-    listed = toml.data.get("packages")
-    if not isinstance(listed, list) or not text_of(toml.data.get("created-by")):
-        missing_field = "created-by" if isinstance(listed, list) else "packages"
+    packages = toml.data.get("packages")
+    if not isinstance(packages, list) or not text_of(toml.data.get("created-by")):
+        missing_field = "created-by" if isinstance(packages, list) else "packages"
         return None, (invalid(f"the lock file has no `{missing_field}`: it was cut off", toml.top),)
     groups = texts(toml.data.get("default-groups"))
     misfits = list(_other_environments(toml, values))
     pins: list[Pin] = []
     findings: list[Diagnostic] = []
-    for index, raw in enumerate(listed):
+    for index, raw in enumerate(packages):
         pin = _entry(table(raw), toml.place("packages", index), values, groups)
         if isinstance(pin, Pin):
             pins.append(pin)
@@ -51,10 +51,10 @@ def read_pylock(
 
 def _other_environments(toml: Toml, values: Mapping[str, str]) -> Iterator[str]:
     """The reason why the whole file is not for an interpreter."""
-    listed = texts(toml.data.get("environments"))
+    markers = texts(toml.data.get("environments"))
     with suppress(ValueError):
-        if listed and not any(applies(item, values) for item in listed):
-            yield f"is for other environments: `{'`, `'.join(listed)}`"
+        if markers and not any(applies(item, values) for item in markers):
+            yield f"is for other environments: `{'`, `'.join(markers)}`"
 
 
 def _other_python(package: Package, requires: str | None, version: str) -> Iterator[str]:

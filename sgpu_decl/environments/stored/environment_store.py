@@ -127,8 +127,8 @@ class EnvironmentStore(SharedStore):
 
     def build_of(self, lock_digest: str) -> str | None:
         """The digest of the manifest that was built from a lock."""
-        found = self._record("built", lock_digest).get("manifest")
-        return found if isinstance(found, str) else None
+        manifest = self._record("built", lock_digest).get("manifest")
+        return manifest if isinstance(manifest, str) else None
 
     def record_build(self, lock_digest: str, manifest_digest: str) -> None:
         """Record the manifest that was built from a lock."""
@@ -252,15 +252,15 @@ class EnvironmentStore(SharedStore):
         tree, manifest = self.tree(digest), self.manifest(digest)
         if tree is None or manifest is None:
             return ()
-        written = altered(os.fspath(tree), manifest)
-        if written:
+        paths = altered(os.fspath(tree), manifest)
+        if paths:
             with self._writing():
                 keys = {file.path: file.key for file in (*manifest.files, *manifest.bytecode)}
-                for path in written:
+                for path in paths:
                     if path in keys and keys[path] != path:
                         self._object(keys[path]).unlink(missing_ok=True)
                 (tree / RECORD).unlink(missing_ok=True)
-        return tuple(written)
+        return tuple(paths)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[Destination]:

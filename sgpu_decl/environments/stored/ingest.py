@@ -30,8 +30,8 @@ def copy_missing(
     jobs: list[tuple[ReadJob, int]] = []
     keys: dict[ReadJob, str] = {}
     for file in missing:
-        if file.path in captured.written:
-            _write(captured.written[file.path], file, into)
+        if file.path in captured.new_contents:
+            _write(captured.new_contents[file.path], file, into)
         else:
             job = _job(captured, file, compiled=file.path in bytecode)
             keys[job] = file.key

@@ -55,9 +55,9 @@ def sweep(
         path.unlink(missing_ok=True)
     keys: set[str] = set()
     for name in live:
-        known = manifest(f"sha256:{name}")
-        if known is not None:
-            keys |= {file.key for file in (*known.files, *known.bytecode)}
+        environment = manifest(f"sha256:{name}")
+        if environment is not None:
+            keys |= {file.key for file in (*environment.files, *environment.bytecode)}
     contents = {key[:64] for key in keys}
     freed = _delete(root / "objects", now, lambda name: name in keys)
     # Its name has the digest of its source, then its own.

@@ -59,7 +59,7 @@ def test_a_folder_inside_that_a_pth_file_adds_is_taken_once(venv: Venv) -> None:
 def test_what_a_pth_file_runs_stays(venv: Venv, project: Path) -> None:
     venv.write({"hook.py": "", "h.pth": f"import hook; hook.run()\n{project}/src\n"})
     captured = venv.taken()
-    assert captured.written == {f"{SITE}/h.pth": b"import hook; hook.run()\n"}
+    assert captured.new_contents == {f"{SITE}/h.pth": b"import hook; hook.run()\n"}
     assert f"{SITE}/h.pth" in _paths(captured)
 
 
@@ -230,7 +230,7 @@ def test_an_editable_install_of_scikit_build_core_is_taken_with_what_was_built(
             f"{SITE}/beta/part.py": f"{project}/src/beta/part.py",
             f"{SITE}/beta/made.py": f"{venv.site}/beta/made.py",
         }
-        assert captured.written == {}
+        assert captured.new_contents == {}
         assert f"{SITE}/{hook}.py" not in _paths(captured)
         (venv.site / f"{hook}.py").unlink()
         (venv.site / f"{hook}.pth").unlink()
@@ -263,7 +263,7 @@ def test_an_editable_install_of_meson_python_is_taken_by_the_plan_of_the_build(
         f"{SITE}/beta/__init__.py": f"{project}/src/beta/__init__.py",
         f"{SITE}/beta/made.py": f"{build}/made.py",
     }
-    assert captured.written == {}
+    assert captured.new_contents == {}
 
 
 def test_an_unknown_finder_of_a_live_tree_is_a_warning(venv: Venv, project: Path) -> None:
