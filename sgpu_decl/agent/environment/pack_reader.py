@@ -58,13 +58,13 @@ def unpack(
     present = {name for part in os.listdir(objects) for name in os.listdir(f"{objects}/{part}")}
     missing = {key for key in needed(manifest) if key not in present}
     index = _index(manifest, packs)
-    needed_packs = [pack for pack in index.packs if any(key in missing for key, _ in pack.contents)]
-    if not needed_packs:
+    useful = [pack for pack in index.packs if any(key in missing for key, _ in pack.contents)]
+    if not useful:
         return
     store = os.path.dirname(objects)
     clear(store)
     place, lock = making(store)
-    total, done = sum(pack.size for pack in needed_packs), 0
+    total, done = sum(pack.size for pack in useful), 0
 
     def note(task: Task, refused: list[str]) -> None:
         nonlocal done
@@ -78,7 +78,7 @@ def unpack(
         with contextlib.closing(WorkerPool(python)) as workers:
             workers.work(
                 "unpack",
-                (_task(item, missing, packs, place, objects) for item in needed_packs),
+                (_task(item, missing, packs, place, objects) for item in useful),
                 note,
             )
     finally:
@@ -97,7 +97,7 @@ def _index(manifest: Manifest, packs: str) -> Index:
 
 def _task(pack: Pack, missing: set[str], packs: str, place: str, objects: str) -> Task:
     paths = [os.path.abspath(os.path.join(packs, pack.name)), os.path.join(place, pack.name)]
-    file, own, objects_utf8 = (
+    file, own, store = (
         os.fsencode(path).decode("utf-8", "surrogateescape") for path in (*paths, objects)
     )
     return (
@@ -105,7 +105,7 @@ def _task(pack: Pack, missing: set[str], packs: str, place: str, objects: str) -
         pack.contents,
         [key for key, _ in pack.contents if key in missing],
         own,
-        objects_utf8,
+        store,
     )
 
 

@@ -52,10 +52,9 @@ class EnvironmentStore(SharedStore):
         """The environment with this digest, or `None` if it is missing or damaged."""
         path = self._path("manifests", digest)
         try:
-            facts = path.stat()
-            which = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
-            if self._last is None or self._last[0] != which:
-                self._last = (which, _unsealed(path.read_bytes(), digest))
+            version = _version(path)
+            if self._last is None or self._last[0] != version:
+                self._last = (version, _unsealed(path.read_bytes(), digest))
             return self._last[1]
         except OSError:
             return None
@@ -123,7 +122,7 @@ class EnvironmentStore(SharedStore):
                 manifest = manifest._replace(bytecode=tuple(remaining))
             origin = canonical({"interpreter": captured.interpreter, "base": captured.base})
             self._write("origins", captured.digest, origin.encode())
-            self._register(manifest)
+            self._register(manifest, captured.digest)
 
     def build_of(self, lock_digest: str) -> str | None:
         """The digest of the manifest that was built from a lock."""
@@ -282,18 +281,19 @@ class EnvironmentStore(SharedStore):
             for number in range(256):
                 (self.objects / f"{number:02x}").mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def _register(self, manifest: Manifest) -> None:
+    def _register(self, manifest: Manifest, digest: str) -> None:
         """Write a manifest, unless a complete one with other bytecode exists: a tree may have been
         made from that, and is compared with it."""
         text = manifest.to_bytes()
         data = _seal(text) + b"\n" + text
-        path = self._path("manifests", manifest.digest)
+        path = self._path("manifests", digest)
         if path.is_file() and path.read_bytes() != data:
-            present = self.manifest(manifest.digest)
+            present = self.manifest(digest)
             if present is not None and not self.missing(present):
                 os.utime(path)
                 return
-        self._write("manifests", manifest.digest, data)
+        self._write("manifests", digest, data)
+        self._last = (_version(path), manifest)  # parsing it again would take as long as making it
 
     def keys(self) -> Iterator[str]:
         """The names of all objects."""
@@ -316,6 +316,11 @@ class EnvironmentStore(SharedStore):
 
     def _write(self, kind: str, digest: str, data: bytes) -> None:
         write_atomic(self._path(kind, digest), data, durable=False)
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    facts = path.stat()
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _unsealed(data: bytes, digest: str) -> Manifest | None:
