@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from sgpu_decl.errors import NotFound
 from sgpu_decl.facts.location import Location, Opened, current_folder, open_project
@@ -34,7 +34,8 @@ __all__ = ["Session"]
 
 
 class Session:
-    """A project and a target. Cheap to make; reads what it needs when it needs it."""
+    """A project and a target, open until `close`, which the end of a `with` block calls. Cheap to
+    make; reads what it needs when it needs it."""
 
     def __init__(
         self,
@@ -106,6 +107,17 @@ class Session:
             NotFound: the project folder, or the current one, does not exist.
         """
         return cls(open_project(location, here=current_folder()), location, declared, path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the state store and the connections to backends. Runs go on. Closing twice is
+        harmless."""
+        self._site.close()
 
     def check_target(self) -> None:
         """For calls that look at the state and read no file: planning finds it out by itself.

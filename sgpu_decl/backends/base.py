@@ -363,7 +363,8 @@ class Storage(Protocol):
 @dataclass(frozen=True, kw_only=True)  # no slots: parts may be loaded where they are used
 class Backend:
     """A backend, opened for one project and target. `jobs` gives what keeps the jobs that a
-    `backend` block means, `checks` what can be measured of its platform; None where it has none."""
+    `backend` block means, `checks` what can be measured of its platform; None where it has none.
+    `close` ends its threads and connections, if it has some."""
 
     survey: Survey
     launcher: Launcher
@@ -371,3 +372,4 @@ class Backend:
     storage: Storage
     jobs: "Callable[[BackendOptions], JobBackend] | None" = None
     checks: "Callable[[BackendOptions], PlatformChecks] | None" = None
+    close: "Callable[[], None] | None" = None

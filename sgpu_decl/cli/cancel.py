@@ -2,7 +2,7 @@
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note
 from sgpu_decl.views.status_json import status_objects
 
@@ -11,7 +11,7 @@ __all__ = ["command"]
 
 @click.command("cancel")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@where_options
+@project_options
 @click.option(
     "--force-after",
     metavar="D",
@@ -20,7 +20,12 @@ __all__ = ["command"]
 @click.option("--no-wait", is_flag=True, help="Return before the runs have ended.")
 @output_option()
 def command(
-    *, where: Where, names: tuple[str, ...], force_after: str | None, no_wait: bool, output: str
+    *,
+    source: ProjectSource,
+    names: tuple[str, ...],
+    force_after: str | None,
+    no_wait: bool,
+    output: str,
 ) -> int:
     """Stop runs: their ranks get SIGTERM, and SIGKILL after their grace.
 
@@ -41,7 +46,7 @@ def command(
     if no_wait and force_after is not None:
         raise click.UsageError("`--no-wait` ends no run by force: leave out `--force-after`")
     patience = read_duration(force_after) if force_after is not None else None
-    session = where.recorded()
+    session = source.recorded()
     refs = session.runs.find_active(*names)
     with Signals() as signals:
         active = []

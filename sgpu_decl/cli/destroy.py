@@ -5,19 +5,16 @@ import sys
 
 import click
 
-from sgpu_decl.cli.options import (
-    FileSource,
-    lock_option,
-    output_option,
-    source_options,
-)
+from sgpu_decl.cli.file_options import file_options
+from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
+from sgpu_decl.model.plan_options import PlanOptions
 
 __all__ = ["command"]
 
 
 @click.command("destroy")
 @click.argument("words", nargs=-1, metavar="[FILE] [NAME]...")
-@source_options
+@file_options
 @lock_option
 @click.option(
     "--select", multiple=True, metavar="ADDRESS", help="Destroy only these (repeatable; globs)."
@@ -27,7 +24,7 @@ __all__ = ["command"]
 @output_option()
 def command(
     *,
-    where: FileSource,
+    source: ProjectSource,
     words: tuple[str, ...],
     select: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -42,16 +39,15 @@ def command(
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
-    from sgpu_decl.cli.apply_flow import Manner, carry_out
-    from sgpu_decl.cli.options import Choosing
+    from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
 
     files = [word for word in words if os.path.isfile(word)]
     if len(files) > 1:
         raise click.UsageError(f"`{files[1]}` is a second file: name one")
     names = tuple(word for word in words if word not in files)
-    session = where.session(files[0]) if files else where.recorded()
-    options = Choosing(select=(*names, *select), exclude=exclude).options(destroy=True)
-    manner = Manner(
+    session = source.session(files[0]) if files else source.recorded()
+    options = PlanOptions(select=(*names, *select), exclude=exclude, destroy=True)
+    settings = ApplySettings(
         auto=auto_approve,
         ranks=(0,),
         detach=False,
@@ -59,4 +55,4 @@ def command(
         question="destroy all of this?",
         unattended="if that is what you want, give `-y`",
     )
-    return carry_out(session, lambda: session.plan(options), manner=manner, out=sys.stdout)
+    return carry_out(session, lambda: session.plan(options), settings=settings, out=sys.stdout)

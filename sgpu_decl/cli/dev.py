@@ -46,7 +46,7 @@ def _interpreter(_: click.Context, __: click.Parameter, given: str) -> str:
 @click.command("workspace")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, show_default=True,
-    help="Where to listen on this machine; 0 takes a free port.",
+    help="ProjectSource to listen on this machine; 0 takes a free port.",
 )  # fmt: skip
 @click.option("--root", metavar="DIR", help="Keep the workspace there, for the next time too.")
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.probe import ProbeRequest, probe_options, sigterm_as_interrupt
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
 from sgpu_decl.errors import Interrupted, Usage
@@ -24,7 +24,7 @@ __all__ = ["command"]
 
 
 @click.group("doctor", invoke_without_command=True)
-@where_options
+@project_options
 @probe_options
 @click.option(
     "--platform", is_flag=True,
@@ -40,7 +40,7 @@ __all__ = ["command"]
 def command(
     context: click.Context,
     *,
-    where: Where,
+    source: ProjectSource,
     probe: "ProbeRequest | None",
     platform: bool,
     profile: str | None,
@@ -60,17 +60,17 @@ def command(
     The exit code is 1 if a check failed.
     """
     if context.invoked_subcommand is not None:
-        if where != Where() or probe or platform or profile or output != "text":
+        if source != ProjectSource() or probe or platform or profile or output != "text":
             name = context.invoked_subcommand
             raise Usage(
                 f"options of `{name}` follow its name", hint=f"sgpu doctor {name} -t TARGET"
             )
         return 0
-    session = where.session()
+    session = source.session()
     project = str(session.root) if session.in_project else None
-    if where.target is not None:
+    if source.target is not None:
         session.check_target()
-    measures = where.target is not None or platform or probe is not None
+    measures = source.target is not None or platform or probe is not None
     if measures:
         findings = session.doctor.target() if probe is None else probe.findings(session)
         file = None if profile is None else Path(profile)
@@ -95,13 +95,13 @@ def command(
 
 
 @command.command("report")
-@where_options
-def report_command(*, where: Where) -> int:
+@project_options
+def report_command(*, source: ProjectSource) -> int:
     """Print the last findings of `sgpu doctor -t TARGET` without names, hosts or ids, for an
     issue."""
-    from sgpu_decl.views.findings_report import report_text
+    from sgpu_decl.views.doctor_report import report_text
 
-    session = where.session()
+    session = source.session()
     session.check_target()
     show(report_text(session.doctor.kept()).removesuffix("\n"))
     return 0
@@ -139,7 +139,7 @@ def report(findings: "Iterable[Finding]", output: str, project: str | None) -> i
     Raises:
         SgpuError: a check failed, and the output is text.
     """
-    from sgpu_decl.views.findings import finding_text, findings_json, findings_summary
+    from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary
 
     found = []
     for finding in findings:

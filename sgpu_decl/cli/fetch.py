@@ -4,7 +4,7 @@ import os
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, note, show
 
@@ -13,9 +13,9 @@ __all__ = ["command"]
 
 @click.command("fetch")
 @click.argument("name")
-@where_options
+@project_options
 @output_option()
-def command(*, where: Where, name: str, output: str) -> int:
+def command(*, source: ProjectSource, name: str, output: str) -> int:
     """Download the files that ranks wrote to SGPU_OUTPUT_DIR, and print their folder.
 
     NAME is `train` or `train#8`. A file that was downloaded before is not downloaded again. Files
@@ -23,7 +23,7 @@ def command(*, where: Where, name: str, output: str) -> int:
 
     Exit codes: 0 ok, 1 error, or some files are missing.
     """
-    session = where.recorded()
+    session = source.recorded()
     ref = session.runs.find_one(name)
     with open_progress() as progress:
         kept = session.runs.output(ref, progress)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.options import (
-    Where,
+    ProjectSource,
     output_option,
+    project_options,
     read_ranks,
     refuse_ranks,
-    where_options,
     whole,
 )
 from sgpu_decl.cli.terminal_output import answer, note, write_line
@@ -27,7 +27,7 @@ __all__ = ["command"]
 
 @click.command("logs")
 @click.argument("name")
-@where_options
+@project_options
 @click.option("-f", "--follow", is_flag=True, help="Show new output until the run has ended.")
 @click.option("--rank", default="0", metavar="N|all", help="The rank to show: 0 by default.")
 @click.option(
@@ -38,7 +38,7 @@ __all__ = ["command"]
 )
 @output_option()
 def command(
-    *, where: Where, name: str, follow: bool, rank: str, restart: int | None, output: str
+    *, source: ProjectSource, name: str, follow: bool, rank: str, restart: int | None, output: str
 ) -> int:
     """Show what the ranks of a run wrote.
 
@@ -52,7 +52,7 @@ def command(
     ranks = read_ranks(rank)
     if follow and output == "json":
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
-    session = where.recorded()
+    session = source.recorded()
     refs = session.runs.find(name)
     runs = status_objects(session.runs.describe(refs))
     listed = [run["ranks"] for run in runs]

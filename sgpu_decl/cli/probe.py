@@ -155,7 +155,7 @@ def _probed(
     """
     from sgpu_decl.cli.approval import confirm
     from sgpu_decl.cli.terminal_output import note, show
-    from sgpu_decl.views.findings import probe_cost_text
+    from sgpu_decl.views.doctor_text import probe_cost_text
 
     show(f"{platform.host}: {probe_cost_text(platform.cost(options))}", err=True)
     confirm("Launch them?", auto=auto, unattended="approve it with `-y`")

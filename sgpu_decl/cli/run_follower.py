@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["Left", "attach", "await_stops", "outcome_error", "show_endings"]
+__all__ = ["FollowEnd", "attach", "await_stops", "outcome_error", "show_endings"]
 
-LAST_WORDS = 10  # lines of a rank that failed without a traceback
+LAST_LINES = 10  # lines of a rank that failed without a traceback
 
 
-class Left(StrEnum):
+class FollowEnd(StrEnum):
     """Why following stopped."""
 
     ENDED = "ended"
@@ -91,7 +91,7 @@ def attach(
     ranks: tuple[int, ...] | None,
     out: TextIO,
     signals: Signals,
-) -> Left:
+) -> FollowEnd:
     """Show lines of ranks on `out` and everything else on stderr until all runs have ended. Of
     several, each end is told as it comes.
 
@@ -115,7 +115,7 @@ def attach(
                         follower.cancel()
                     case InterruptDecision.DETACH | InterruptDecision.LEAVE:
                         screen.note(f"detached: the run goes on; see {_commands(session, refs)}")
-                        return Left.DETACHED
+                        return FollowEnd.DETACHED
                     case InterruptDecision.GO_ON:
                         pass
         except BackendError:
@@ -123,7 +123,7 @@ def attach(
                 f"the run goes on, but its backend does not answer: see {_commands(session, refs)}"
             )
             raise
-    return Left.CANCELLED if interrupts.cancelling else Left.ENDED
+    return FollowEnd.CANCELLED if interrupts.cancelling else FollowEnd.ENDED
 
 
 def await_stops(
@@ -187,18 +187,18 @@ def _last_words(
     (ref,) = session.runs.find(f"{run['name']}#{run['attempt']}")
     number = restart if isinstance(restart, int) else None
     found = session.runs.logs(ref, ranks=(rank,), follow=False, restart=number)
-    lines = deque((line for item in found if item for line in item.lines), maxlen=LAST_WORDS)
+    lines = deque((line for item in found if item for line in item.lines), maxlen=LAST_LINES)
     if not lines:
         return ""
     return f"the last that rank {rank} wrote:\n" + clean_lines("\n".join(lines), "    ")
 
 
 def outcome_error(
-    session: "Session", runs: "Sequence[Mapping[str, Json]]", left: Left
+    session: "Session", runs: "Sequence[Mapping[str, Json]]", end: FollowEnd
 ) -> SgpuError | None:
     """The error that the runs and the way of leaving amount to."""
-    if left is not Left.ENDED:
-        cancelled = left is Left.CANCELLED
+    if end is not FollowEnd.ENDED:
+        cancelled = end is FollowEnd.CANCELLED
         return Interrupted(
             "cancelled" if cancelled else "detached before the runs ended",
             hint=None if cancelled else f"the runs go on: see {session.shell_command('status')}",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import status_objects
 
@@ -21,16 +21,16 @@ __all__ = ["command"]
 
 @click.command("status")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@where_options
+@project_options
 @output_option()
-def command(*, where: Where, names: tuple[str, ...], output: str) -> int:
+def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> int:
     """Show the latest attempt of every run, and every job.
 
     With NAME, show only these. NAME is `train`, `run.train`, `train#8`, `job.nightly` or a glob.
     Destroyed runs are shown only by name.
     """
-    session = where.session()
-    if names or where.target is not None or session.in_project:
+    session = source.session()
+    if names or source.target is not None or session.in_project:
         session.check_project()
         session.check_target()
     refs, chosen = _named(session, names)

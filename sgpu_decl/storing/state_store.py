@@ -174,3 +174,6 @@ class StateStore(Protocol):
 
     def abandoned_lock(self) -> LockHolder | None:
         """The holder of the lock if that process is certainly dead."""
+
+    def close(self) -> None:
+        """Close the connections of this store. A later call opens them again."""

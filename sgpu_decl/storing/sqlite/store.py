@@ -133,6 +133,9 @@ class SqliteStore:
             finally:
                 self._release(connection, lock_id)
 
+    def close(self) -> None:
+        """Each call opens a connection of its own and closes it."""
+
     def _release(self, connection: sqlite3.Connection, lock_id: str) -> None:
         """Release a lock. If the disk refuses that, the next `lock` of this store does it, or
         another process that sees that this one has ended. All that was written under the lock is

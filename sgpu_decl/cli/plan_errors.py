@@ -9,10 +9,10 @@ from sgpu_decl.model.plan import Reason
 if TYPE_CHECKING:
     from sgpu_decl.model.plan import Plan
 
-__all__ = ["left_failed", "refusal"]
+__all__ = ["failed_runs_error", "plan_error"]
 
 
-def refusal(plan: "Plan") -> SgpuError | None:
+def plan_error(plan: "Plan") -> SgpuError | None:
     """The error of a plan with error checks, which are its diagnostics, or `None`."""
     errors = [check for check in plan.checks if check.severity is Severity.ERROR]
     if not errors:
@@ -33,7 +33,7 @@ def refusal(plan: "Plan") -> SgpuError | None:
     )
 
 
-def left_failed(plan: "Plan") -> SgpuError | None:
+def failed_runs_error(plan: "Plan") -> SgpuError | None:
     """The error of an apply that leaves a failed run as it is, or `None`."""
     names = [
         f"`{change.address.label}#{change.prior.attempt}`"
