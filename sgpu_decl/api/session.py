@@ -9,7 +9,6 @@ from sgpu_decl.errors import NotFound
 from sgpu_decl.facts.location import Location, Opened, current_folder, open_project
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.storing.state_folder import is_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.attempt import AttemptRef
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.event import ApplyEvent
+    from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
@@ -117,7 +117,7 @@ class Session:
     def close(self) -> None:
         """Close the state store and the connections to backends. Runs go on. Closing twice is
         harmless."""
-        self._site.close()
+        self._project.close()
 
     def check_target(self) -> None:
         """For calls that look at the state and read no file: planning finds it out by itself.
@@ -185,7 +185,7 @@ class Session:
 
     def plan(
         self,
-        options: PlanOptions = PlanOptions(),
+        options: "PlanOptions | None" = None,
         *,
         progress: "Progress | None" = None,
         for_apply: bool = False,
@@ -207,11 +207,12 @@ class Session:
             Usage: `rerun` names what `select` and `exclude` leave out.
         """
         from sgpu_decl.applying.preparation import prepare
+        from sgpu_decl.model.plan_options import PlanOptions
 
         self._project.guarded = not (for_apply or trust_project)
         return prepare(
             self._project,
-            options,
+            options or PlanOptions(),
             self._read,
             path=None if self._declared is None else self._path,
             progress=progress,

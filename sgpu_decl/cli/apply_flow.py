@@ -12,7 +12,8 @@ from sgpu_decl.cli.error_exit import show_error
 from sgpu_decl.cli.interrupts import Signals
 from sgpu_decl.cli.options import refuse_ranks
 from sgpu_decl.cli.plan_errors import failed_runs_error, plan_error
-from sgpu_decl.cli.run_follower import FollowEnd, attach, await_stops, outcome_error, show_endings
+from sgpu_decl.cli.run_endings import FollowEnd, await_stops, outcome_error, show_endings
+from sgpu_decl.cli.run_follower import attach
 from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, interactive, note, plan_text, show
 from sgpu_decl.errors import Interrupted, SgpuError, StateMoved

@@ -39,7 +39,7 @@ def command(
     """
     from sgpu_decl.cli.interrupts import Signals
     from sgpu_decl.cli.options import read_duration
-    from sgpu_decl.cli.run_follower import await_stops
+    from sgpu_decl.cli.run_endings import await_stops
     from sgpu_decl.model.attempt import AttemptState
     from sgpu_decl.views.terminal import count
 

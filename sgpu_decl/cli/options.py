@@ -197,7 +197,7 @@ def refuse_ranks(ranks: tuple[int, ...] | None, worlds: "Sequence[int]") -> None
 
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*", re.ASCII)
+_PART = r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(ms|s|m|h|d|w)\s*"
 
 
 def read_duration(text: str) -> float:
@@ -209,7 +209,7 @@ def read_duration(text: str) -> float:
     plain = text.strip()
     if re.fullmatch(r"\d{1,9}(\.\d{1,6})?", plain, re.ASCII):
         return float(plain)
-    parts = _PART.findall(plain)
-    if not parts or _PART.sub("", plain):
+    parts = re.findall(_PART, plain)
+    if not parts or re.sub(_PART, "", plain):
         raise click.UsageError(f"`{text}` is no duration: give one such as `90s`, `1h30m` or `7d`")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)

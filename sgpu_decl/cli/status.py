@@ -40,7 +40,6 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
         data: dict[str, Json] = {"project": project, "runs": runs}
         answer({**data, "jobs": jobs} if jobs else data)
         return 0
-    from sgpu_decl.views.jobs_text import job_table
     from sgpu_decl.views.status_text import status_table
 
     colour = takes_colour(sys.stdout)
@@ -49,6 +48,8 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
     if not (runs or jobs):
         _say_nothing_is_live(session)
     if jobs:
+        from sgpu_decl.views.jobs_text import job_table
+
         show(("\n" if runs else "") + job_table(jobs, now=now(), colour=colour))
     _say_where_tracked(session, runs)
     return 0

@@ -25,7 +25,7 @@ def command(
     """
     from sgpu_decl.cli.error_exit import show_error
     from sgpu_decl.cli.options import read_duration
-    from sgpu_decl.cli.run_follower import FollowEnd, outcome_error, show_endings
+    from sgpu_decl.cli.run_endings import FollowEnd, outcome_error, show_endings
 
     limit = read_duration(timeout) if timeout is not None else None
     session = source.recorded()

@@ -174,7 +174,7 @@ class OpenedProject:
             _, backend = self._backends.popitem()
             if backend.close is not None:
                 backend.close()
-        self._keepers.clear()
+        self._job_backends.clear()
 
     def shell_command(self, words: str) -> str:
         """A command about this project and target, as a shell in the current folder takes it."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sgpu_decl.model.attempt_view import MissingFile
+from sgpu_decl.model.attempt_details import MissingFile
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["with_ignore_rule"]

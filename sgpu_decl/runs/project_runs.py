@@ -15,13 +15,14 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.state import Attempt, RunHistory
+from sgpu_decl.model.state import Attempt
 from sgpu_decl.runs.other_targets import elsewhere
 from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_attempt
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.base import Attempts, Backend
     from sgpu_decl.model.rank_output import LogLines, Output
+    from sgpu_decl.model.run_history import RunHistory
     from sgpu_decl.model.step_progress import Progress
 
 __all__ = ["FORCE_AFTER", "ProjectRuns"]
@@ -166,8 +167,10 @@ class ProjectRuns:
         views = (self._believed(ref, known.get(ref)) for ref in refs)
         return [self._with_missing_file(view) for view in views]
 
-    def show(self, ref: AttemptRef) -> RunHistory:
+    def show(self, ref: AttemptRef) -> "RunHistory":
         """An attempt with the spec that was launched and the run's history."""
+        from sgpu_decl.model.run_history import RunHistory
+
         history = self._project.states.history(ref.address)
         spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), "{}")
         views = self._statuses([attempt.ref for attempt in history])

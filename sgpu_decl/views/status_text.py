@@ -7,15 +7,17 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.attempt import BACKOFF, AttemptState
-from sgpu_decl.model.attempt_view import restarts_in
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Attempt
-from sgpu_decl.views.logs_text import clean
 from sgpu_decl.views.terminal import Colour, age, count, escape, paint, shorten
 from sgpu_decl.views.tracking_text import tracking_notes
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.attempt_details import Restart
 
 __all__ = [
     "cause_words",
@@ -135,7 +137,7 @@ def waiting_words(run: Mapping[str, Json], now: datetime) -> str:
     reason = run.get("waiting_for")
     if not isinstance(reason, str):
         return ""
-    restarts = restarts_in(run)
+    restarts = _restarts_of(run)
     if reason != BACKOFF or not restarts:
         return f"waits for {waits(reason)}"
     left = max(0.0, (restarts[-1].starts_at - now).total_seconds())
@@ -150,6 +152,8 @@ def failure(run: Mapping[str, Json]) -> str:
     traceback = cause.get("traceback")
     if not isinstance(traceback, str) or not traceback.strip():
         return ""
+    from sgpu_decl.views.logs_text import clean
+
     lines = [*traceback.rstrip().split("\n"), *files_of(cause)]
     return "\n".join(f"    {clean(line)}" for line in lines)
 
@@ -218,7 +222,7 @@ def _took(run: Mapping[str, Json], now: datetime | None) -> str:
 def restart_lines(run: Mapping[str, Json], now: datetime) -> list[str]:
     """One line for each restart that is known: when, and why."""
     lines = []
-    for restart in restarts_in(run):
+    for restart in _restarts_of(run):
         left = (restart.starts_at - now).total_seconds()
         when = f"in {duration(left)}" if left > 0 else age(restart.starts_at, now)
         why = cause_words(restart.rank, restart.summary)
@@ -235,7 +239,7 @@ def _remark(run: Mapping[str, Json], now: datetime) -> str:
     if words := supervision_words(run, now):
         return words
     if waiting := waiting_words(run, now):
-        cause = restarts_in(run)[-1:] if run.get("waiting_for") == BACKOFF else ()
+        cause = _restarts_of(run)[-1:] if run.get("waiting_for") == BACKOFF else ()
         why = [cause_words(restart.rank, restart.summary) for restart in cause]
         return shorten("; ".join([waiting, *why]), _LONGEST_CAUSE)
     return "; ".join(filter(None, [_restarts(run), _cause_line(run, _LONGEST_CAUSE)]))
@@ -281,6 +285,14 @@ def _cause_line(run: Mapping[str, Json], longest: int) -> str:
         return ""
     summary = str(cause.get("summary") or cause.get("class") or "")
     return shorten(cause_words(cause.get("rank"), summary), longest)
+
+
+def _restarts_of(run: Mapping[str, Json]) -> "tuple[Restart, ...]":
+    if not run.get("restarts"):
+        return ()
+    from sgpu_decl.model.attempt_details import restarts_in
+
+    return restarts_in(run)
 
 
 def moment(value: Json) -> datetime | None:

@@ -36,7 +36,7 @@ def test_the_end_of_a_session_closes_its_backends(
     (site / "closing_backend.py").write_text(BACKEND)
     monkeypatch.syspath_prepend(site)
     with Session.open(Location(project=tmp_path)) as session:
-        session._site.backend("closing")
+        session._project.backend("closing")
         assert not (tmp_path / "closed").exists()
     assert (tmp_path / "closed").exists()
     session.close()  # closing twice is harmless

@@ -3,14 +3,17 @@
 import sqlite3
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import ACTIVE
-from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
 from sgpu_decl.model.times import from_text
-from sgpu_decl.storing.sqlite.liveness import ProcessMark
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, attempt_of, intent_of
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.environment import PackageList
+    from sgpu_decl.storing.sqlite.liveness import ProcessMark
 
 __all__ = [
     "active_of",
@@ -105,8 +108,12 @@ def intents_of(connection: sqlite3.Connection) -> tuple[Intent, ...]:
     return tuple(intent_of(row, lineage) for row in rows)
 
 
-def package_lists_of(connection: sqlite3.Connection) -> dict[str, PackageList]:
-    rows = connection.execute("SELECT digest, packages FROM package_lists")
+def package_lists_of(connection: sqlite3.Connection) -> "dict[str, PackageList]":
+    rows = connection.execute("SELECT digest, packages FROM package_lists").fetchall()
+    if not rows:
+        return {}
+    from sgpu_decl.model.environment import PackageList
+
     return {str(digest): PackageList(str(text), str(digest)) for digest, text in rows}
 
 
@@ -119,12 +126,14 @@ def all_attempts(connection: sqlite3.Connection) -> tuple[Attempt, ...]:
     return tuple(map(attempt_of, connection.execute(f"{_ATTEMPTS} ORDER BY a.address, a.number")))
 
 
-def holder_of(connection: sqlite3.Connection) -> tuple[LockHolder, ProcessMark] | None:
+def holder_of(connection: sqlite3.Connection) -> "tuple[LockHolder, ProcessMark] | None":
     row = connection.execute(
         "SELECT id, who, host, pid, boot, started, operation, since FROM lock"
     ).fetchone()
     if row is None:
         return None
+    from sgpu_decl.storing.sqlite.liveness import ProcessMark
+
     identity, who, host, pid, boot, started, operation, since = row
     holder = LockHolder(
         id=identity,

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Attempt, LockHolder, State
 from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.sqlite import queries
@@ -26,10 +25,12 @@ from sgpu_decl.storing.sqlite.database import (
     prepare,
     unusable,
 )
-from sgpu_decl.storing.sqlite.liveness import mark_of_this_process, provably_dead
-from sgpu_decl.storing.sqlite.writer import SqliteWriter
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
 from sgpu_decl.system_errors import path_in_errors
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.owner import Presence
+    from sgpu_decl.storing.sqlite.writer import SqliteWriter
 
 __all__ = ["SCHEME", "SqliteStore"]
 
@@ -69,9 +70,11 @@ class SqliteStore:
     def of_target(self, target: str) -> "SqliteStore":
         return SqliteStore(self.path.parent.with_name(target) / self.path.name)
 
-    def presence(self, lineage: str) -> Presence:
+    def presence(self, lineage: str) -> "Presence":
         """Whether the state of that lineage is here. A database that is there and cannot be read
         may be it."""
+        from sgpu_decl.model.owner import Presence
+
         try:
             found = self._reading(queries.serial_of)
         except SgpuError:
@@ -104,6 +107,8 @@ class SqliteStore:
 
     def abandoned_lock(self) -> LockHolder | None:
         """The holder of the lock if that process is certainly dead; the next `lock` takes it."""
+        from sgpu_decl.storing.sqlite.liveness import provably_dead
+
         found = self._reading(queries.holder_of)
         return found[0] if found is not None and provably_dead(found[1]) else None
 
@@ -115,12 +120,14 @@ class SqliteStore:
     @contextmanager
     def lock(
         self, operation: str, *, lineage: str, patience: Patience = AT_ONCE
-    ) -> Iterator[SqliteWriter]:
+    ) -> "Iterator[SqliteWriter]":
         """Hold the state for writing; a database that is not there is made with `lineage`.
 
         Raises:
             Locked: a process that may be alive held it for as long as `patience` lasts.
         """
+        from sgpu_decl.storing.sqlite.writer import SqliteWriter
+
         connection, lock_id = self._locked(operation, lineage, patience)
         with closing(connection):
             try:
@@ -224,6 +231,8 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 def _take(connection: sqlite3.Connection, operation: str, *, unreleased: str | None) -> str:
     """Take the lock row and return its id, if it is free, held by a dead process, or the lock
     `unreleased`, which this store could not release."""
+    from sgpu_decl.storing.sqlite.liveness import mark_of_this_process, provably_dead
+
     mark = mark_of_this_process()
     lock_id = uuid.uuid4().hex[:12]
     connection.execute("BEGIN IMMEDIATE")
