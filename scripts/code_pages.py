@@ -26,10 +26,10 @@ A check that asks something outside, such as a workspace, can also have the code
 ERRORS = """\
 # Errors
 
-What a command can fail with. Under `-o json` the code is `error.code`. Several errors share an
-[exit code](../README.md), so a program should look at the code. `sgpu explain CODE` prints what
-this page says. A code stays; its words may change. Mistakes in a file have codes of their own, in
-`error.diagnostics`: see [checks](checks.md).
+What a command can fail with. The code stands in brackets, as in `error[not_found]`. Under `-o json`
+it is `error.code`. Several errors share an [exit code](../README.md), so a program should look at
+the code. `sgpu explain CODE` prints what this page says. A code stays; its words may change.
+Mistakes in a file have codes of their own, in `error.diagnostics`: see [checks](checks.md).
 """
 
 

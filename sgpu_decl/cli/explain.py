@@ -19,8 +19,8 @@ def command(*, code: str | None, output: str) -> int:
     """Explain a code of a check or an error, such as `unknown_key`: what it means, an example, and
     what to do.
 
-    A check shows its code in brackets, as in `error[unknown_key]`. The code of an error is
-    `error.code` of `-o json`. Without CODE all codes are listed.
+    Errors and checks show their code in brackets, as in `error[unknown_key]`. Without CODE, all
+    codes are listed.
 
     Exit codes: 0, and 1 if there is no such code.
     """

@@ -58,7 +58,7 @@ def interrupted(sgpu: Shell, *arguments: str, after: str) -> tuple[str, str]:
 
 def test_wait_is_left_and_the_run_goes_on(stubborn: Shell) -> None:
     _, said = interrupted(stubborn, "wait", "stubborn", after="waiting for stubborn#1")
-    assert "error: interrupted\nhint: if something was launched, it goes on: `sgpu status`" in said
+    assert "error[interrupted]: interrupted\nhint: if something was launched, it goes on: `sgpu status`" in said
     out, _ = interrupted(stubborn, "wait", "stubborn", "-o", "json", after="waiting for")
     assert json.loads(out)["error"]["code"] == "interrupted"
     (run,) = stubborn("status", "-o", "json").json["data"]["runs"]
@@ -68,7 +68,7 @@ def test_wait_is_left_and_the_run_goes_on(stubborn: Shell) -> None:
 @pytest.mark.parametrize("command", [["cancel", "stubborn"], ["destroy", "-y"]])
 def test_what_is_being_stopped_goes_on_stopping(stubborn: Shell, command: list[str]) -> None:
     _, said = interrupted(stubborn, *command, after="stubborn#1 asked to stop")
-    assert "error: left while runs are being stopped" in said
+    assert "error[interrupted]: left while runs are being stopped" in said
     assert "hint: they go on stopping" in said
     stubborn.write("end", "")
     if command[0] == "cancel":

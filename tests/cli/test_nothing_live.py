@@ -34,7 +34,7 @@ def test_outside_of_a_project_each_command_says_that_there_is_none(
 ) -> None:
     refused = sgpu.here(*arguments)
     assert refused.code == 1
-    assert f"error: there is no project in `{sgpu.folder}`" in refused.err
+    assert f"error[no_project]: there is no project in `{sgpu.folder}`" in refused.err
     assert "`--project`" in refused.err
     assert sgpu.here(*arguments, "-o", "json").json["error"]["code"] == "no_project"
     assert list(sgpu.folder.iterdir()) == []
