@@ -227,6 +227,7 @@ class Session:
         """
         from sgpu_decl.applying.plan_file import save_plan
 
+        _check_prepared(prepared)
         save_plan(self._project, prepared, path, progress)
 
     # Applying
@@ -246,6 +247,7 @@ class Session:
         """
         from sgpu_decl.applying.apply import stage
 
+        _check_prepared(prepared)
         return stage(self._project, prepared, progress)
 
     def apply(
@@ -275,6 +277,7 @@ class Session:
         from sgpu_decl.applying.apply import apply
         from sgpu_decl.applying.launch_records import launch_of
 
+        _check_prepared(prepared)
         applied = apply(
             self._project, prepared, sink=sink, parallelism=parallelism, call=call, on_wait=on_wait
         )
@@ -357,4 +360,14 @@ class Session:
 
         return collect(
             self._project, keep_last=keep_last, older_than=older_than, dry_run=dry_run, now=now()
+        )
+
+
+def _check_prepared(value: object) -> None:
+    from sgpu_decl.applying.prepared import Prepared
+
+    if not isinstance(value, Prepared):
+        raise TypeError(
+            "this takes the `Prepared` that `Session.plan` returned, as it is: "
+            f"got a `{type(value).__name__}`"
         )

@@ -7,6 +7,7 @@ import click
 
 from sgpu_decl.cli.file_options import file_options
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
+from sgpu_decl.errors import NotFound
 from sgpu_decl.model.plan_options import PlanOptions
 
 __all__ = ["command"]
@@ -34,16 +35,24 @@ def command(
     """Stop runs and delete the code that was staged for them.
 
     NAMEs are runs by address, by name or by a glob, as for `--select`. Without a NAME, all runs of
-    FILE are meant: `sgpu.yml`, else `run.yaml`, if none is given. Without a file here, the runs of
-    the whole project are meant. Logs, output and history stay, and attempt numbers go on.
+    FILE are destroyed: `sgpu.yml`, else `run.yaml`, if none is given. Without a file here, the runs
+    of the whole project are destroyed. Logs, output and history stay, and attempt numbers go on.
+
+    FILE ends in `.yaml` or `.yml`, or is a path with a `/`, such as `./train`. Everything else is a
+    NAME, also if a file has that name.
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
     from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
 
-    files = [word for word in words if os.path.isfile(word)]
+    files = [word for word in words if _is_path(word)]
     if len(files) > 1:
         raise click.UsageError(f"`{files[1]}` is a second file: name one")
+    if files and not os.path.isfile(files[0]):
+        raise NotFound(
+            f"there is no file `{files[0]}`",
+            hint="name a run or project file that exists, or runs by their names",
+        )
     names = tuple(word for word in words if word not in files)
     session = source.session(files[0]) if files else source.recorded()
     options = PlanOptions(select=(*names, *select), exclude=exclude, destroy=True)
@@ -56,3 +65,8 @@ def command(
         unattended="if that is what you want, give `-y`",
     )
     return carry_out(session, lambda: session.plan(options), settings=settings, out=sys.stdout)
+
+
+def _is_path(word: str) -> bool:
+    """Whether an argument is a path. The address of a matrix cell may hold a `/` in brackets."""
+    return word.endswith((".yaml", ".yml")) or "/" in word.partition("[")[0]

@@ -1,6 +1,7 @@
 """From what went wrong to words on stderr, or an object on stdout, and an exit code."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Show an error that ended a command, in the form that `arguments` ask for; return the code."""
     from sgpu_decl.views.envelope import enveloped
 
-    known = as_sgpu_error(error)
+    known = as_sgpu_error(error, arguments)
     if wants_json(arguments):
         click.echo(enveloped(error=known))
     else:
@@ -33,28 +34,35 @@ def show_error(error: SgpuError) -> None:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether `-o json` stands on the command line: asked when it could not be parsed, too."""
-    asked = False
+    """Whether `-o json` stands on the command line, which may be one that cannot be parsed."""
+    return _option(arguments, "--output", "-o") == "json"
+
+
+def _option(arguments: Sequence[str], name: str, short: str | None = None) -> str | None:
+    """The last value of an option on the command line."""
+    value = None
     for position, argument in enumerate(arguments):
-        following = arguments[position + 1] if position + 1 < len(arguments) else ""
         if argument == "--":
             break
-        if argument in ("-o", "--output"):
-            asked = following == "json"
-        elif argument.startswith("--output="):
-            asked = argument == "--output=json"
-        elif argument.startswith("-o") and not argument.startswith("--"):
-            asked = argument == "-ojson"
-    return asked
+        if argument in (name, short):
+            value = "".join(arguments[position + 1 : position + 2])
+        elif argument.startswith(f"{name}="):
+            value = argument.removeprefix(f"{name}=")
+        elif short is not None and argument.startswith(short) and not argument.startswith("--"):
+            value = argument.removeprefix(short)
+    return value
 
 
-def as_sgpu_error(error: BaseException) -> SgpuError:
+def as_sgpu_error(error: BaseException, arguments: Sequence[str]) -> SgpuError:
     """Give every error a message, a next step and an exit code."""
     match error:
         case SgpuError():
             return error
         case KeyboardInterrupt() | click.Abort():
-            hint = "if something was launched, it goes on: `sgpu status`"
+            target, project = _option(arguments, "--target", "-t"), _option(arguments, "--project")
+            command = "sgpu status" + (f" -t {shlex.quote(target)}" if target else "")
+            command += f" --project {shlex.quote(project)}" if project else ""
+            hint = f"if something was launched, it goes on: see `{command}`"
             return Interrupted("interrupted", hint=hint)
         case click.ClickException():
             return _usage(error)

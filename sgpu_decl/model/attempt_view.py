@@ -43,7 +43,8 @@ class AttemptView:
     started again; of the newest ones `restarts` says why. `tracking` is `replaced` where another
     store than the one that was asked for has its MLflow run, `off` where none does. `links` say
     where its things lie. Since `not_responding_since` its supervisor gives no sign of life;
-    `processes_left` run on though nobody supervises them.
+    `processes_left` run on though nobody supervises them. `unavailable` says why its backend cannot
+    be used here; everything else is then as it was recorded.
     """
 
     ref: AttemptRef
@@ -63,6 +64,7 @@ class AttemptView:
     working_files: "WorkingFiles | None" = None
     not_responding_since: datetime | None = None
     processes_left: tuple[int, ...] = ()
+    unavailable: str | None = None
 
 
 def view_in(record: LaunchRecord, seen: Mapping[str, Any]) -> AttemptView:
@@ -108,6 +110,7 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "working_files": working_files_fields(files) if files else None,
         "not_responding_since": time_text(view.not_responding_since),
         "processes_left": list(view.processes_left) or None,
+        "unavailable": view.unavailable,
     }
     return {
         "attempt": view.ref.number,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.errors import NotFound, OutOfTime
+from sgpu_decl.errors import BackendError, NotFound, OutOfTime
 from sgpu_decl.facts.live_state import being_launched, lost
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
@@ -20,7 +20,7 @@ from sgpu_decl.runs.other_targets import elsewhere
 from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_attempt
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import Attempts, Backend
+    from sgpu_decl.backends.base import Attempts
     from sgpu_decl.model.rank_output import LogLines, Output
     from sgpu_decl.model.run_history import RunHistory
     from sgpu_decl.model.step_progress import Progress
@@ -140,8 +140,8 @@ class ProjectRuns:
             if resource.last and not resource.gone
         }
         older = [item.ref for item in state.active if item.ref not in latest]
-        active = (ref for ref, status in self._statuses(older).items() if status.state.active)
-        return tuple(sorted({*latest, *active}))
+        views = self._statuses(older, tolerant=True)
+        return tuple(sorted({*latest, *(ref for ref in older if views[ref].state.active)}))
 
     def status(self, ref: AttemptRef) -> AttemptView:
         """What the backend says, else what was recorded.
@@ -151,21 +151,30 @@ class ProjectRuns:
         """
         return self._statuses([ref])[ref]
 
-    def _statuses(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, AttemptView]:
-        known: dict[AttemptRef, AttemptView] = {}
-        for backend, own in self._by_backend(refs):
-            known.update(backend.attempts.look(own))
-        return {ref: self._believed(ref, known.get(ref)) for ref in refs}
+    def _statuses(
+        self, refs: Sequence[AttemptRef], *, whole: bool = False, tolerant: bool = False
+    ) -> dict[AttemptRef, AttemptView]:
+        """The attempts as their backends see them, `whole` with all that a person is shown. A
+        backend that cannot be opened, as its package is not installed, is an error; if `tolerant`,
+        its attempts are as they were recorded."""
+        views: dict[AttemptRef, AttemptView] = {}
+        for kind, records in self._by_backend(refs).items():
+            try:
+                attempts = self._project.backend(kind).attempts
+            except BackendError as error:
+                if not tolerant:
+                    raise
+                views |= {item.ref: self._from_record(item, error.message) for item in records}
+                continue
+            views.update(attempts.inspect(records) if whole else attempts.look(records))
+        return {ref: self._view(ref, views.get(ref)) for ref in refs}
 
     def describe(self, refs: Sequence[AttemptRef]) -> list[AttemptView]:
         """All that is known of attempts, as a person is shown it. MLflow is told first how attempts
         ended whose end it does not know yet."""
         self._project.close_tracked()
-        known: dict[AttemptRef, AttemptView] = {}
-        for backend, own in self._by_backend(refs):
-            known.update(backend.attempts.inspect(own))
-        views = (self._believed(ref, known.get(ref)) for ref in refs)
-        return [self._with_missing_file(view) for view in views]
+        views = self._statuses(refs, whole=True, tolerant=True)
+        return [self._with_missing_file(views[ref]) for ref in refs]
 
     def show(self, ref: AttemptRef) -> "RunHistory":
         """An attempt with the spec that was launched and the run's history."""
@@ -173,7 +182,7 @@ class ProjectRuns:
 
         history = self._project.states.history(ref.address)
         spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), "{}")
-        views = self._statuses([attempt.ref for attempt in history])
+        views = self._statuses([attempt.ref for attempt in history], tolerant=True)
         return RunHistory(
             view=self.describe([ref])[0],
             spec=spec,
@@ -362,8 +371,8 @@ class ProjectRuns:
         return self._project.backend(record.backend).storage.kill_orphans(record)
 
     def _settle(self, refs: Sequence[AttemptRef]) -> None:
-        for backend, own in self._by_backend(refs):
-            backend.attempts.settle(own)
+        for kind, records in self._by_backend(refs).items():
+            self._project.backend(kind).attempts.settle(records)
 
     def _attempts(self, record: LaunchRecord) -> "Attempts":
         """Who watches the attempts of the backend that one was launched on."""
@@ -399,12 +408,12 @@ class ProjectRuns:
             )
         return recorded
 
-    def _believed(self, ref: AttemptRef, seen: AttemptView | None) -> AttemptView:
-        """An attempt as it was `seen`; from the record if its backend says nothing, or no more than
-        that it is staged."""
-        if seen is not None and seen.state is not AttemptState.STAGING:
-            return seen
-        links = seen.links if seen is not None else {}
+    def _view(self, ref: AttemptRef, answer: AttemptView | None) -> AttemptView:
+        """An attempt as its backend's `answer` has it; from the record if there is no answer, or it
+        says only that the attempt is staged."""
+        if answer is not None and (answer.unavailable or answer.state is not AttemptState.STAGING):
+            return answer
+        links = answer.links if answer is not None else {}
         record, staging = self.record(ref), AttemptState.STAGING
         if ref in being_launched(self._project.state()):
             return AttemptView(ref=ref, backend=record.backend, state=staging, links=links)
@@ -415,21 +424,25 @@ class ProjectRuns:
             return now
         if recorded is None or recorded.state.active:  # the state lacks this attempt, or its end
             return replace(lost(record), links=links)
+        return replace(self._from_record(record), links=links)
+
+    def _from_record(self, record: LaunchRecord, unavailable: str | None = None) -> AttemptView:
+        attempt = self._recorded(record.ref)
         return AttemptView(
-            ref=ref,
+            ref=attempt.ref,
             backend=record.backend,
-            state=recorded.state,
-            started_at=recorded.started_at,
-            ended_at=recorded.ended_at,
-            exit_code=recorded.exit_code,
-            failure=recorded.failure,
-            links=links,
+            state=attempt.state,
+            started_at=attempt.started_at,
+            ended_at=attempt.ended_at,
+            exit_code=attempt.exit_code,
+            failure=attempt.failure,
+            unavailable=unavailable,
         )
 
     def _must_be_kept(self, ref: AttemptRef) -> None:
         record = self.record(ref)
         found = self._attempts(record).look([record])
-        if not found and not self._believed(ref, None).state.active:
+        if not found and not self._view(ref, None).state.active:
             raise NotFound(
                 f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
                 hint="its record is kept: "
@@ -437,15 +450,12 @@ class ProjectRuns:
                 code="attempt_freed",
             )
 
-    def _by_backend(
-        self, refs: Sequence[AttemptRef]
-    ) -> "Iterator[tuple[Backend, list[LaunchRecord]]]":
-        """Each backend with its own of the attempts: it is asked once about all of them."""
+    def _by_backend(self, refs: Sequence[AttemptRef]) -> dict[str, list[LaunchRecord]]:
+        """The launches of attempts by backend, so that each is asked once about all of its own."""
         by_kind: dict[str, list[LaunchRecord]] = {}
         for record in map(self.record, refs):
             by_kind.setdefault(record.backend, []).append(record)
-        for kind, own in by_kind.items():
-            yield self._project.backend(kind), own
+        return by_kind
 
     def _with_missing_file(self, view: AttemptView) -> AttemptView:
         """Add the rule that kept back a file which ranks did not find, if one did."""

@@ -236,6 +236,8 @@ def _restarts(run: Mapping[str, Json]) -> str:
 
 
 def _remark(run: Mapping[str, Json], now: datetime) -> str:
+    if isinstance(unavailable := run.get("unavailable"), str):
+        return f"as last recorded: {escape(unavailable)}"
     if words := supervision_words(run, now):
         return words
     if waiting := waiting_words(run, now):

@@ -1,6 +1,7 @@
 """One opened project: what the end of a session closes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,3 +41,12 @@ def test_the_end_of_a_session_closes_its_backends(
         assert not (tmp_path / "closed").exists()
     assert (tmp_path / "closed").exists()
     session.close()  # closing twice is harmless
+
+
+def test_apply_takes_what_plan_returned_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
+    with Session.open(Location(project=tmp_path)) as session:
+        prepared = session.plan()
+        plan: Any = prepared.plan
+        with pytest.raises(TypeError, match="as it is: got a `Plan`"):
+            session.apply(plan)

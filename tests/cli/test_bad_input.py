@@ -236,7 +236,9 @@ def test_saving_a_plan_overwrites_no_file_that_is_none(sgpu: Shell, name: str, t
     sgpu.write(name, text)
     file = name if name.startswith("run.") else "run.yaml"
     message = refused(sgpu, "plan", file, "--out", name, code=1)
-    assert f"error[exists]: `{name}` exists and is no saved plan: it is not overwritten\n" in message
+    assert (
+        f"error[exists]: `{name}` exists and is no saved plan: it is not overwritten\n" in message
+    )
     assert "give `--out` another name" in message
     assert sgpu.here("plan", file, "--out", name, "-o", "json").json["error"]["code"] == "exists"
     assert (sgpu.folder / name).read_text() == text
