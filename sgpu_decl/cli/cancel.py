@@ -56,8 +56,10 @@ def command(
                 session.runs.cancel(ref)
                 active.append(ref)
                 note(f"{ref} asked to stop")
-            elif state is AttemptState.LOST and (left := session.runs.sweep(ref)):
-                note(f"{ref} was lost: {count(left, 'process', 'processes')} that it left stopped")
+            elif state is AttemptState.LOST and (number := session.runs.sweep(ref)):
+                note(
+                    f"{ref} was lost: {count(number, 'process', 'processes')} that it left stopped"
+                )
         if not no_wait:
             await_stops(session, refs, signals, patience)
     runs = status_objects(session.runs.describe(refs))

@@ -78,8 +78,8 @@ def command(
         only = () if probe is None else probe.options.only
         keep = _kept(session, kind, findings, file, only=only)
         try:
-            with sigterm_as_interrupt(), closing(keep) as kept:
-                return report(kept, output, project)
+            with sigterm_as_interrupt(), closing(keep) as kept_findings:
+                return report(kept_findings, output, project)
         except KeyboardInterrupt:
             hint = "what was made in the workspace is deleted; nothing goes on there"
             raise Interrupted("interrupted", hint=hint) from None
@@ -118,12 +118,12 @@ def _kept(
     """The findings as they come; at the end they are kept, with the profile."""
     if profile is not None:
         session.doctor.refuse_profile(profile)
-    found: list[Finding] = []
+    results: list[Finding] = []
     with closing(findings):
         for finding in findings:
-            found.append(finding)
+            results.append(finding)
             yield finding
-    written = session.doctor.keep(kind, found, profile, only=only)
+    written = session.doctor.keep(kind, results, profile, only=only)
     if written is not None:
         target = target_option(session.target)
         note(f"profile: `{written}`; `sgpu dev workspace --profile FILE` behaves like it")
@@ -141,16 +141,16 @@ def report(findings: "Iterable[Finding]", output: str, project: str | None) -> i
     """
     from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary
 
-    found = []
+    results = []
     for finding in findings:
-        found.append(finding)
+        results.append(finding)
         if output == "text":
             show(finding_text(finding, colour=takes_colour(sys.stdout)))
-    failure = _failure(found)
+    failure = _failure(results)
     if output == "json":
-        answer({"project": project, **findings_json(found)}, error=failure)
+        answer({"project": project, **findings_json(results)}, error=failure)
         return failure.exit_code if failure else 0
-    note(findings_summary(found))
+    note(findings_summary(results))
     if failure is not None:
         raise failure
     return 0

@@ -87,13 +87,13 @@ def diff_command(*, source: ProjectSource, before: str, after: str, output: str)
     """Show which packages differ from A to B; each is named as in `sgpu env show`."""
     from sgpu_decl.api.environment_calls import difference
 
-    found = difference(source.environment(before), source.environment(after))
+    differences = difference(source.environment(before), source.environment(after))
     if output == "json":
         from sgpu_decl.views.environments_json import difference_to_json
 
-        answer(difference_to_json(found))
+        answer(difference_to_json(differences))
         return 0
     from sgpu_decl.views.environments_text import difference_text
 
-    show(difference_text(found, colour=takes_colour(sys.stdout)))
+    show(difference_text(differences, colour=takes_colour(sys.stdout)))
     return 0

@@ -19,12 +19,12 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Show an error that ended a command, in the form that `arguments` ask for; return the code."""
     from sgpu_decl.views.envelope import enveloped
 
-    known = as_sgpu_error(error, arguments)
+    sgpu_error = as_sgpu_error(error, arguments)
     if wants_json(arguments):
-        click.echo(enveloped(error=known))
+        click.echo(enveloped(error=sgpu_error))
     else:
-        show_error(known)
-    return known.exit_code
+        show_error(sgpu_error)
+    return sgpu_error.exit_code
 
 
 def show_error(error: SgpuError) -> None:
@@ -103,8 +103,8 @@ def _crash(error: BaseException) -> SgpuError:
     import traceback
 
     text = "".join(traceback.format_exception(error))
-    kept = _keep(text)
-    where = f"the traceback is in `{kept}`" if kept else text
+    file = _keep(text)
+    where = f"the traceback is in `{file}`" if file else text
     return SgpuError(
         f"internal error: {type(error).__name__}: {error}",
         hint=f"this is a fault of sgpu, not yours: please report it; {where}",

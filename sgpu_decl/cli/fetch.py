@@ -26,25 +26,25 @@ def command(*, source: ProjectSource, name: str, output: str) -> int:
     session = source.recorded()
     ref = session.runs.find_one(name)
     with open_progress() as progress:
-        kept = session.runs.output(ref, progress)
+        result = session.runs.output(ref, progress)
     if output == "json":
         answer({
-            "folder": os.fspath(kept.folder), "files": kept.files, "bytes": kept.bytes,
-            "lacking": list(kept.lacking),
+            "folder": os.fspath(result.folder), "files": result.files, "bytes": result.bytes,
+            "lacking": list(result.lacking),
         })  # fmt: skip
-        return 1 if kept.lacking else 0
+        return 1 if result.lacking else 0
     from sgpu_decl.views.terminal import count, size
 
-    show(str(kept.folder))
-    if kept.files:
-        note(f"{count(kept.files, 'file')}, {size(kept.bytes)}")
+    show(str(result.folder))
+    if result.files:
+        note(f"{count(result.files, 'file')}, {size(result.bytes)}")
     else:
         note(f"the ranks of `{ref}` wrote no file to SGPU_OUTPUT_DIR")
     if (state := session.runs.status(ref).state).active:
         note(f"`{ref}` is {state}: its ranks may still write")
-    if not kept.lacking:
+    if not result.lacking:
         return 0
-    first = ", ".join(f"`{item}`" for item in kept.lacking[:3])
-    more = f" and {len(kept.lacking) - 3:,} more" if len(kept.lacking) > 3 else ""
-    note(f"warning: not there: {first}{more}; {kept.why}")
+    first = ", ".join(f"`{item}`" for item in result.lacking[:3])
+    more = f" and {len(result.lacking) - 3:,} more" if len(result.lacking) > 3 else ""
+    note(f"warning: not there: {first}{more}; {result.why}")
     return 1

@@ -75,8 +75,8 @@ def command(
 
 
 def _mappings(value: "Json") -> "list[Mapping[str, Json]]":
-    found = value if isinstance(value, Sequence) else []
-    return [item for item in found if isinstance(item, Mapping)]
+    items = value if isinstance(value, Sequence) else []
+    return [item for item in items if isinstance(item, Mapping)]
 
 
 def _number(value: "Json") -> int:

@@ -88,5 +88,5 @@ class LiveScreen:
 
     def _region(self) -> Text:
         size = self._console.size
-        known = list(self._known.values())
-        return progress(known, now=now(), width=size.width, height=size.height)
+        views = list(self._known.values())
+        return progress(views, now=now(), width=size.width, height=size.height)

@@ -17,7 +17,7 @@ def plan_error(plan: "Plan") -> SgpuError | None:
     errors = [check for check in plan.checks if check.severity is Severity.ERROR]
     if not errors:
         return None
-    found = tuple(
+    findings = tuple(
         Diagnostic(code=error.id, summary=error.summary, place=error.place, hint=error.hint)
         for error in errors
     )
@@ -29,7 +29,7 @@ def plan_error(plan: "Plan") -> SgpuError | None:
         f"this plan cannot be applied: {cause}",
         hint=hint,
         code="plan_has_errors",
-        diagnostics=found,
+        diagnostics=findings,
     )
 
 

@@ -86,16 +86,16 @@ def probe_options(command: Command) -> Command:
         secret: str | None, patience: str | None, limit: str | None, only: tuple[str, ...],
         **kwargs: Any,
     ) -> Any:  # fmt: skip
-        given = {
+        values = {
             "--nodes": nodes, "--base": base, "--secret": secret, "--patience": patience,
             "--limit": limit, "--only": only or None, "-y": auto_approve or None,
         }  # fmt: skip
-        named = [name for name, value in given.items() if value is not None]
-        if named and not probe:
-            raise Usage(f"`{named[0]}` is an option of a probe", hint="add `--probe`")
+        names = [name for name, value in values.items() if value is not None]
+        if names and not probe:
+            raise Usage(f"`{names[0]}` is an option of a probe", hint="add `--probe`")
         request = None
         if probe:
-            _check_only(only, named, nodes)
+            _check_only(only, names, nodes)
             options = _options(nodes, base, secret, patience, limit, only)
             request = ProbeRequest(options=options, auto=auto_approve)
         return command(*args, probe=request, **kwargs)
@@ -133,12 +133,12 @@ def _options(
     )
 
 
-def _check_only(only: tuple[str, ...], named: list[str], nodes: int | None) -> None:
+def _check_only(only: tuple[str, ...], names: list[str], nodes: int | None) -> None:
     """Raises Usage: the runs are none, or an option is for a run that `--only` leaves out."""
     if "gang" in only and (nodes or 1) == 1:
         raise Usage("`gang` is a run on two nodes", hint="add `--nodes 2`")
     for option, acts in _USED_IN.items():
-        if only and option in named and not set(acts) & set(only):
+        if only and option in names and not set(acts) & set(only):
             runs = " or ".join(f"`--only {act}`" for act in acts)
             raise Usage(f"`{option}` is for a run that `--only` leaves out", hint=f"add {runs}")
 

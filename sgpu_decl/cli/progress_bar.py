@@ -58,12 +58,12 @@ class Bar:
 
     def _line(self) -> Table:
         grid = Table.grid(padding=(0, 1))
-        known = self._total > 0
+        has_total = self._total > 0
         bar = ProgressBar(
-            total=self._total if known else None,
+            total=self._total if has_total else None,
             completed=self._done,
             width=24,
-            pulse=not known,
+            pulse=not has_total,
         )
         seconds = time.monotonic() - self._began
         grid.add_row(bar, Text(phase_line(self._phase, self._done, self._total, seconds=seconds)))

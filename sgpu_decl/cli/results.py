@@ -20,8 +20,8 @@ def command(*, source: ProjectSource, name: str, output: str) -> int:
     session = source.recorded()
     ref = session.runs.find_one(name)
     results = session.runs.results(ref)
-    if held := secrets_note(ref, results):
-        note(held)
+    if secrets_warning := secrets_note(ref, results):
+        note(secrets_warning)
     if output == "json":
         answer({"results": results})
         return 0

@@ -86,8 +86,8 @@ def _last_words(
         return ""
     (ref,) = session.runs.find(f"{run['name']}#{run['attempt']}")
     number = restart if isinstance(restart, int) else None
-    found = session.runs.logs(ref, ranks=(rank,), follow=False, restart=number)
-    lines = deque((line for item in found if item for line in item.lines), maxlen=LAST_LINES)
+    log = session.runs.logs(ref, ranks=(rank,), follow=False, restart=number)
+    lines = deque((line for item in log if item for line in item.lines), maxlen=LAST_LINES)
     if not lines:
         return ""
     from sgpu_decl.views.logs_text import clean_lines

@@ -53,14 +53,14 @@ def command(*, source: ProjectSource, name: str, output: str) -> int:
 def _show_job(session: "Session", name: str, output: str) -> int:
     from sgpu_decl.errors import NotFound
 
-    chosen = session.jobs.find(name)
-    if len(chosen) > 1:
+    jobs = session.jobs.find(name)
+    if len(jobs) > 1:
         raise NotFound(
-            f"`{name}` names {len(chosen)} jobs",
-            hint=f"name one of them, such as `{chosen[0].address}`",
+            f"`{name}` names {len(jobs)} jobs",
+            hint=f"name one of them, such as `{jobs[0].address}`",
             code="ambiguous",
         )
-    job = session.jobs.show(chosen[0])
+    job = session.jobs.show(jobs[0])
     if output == "json":
         answer(job)
         return 0

@@ -33,8 +33,8 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
     if names or source.target is not None or session.in_project:
         session.check_project()
         session.check_target()
-    refs, chosen = _named(session, names)
-    runs, jobs = status_objects(session.runs.describe(refs)), session.jobs.describe(chosen)
+    refs, resources = _named(session, names)
+    runs, jobs = status_objects(session.runs.describe(refs)), session.jobs.describe(resources)
     if output == "json":
         project = str(session.root) if session.in_project else None
         data: dict[str, Json] = {"project": project, "runs": runs}

@@ -28,7 +28,7 @@ def command(*, source: ProjectSource, file: str | None, output: str) -> int:
                 "kind": validated.loaded.kind,
                 "runs": [str(run.address) for run in validated.loaded.runs],
                 "targets": list(validated.targets),
-                "diagnostics": [found.to_json() for found in validated.findings],
+                "diagnostics": [finding.to_json() for finding in validated.findings],
             }
         )
         return 0

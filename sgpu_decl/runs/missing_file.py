@@ -39,7 +39,7 @@ def _reason(
         return None
     if path.startswith("../"):
         return "it lies outside of the code, and ranks work in a copy of the code", OUTSIDE_HINT
-    kept = kept_back(
+    rule = kept_back(
         root,
         path,
         include=_texts(rules.get("include")),
@@ -47,9 +47,9 @@ def _reason(
         link=_texts(rules.get("link")),
         owners={owner},
     )
-    if kept is None:
+    if rule is None:
         return "it came after the code was pinned", "apply again: the next attempt has it"
-    return f"kept back by {kept}", way_out(path, kept, whole, links=links)
+    return f"kept back by {rule}", way_out(path, rule, whole, links=links)
 
 
 def _texts(value: Json) -> Sequence[str]:

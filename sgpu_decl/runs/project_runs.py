@@ -78,7 +78,7 @@ class ProjectRuns:
             elsewhere_hint = elsewhere(self._project.states, self._project.opened.target)
             hint = elsewhere_hint or "no run was launched from here yet"
             raise NotFound(f"no run matches `{name}`", hint=hint)
-        found = []
+        refs = []
         active = {item.ref.address for item in state.active}
         gone = {a for a, resource in resources.items() if resource.gone and a not in active}
         for address in sorted(_not_gone(name, match_addresses([name], resources), gone)):
@@ -90,8 +90,8 @@ class ProjectRuns:
                     f"`{address.label}` has no attempt {number}",
                     hint=f"its latest is `{last.ref}`",
                 )
-            found.append(AttemptRef(address, number) if number is not None else last.ref)
-        return tuple(found)
+            refs.append(AttemptRef(address, number) if number is not None else last.ref)
+        return tuple(refs)
 
     def find_one(self, text: str) -> AttemptRef:
         """As `find`, for calls that are about one run.
@@ -99,14 +99,14 @@ class ProjectRuns:
         Raises:
             NotFound: it matches nothing, or several runs.
         """
-        found = self.find(text)
-        if len(found) > 1:
+        refs = self.find(text)
+        if len(refs) > 1:
             raise NotFound(
-                f"`{text}` names {len(found)} runs",
-                hint=f"name one of them, such as `{found[0]}`",
+                f"`{text}` names {len(refs)} runs",
+                hint=f"name one of them, such as `{refs[0]}`",
                 code="ambiguous",
             )
-        return found[0]
+        return refs[0]
 
     def find_active(self, *texts: str) -> tuple[AttemptRef, ...]:
         """As `find`, with every other attempt of the named runs that is active: `on_active:
@@ -196,8 +196,8 @@ class ProjectRuns:
         Raises:
             NotFound: what the attempt left was deleted.
         """
-        found = [(result.pop("shown", result["value"]), result) for result in self.returned(ref)]
-        return [{**result, "value": shown} for shown, result in found]
+        pairs = [(result.pop("shown", result["value"]), result) for result in self.returned(ref)]
+        return [{**result, "value": shown} for shown, result in pairs]
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, as it is; beside a value with secrets what is `shown` of it.
@@ -253,10 +253,10 @@ class ProjectRuns:
 
     def unhidden(self, refs: Sequence[AttemptRef]) -> tuple[str, ...]:
         """References of secrets that `logs` and `follow` cannot hide here, each once."""
-        found: dict[str, None] = {}
+        references: dict[str, None] = {}
         for record in map(self.record, refs):
-            found |= dict.fromkeys(self._attempts(record).unsecret_values(record))
-        return tuple(found)
+            references |= dict.fromkeys(self._attempts(record).unsecret_values(record))
+        return tuple(references)
 
     def follow(
         self,
@@ -276,17 +276,17 @@ class ProjectRuns:
             for ref, record in records.items()
         }
         due = dict.fromkeys(logs, 0.0)
-        known: dict[AttemptRef, tuple[object, ...]] = {}
+        reported: dict[AttemptRef, tuple[object, ...]] = {}
         rest = SHORTEST
         while logs:
             quiet = True
-            told = time.monotonic()
-            watched = [ref for ref in logs if due[ref] <= told]
+            looked_at = time.monotonic()
+            watched = [ref for ref in logs if due[ref] <= looked_at]
             for ref in watched:
                 # Each may be far away; whoever presses Ctrl-C does not wait for all of them.
-                if time.monotonic() - told > QUIET:
+                if time.monotonic() - looked_at > QUIET:
                     yield None
-                    told = time.monotonic()
+                    looked_at = time.monotonic()
                 lines, ended = logs[ref].read()
                 for line in lines:
                     quiet = False
@@ -299,8 +299,8 @@ class ProjectRuns:
                 standing = (
                     status.state, status.restart, status.waiting_for, status.tracking,
                 )  # fmt: skip
-                if known.get(ref) != standing:
-                    known[ref] = standing
+                if reported.get(ref) != standing:
+                    reported[ref] = standing
                     yield status
             if quiet and logs:
                 yield None
@@ -441,8 +441,8 @@ class ProjectRuns:
 
     def _must_be_kept(self, ref: AttemptRef) -> None:
         record = self.record(ref)
-        found = self._attempts(record).look([record])
-        if not found and not self._view(ref, None).state.active:
+        views = self._attempts(record).look([record])
+        if not views and not self._view(ref, None).state.active:
             raise NotFound(
                 f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
                 hint="its record is kept: "
@@ -475,7 +475,7 @@ class ProjectRuns:
 
 
 def _not_gone(
-    pattern: str, found: frozenset[Address], gone: Collection[Address]
+    pattern: str, matches: frozenset[Address], gone: Collection[Address]
 ) -> frozenset[Address]:
     """Those of the addresses that a pattern stands for which are not gone; all of them, where all
     are gone and it is their name.
@@ -483,13 +483,13 @@ def _not_gone(
     Raises:
         NotFound: it is a glob, and nothing but what is gone matches.
     """
-    live = found.difference(gone)
+    live = matches.difference(gone)
     if not live and is_glob(pattern):
         raise NotFound(
             f"no run matches `{pattern}` but destroyed ones",
-            hint=f"one of those is found by its name, such as `{min(found).label}`",
+            hint=f"one of those is found by its name, such as `{min(matches).label}`",
         )
-    return live or found
+    return live or matches
 
 
 def _is_call(spec: Mapping[str, Json]) -> bool:

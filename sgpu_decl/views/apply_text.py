@@ -56,7 +56,7 @@ def state_line(status: AttemptView) -> str:
 
 def restart_line(ref: AttemptRef, restart: "Restart", *, now: datetime) -> str:
     """That ranks are started again, when, and why."""
-    left = (restart.starts_at - now).total_seconds()
-    how = f"restarts in {duration(left)}" if left > 0 else "restarted"
+    seconds = (restart.starts_at - now).total_seconds()
+    how = f"restarts in {duration(seconds)}" if seconds > 0 else "restarted"
     why = cause_words(restart.rank, restart.summary)
     return f"{ref} {how} (restart {restart.number}): {why}"

@@ -140,8 +140,8 @@ def waiting_words(run: Mapping[str, Json], now: datetime) -> str:
     restarts = _restarts_of(run)
     if reason != BACKOFF or not restarts:
         return f"waits for {waits(reason)}"
-    left = max(0.0, (restarts[-1].starts_at - now).total_seconds())
-    return f"restart {restarts[-1].number} in {duration(left)}"
+    seconds = max(0.0, (restarts[-1].starts_at - now).total_seconds())
+    return f"restart {restarts[-1].number} in {duration(seconds)}"
 
 
 def failure(run: Mapping[str, Json]) -> str:
@@ -223,8 +223,8 @@ def restart_lines(run: Mapping[str, Json], now: datetime) -> list[str]:
     """One line for each restart that is known: when, and why."""
     lines = []
     for restart in _restarts_of(run):
-        left = (restart.starts_at - now).total_seconds()
-        when = f"in {duration(left)}" if left > 0 else age(restart.starts_at, now)
+        seconds = (restart.starts_at - now).total_seconds()
+        when = f"in {duration(seconds)}" if seconds > 0 else age(restart.starts_at, now)
         why = cause_words(restart.rank, restart.summary)
         lines.append(f"{restart.number}: {when}, after {why} ({restart.failure})")
     return lines
@@ -251,15 +251,15 @@ def supervision_words(run: Mapping[str, Json], now: datetime) -> str:
     """What is wrong with the supervision of an attempt, and the command to use; empty if nothing
     is wrong."""
     cancel = f"`sgpu cancel {shlex.quote(str(run.get('name')))}`"
-    since, left = moment(run.get("not_responding_since")), run.get("processes_left")
+    since, processes = moment(run.get("not_responding_since")), run.get("processes_left")
     if since is not None:
         shown = f"{since:%H:%M:%S} UTC, {age(since, now)}"
         return f"not responding since {shown}: {cancel} ends it by force"
-    if isinstance(left, list) and left:
-        pids = ", ".join(map(str, left[:5])) + (", ..." if len(left) > 5 else "")
-        one = len(left) == 1
-        what = f"{count(len(left), 'process', 'processes')} {'is' if one else 'are'} left ({pids})"
-        return f"{what}: {cancel} stops {'it' if one else 'them'}"
+    if isinstance(processes, list) and processes:
+        pids = ", ".join(map(str, processes[:5])) + (", ..." if len(processes) > 5 else "")
+        amount = count(len(processes), "process", "processes")
+        verb, object_ = ("is", "it") if len(processes) == 1 else ("are", "them")
+        return f"{amount} {verb} left ({pids}): {cancel} stops {object_}"
     return ""
 
 
@@ -326,5 +326,5 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 def _painted(cell: str, *, colour: bool) -> str:
-    chosen = _COLOURS.get(cell.rstrip())
-    return paint(cell, chosen, on=colour) if chosen else cell
+    paint_colour = _COLOURS.get(cell.rstrip())
+    return paint(cell, paint_colour, on=colour) if paint_colour else cell

@@ -60,8 +60,8 @@ def serial_of(connection: sqlite3.Connection) -> tuple[str, int]:
 
 
 def resources_of(connection: sqlite3.Connection) -> dict[Address, Resource]:
-    found = map(_resource, connection.execute(f"{_RESOURCE} ORDER BY r.address"))
-    return {resource.address: resource for resource in found}
+    resources = map(_resource, connection.execute(f"{_RESOURCE} ORDER BY r.address"))
+    return {resource.address: resource for resource in resources}
 
 
 def resource_at(connection: sqlite3.Connection, address: Address) -> Resource | None:
@@ -76,15 +76,15 @@ def active_of(
         rows = connection.execute(f"{_ATTEMPTS} WHERE {_IS_ACTIVE} ORDER BY a.address, a.number")
         return tuple(map(attempt_of, rows))
     rows = connection.execute(f"{_ATTEMPTS} WHERE a.address = ? ORDER BY a.number", (str(address),))
-    found = (attempt_of(row, address) for row in rows)
-    return tuple(attempt for attempt in found if attempt.state in ACTIVE)
+    attempts = (attempt_of(row, address) for row in rows)
+    return tuple(attempt for attempt in attempts if attempt.state in ACTIVE)
 
 
 def _active_beside(
     connection: sqlite3.Connection, resources: Mapping[Address, Resource]
 ) -> tuple[Attempt, ...]:
     """Most active attempts are the last of their resource, and were read with it already."""
-    found = [
+    attempts = [
         resource.last
         for resource in resources.values()
         if resource.last and resource.last.state in ACTIVE
@@ -95,8 +95,10 @@ def _active_beside(
     )
     beside = [attempt_of(row) for row in older]
     if beside:
-        found = sorted((*found, *beside), key=lambda item: (str(item.ref.address), item.ref.number))
-    return tuple(found)
+        attempts = sorted(
+            (*attempts, *beside), key=lambda item: (str(item.ref.address), item.ref.number)
+        )
+    return tuple(attempts)
 
 
 def intents_of(connection: sqlite3.Connection) -> tuple[Intent, ...]:

@@ -64,8 +64,8 @@ class SqliteStore:
 
     def targets(self) -> tuple[str, ...]:
         """The targets whose databases lie beside this one, by name."""
-        found = self.path.parent.parent.glob(f"*/{self.path.name}")
-        return tuple(sorted(item.parent.name for item in found))
+        files = self.path.parent.parent.glob(f"*/{self.path.name}")
+        return tuple(sorted(item.parent.name for item in files))
 
     def of_target(self, target: str) -> "SqliteStore":
         return SqliteStore(self.path.parent.with_name(target) / self.path.name)
@@ -76,10 +76,10 @@ class SqliteStore:
         from sgpu_decl.model.owner import Presence
 
         try:
-            found = self._reading(queries.serial_of)
+            serial = self._reading(queries.serial_of)
         except SgpuError:
             return Presence.UNKNOWN
-        if found is None or found[0] != lineage:
+        if serial is None or serial[0] != lineage:
             return Presence.MISSING
         return Presence.PRESENT
 
@@ -101,21 +101,21 @@ class SqliteStore:
         Raises:
             StateError: its pages do not fit together.
         """
-        found = self._reading(lambda item: item.execute("PRAGMA quick_check(1)").fetchone())
-        if found is not None and found != ("ok",):
-            raise unusable(self.path, f"is corrupt: {found[0]}")
+        answer = self._reading(lambda item: item.execute("PRAGMA quick_check(1)").fetchone())
+        if answer is not None and answer != ("ok",):
+            raise unusable(self.path, f"is corrupt: {answer[0]}")
 
     def abandoned_lock(self) -> LockHolder | None:
         """The holder of the lock if that process is certainly dead; the next `lock` takes it."""
         from sgpu_decl.storing.sqlite.liveness import provably_dead
 
-        found = self._reading(queries.holder_of)
-        return found[0] if found is not None and provably_dead(found[1]) else None
+        lock = self._reading(queries.holder_of)
+        return lock[0] if lock is not None and provably_dead(lock[1]) else None
 
     def holder(self) -> LockHolder | None:
         """Who holds the lock, a dead process included: the next `lock` finds that out."""
-        found = self._reading(queries.holder_of)
-        return found[0] if found else None
+        lock = self._reading(queries.holder_of)
+        return lock[0] if lock else None
 
     @contextmanager
     def lock(
@@ -180,9 +180,9 @@ class SqliteStore:
         Raises:
             NotFound: that lock is not held.
         """
-        held = self.holder()
-        if held is None or held.id != lock_id:
-            instead = f"; the lock that is held is `{held.id}`" if held else ""
+        holder = self.holder()
+        if holder is None or holder.id != lock_id:
+            instead = f"; the lock that is held is `{holder.id}`" if holder else ""
             raise NotFound(
                 f"no lock `{lock_id}` is held{instead}", hint="a command that is refused names it"
             )
@@ -222,10 +222,10 @@ class SqliteStore:
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def _take(connection: sqlite3.Connection, operation: str, *, unreleased: str | None) -> str:
@@ -237,9 +237,9 @@ def _take(connection: sqlite3.Connection, operation: str, *, unreleased: str | N
     lock_id = uuid.uuid4().hex[:12]
     connection.execute("BEGIN IMMEDIATE")
     try:
-        held = queries.holder_of(connection)
-        if held is not None and held[0].id != unreleased and not provably_dead(held[1]):
-            raise _refused(held[0])
+        lock = queries.holder_of(connection)
+        if lock is not None and lock[0].id != unreleased and not provably_dead(lock[1]):
+            raise _refused(lock[0])
         row = (
             1,
             lock_id,
