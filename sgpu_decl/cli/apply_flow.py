@@ -27,6 +27,7 @@ from sgpu_decl.views.status_text import tally
 if TYPE_CHECKING:
     from sgpu_decl.api import Prepared, Session
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
     from sgpu_decl.model.step_progress import Progress
@@ -193,12 +194,12 @@ def _apply(
     shown = (
         settings.json or not settings.detach or len(refs) > 1
     )  # else nothing is said of its state
-    runs = status_objects(session.runs.describe(refs)) if refs and shown else []
+    views = session.runs.describe(refs) if refs and shown else []
     error = applied.failed[0][1] if applied.failed else None
     if error is None and not settings.detach:
-        error = outcome_error(session, runs, end)
+        error = outcome_error(session, views, end)
     error = error or failed_runs_error(plan)
-    _answer(session, prepared, settings=settings, refs=refs, runs=runs, end=end, error=error)
+    _answer(session, prepared, settings=settings, refs=refs, views=views, end=end, error=error)
     return error.exit_code if error else 0
 
 
@@ -231,7 +232,7 @@ def _answer(
     *,
     settings: ApplySettings,
     refs: tuple[AttemptRef, ...],
-    runs: "list[dict[str, Json]]",
+    views: "list[AttemptView]",
     end: FollowEnd,
     error: SgpuError | None,
 ) -> None:
@@ -240,14 +241,14 @@ def _answer(
             "plan": prepared.to_json(),
             "attempts": [str(ref) for ref in refs],
             "attached": not settings.detach and end is FollowEnd.ENDED,
-            "runs": runs,
+            "runs": status_objects(views),
         }
         answer(data, error=error)
         return
-    if len(runs) > 1:
-        note(tally([str(run["state"]) for run in runs]))
+    if len(views) > 1:
+        note(tally([view.state for view in views]))
     elif not settings.detach and end is not FollowEnd.DETACHED:
-        show_endings(session, runs, shown=settings.ranks)
+        show_endings(session, views, shown=settings.ranks)
     if refs and settings.detach:
         name = shlex.quote(refs[0].address.label)
         note(f"follow with {session.shell_command(f'logs -f {name}')}")

@@ -62,11 +62,11 @@ def command(
                 )
         if not no_wait:
             await_stops(session, refs, signals, patience)
-    runs = status_objects(session.runs.describe(refs))
+    views = session.runs.describe(refs)
     if output == "json":
-        answer({"runs": runs})
+        answer({"runs": status_objects(views)})
     else:
-        for ref, run in zip(refs, runs, strict=True):
-            ended = "" if ref in active else "had ended already: "
-            note(f"{ref} {ended}{run['state']}")
+        for view in views:
+            ended = "" if view.ref in active else "had ended already: "
+            note(f"{view.ref} {ended}{view.state}")
     return 0

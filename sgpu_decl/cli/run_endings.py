@@ -3,12 +3,13 @@
 import shlex
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sgpu_decl.cli.terminal_output import note, takes_colour
 from sgpu_decl.errors import Interrupted, RunFailed, SgpuError
+from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.views.status_text import ending, failure, working_files_note
 from sgpu_decl.views.tracking_text import tracking_notes
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.cli.interrupts import Signals
     from sgpu_decl.model.attempt import AttemptRef
-    from sgpu_decl.model.jsonable import Json
+    from sgpu_decl.model.attempt_view import AttemptView
 
 __all__ = ["FollowEnd", "await_stops", "outcome_error", "show_endings"]
 
@@ -59,34 +60,28 @@ def await_stops(
 
 def show_endings(
     session: "Session",
-    runs: "Sequence[Mapping[str, Json]]",
+    views: "Sequence[AttemptView]",
     *,
     shown: tuple[int, ...] | None = (),
     say: Callable[[str], None] = note,
 ) -> None:
-    """One line per run, the traceback of the first cause where one failed, and what is not as
-    expected of its tracking. Where a rank left no traceback, the last that it wrote, unless its
-    output is among what is `shown` (all of it for `None`)."""
-    for run in runs:
-        say(ending(run, colour=takes_colour(sys.stderr)))
-        if words := failure(run) or _last_words(session, run, shown):
-            say(words)
-        for line in (working_files_note(run), *tracking_notes(run)):
-            if line:
-                say(line)
+    """Show one line per attempt, the traceback of the first cause, and notes on its tracking. If
+    the rank that failed left no traceback, show its last lines, unless its output was `shown`
+    already (`None`: that of all ranks)."""
+    for view in views:
+        say(ending(view, colour=takes_colour(sys.stderr)))
+        trace = failure(view) or _last_lines(session, view, shown)
+        for text in (trace, working_files_note(view), *tracking_notes(view)):
+            if text:
+                say(text)
 
 
-def _last_words(
-    session: "Session", run: "Mapping[str, Json]", shown: tuple[int, ...] | None
-) -> str:
+def _last_lines(session: "Session", view: "AttemptView", shown: tuple[int, ...] | None) -> str:
     """The last lines of the rank that failed first; empty where there are none to be shown."""
-    cause, restart = run.get("first_cause"), run.get("restart")
-    rank = cause.get("rank") if isinstance(cause, Mapping) else None
-    if not isinstance(rank, int) or shown is None or rank in shown:
+    rank = view.first_cause.rank if view.first_cause is not None else None
+    if rank is None or shown is None or rank in shown:
         return ""
-    (ref,) = session.runs.find(f"{run['name']}#{run['attempt']}")
-    number = restart if isinstance(restart, int) else None
-    log = session.runs.logs(ref, ranks=(rank,), follow=False, restart=number)
+    log = session.runs.logs(view.ref, ranks=(rank,), follow=False, restart=view.restart)
     lines = deque((line for item in log if item for line in item.lines), maxlen=LAST_LINES)
     if not lines:
         return ""
@@ -96,23 +91,21 @@ def _last_words(
 
 
 def outcome_error(
-    session: "Session", runs: "Sequence[Mapping[str, Json]]", end: FollowEnd
+    session: "Session", views: "Sequence[AttemptView]", end: FollowEnd
 ) -> SgpuError | None:
-    """The error that the runs and the way of leaving amount to."""
+    """The error of a command that followed these attempts and stopped for this reason."""
     if end is not FollowEnd.ENDED:
         cancelled = end is FollowEnd.CANCELLED
         return Interrupted(
             "cancelled" if cancelled else "detached before the runs ended",
             hint=None if cancelled else f"the runs go on: see {session.shell_command('status')}",
         )
-    bad = [f"{run['name']}#{run['attempt']}" for run in runs if run["state"] != "succeeded"]
+    bad = [str(view.ref) for view in views if view.state is not AttemptState.SUCCEEDED]
     if not bad:
         return None
-    listed = ", ".join(f"`{ref}`" for ref in bad[:5]) + (
-        f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-    )
+    more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
     return RunFailed(
-        f"{listed} did not succeed",
+        f"{', '.join(f'`{ref}`' for ref in bad[:5])}{more} did not succeed",
         hint="the output of all ranks: "
         + session.shell_command(f"logs {shlex.quote(bad[0])} --rank all"),
     )

@@ -15,7 +15,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.views.apply_text import restart_line
 from sgpu_decl.views.logs_text import clean_lines, prefix
-from sgpu_decl.views.status_json import status_object, status_objects
 from sgpu_decl.views.tracking_text import tracking_notes
 
 if TYPE_CHECKING:
@@ -52,13 +51,13 @@ class _Follower:
             if item.tracking is not None and item.ref not in self.warned:
                 self.warned.add(item.ref)
                 (view,) = self.session.runs.describe([item.ref])
-                for line in tracking_notes(status_object(view)):
+                for line in tracking_notes(view):
                     self.screen.note(line)
             if not item.state.active:
                 self.active.discard(item.ref)
                 if len(self.refs) > 1:  # how a single run ended is told when it is left
-                    runs = status_objects(self.session.runs.describe([item.ref]))
-                    show_endings(self.session, runs, shown=self.ranks, say=self.screen.note)
+                    views = self.session.runs.describe([item.ref])
+                    show_endings(self.session, views, shown=self.ranks, say=self.screen.note)
         else:
             before = prefix(item.ref.address.label, item.rank) if self.prefixed else ""
             self.screen.lines(clean_lines(item.text, before))

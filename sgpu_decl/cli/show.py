@@ -35,9 +35,9 @@ def command(*, source: ProjectSource, name: str, output: str) -> int:
     if name.startswith("job.") or session.jobs.names_job(name):
         return _show_job(session, name, output)
     ref = session.runs.find_one(name)
-    run = run_object(session.runs.show(ref))
+    run = session.runs.show(ref)
     if output == "json":
-        answer(run)
+        answer(run_object(run))
         return 0
     if output == "markdown":
         from sgpu_decl.views.run_markdown import render

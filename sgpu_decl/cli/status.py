@@ -1,7 +1,7 @@
 """`sgpu status`."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +13,7 @@ from sgpu_decl.views.status_json import status_objects
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.attempt import AttemptRef
+    from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.state import Resource
 
@@ -34,24 +35,24 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
         session.check_project()
         session.check_target()
     refs, resources = _named(session, names)
-    runs, jobs = status_objects(session.runs.describe(refs)), session.jobs.describe(resources)
+    views, jobs = session.runs.describe(refs), session.jobs.describe(resources)
     if output == "json":
         project = str(session.root) if session.in_project else None
-        data: dict[str, Json] = {"project": project, "runs": runs}
+        data: dict[str, Json] = {"project": project, "runs": status_objects(views)}
         answer({**data, "jobs": jobs} if jobs else data)
         return 0
     from sgpu_decl.views.status_text import status_table
 
     colour = takes_colour(sys.stdout)
-    if runs:
-        show(status_table(runs, now=now(), colour=colour))
-    if not (runs or jobs):
+    if views:
+        show(status_table(views, now=now(), colour=colour))
+    if not (views or jobs):
         _say_nothing_is_live(session)
     if jobs:
         from sgpu_decl.views.jobs_text import job_table
 
-        show(("\n" if runs else "") + job_table(jobs, now=now(), colour=colour))
-    _say_where_tracked(session, runs)
+        show(("\n" if views else "") + job_table(jobs, now=now(), colour=colour))
+    _show_tracking(session, views)
     return 0
 
 
@@ -83,19 +84,16 @@ def _say_nothing_is_live(session: "Session") -> None:
         note(f"hint: {hint}")
 
 
-def _say_where_tracked(session: "Session", runs: "list[dict[str, Json]]") -> None:
+def _show_tracking(session: "Session", views: "Sequence[AttemptView]") -> None:
     from sgpu_decl.views.tracking_text import tracking_notes
 
-    uris = set()
-    for run in runs:
-        links = run.get("links")
-        tracked = links.get("mlflow") if isinstance(links, Mapping) else None
-        uri = tracked.get("tracking_uri") if isinstance(tracked, Mapping) else None
-        if isinstance(uri, str):
-            uris.add(uri)
-    for run in runs:
-        for line in tracking_notes(run):
+    stores = set()
+    for view in views:
+        run = view.links.get("mlflow")
+        store = run.get("tracking_uri") if isinstance(run, Mapping) else None
+        if isinstance(store, str):
+            stores.add(store)
+        for line in tracking_notes(view):
             note(line)
-    for uri in sorted(uris):
-        shown = session.runs.ui_command(uri)
-        note(f"metrics: {shown or uri}")
+    for store in sorted(stores):
+        note(f"metrics: {session.runs.ui_command(store) or store}")

@@ -35,12 +35,12 @@ def command(
         more = f" and {len(active) - 5} more" if len(active) > 5 else ""
         note(f"waiting for {', '.join(active[:5])}{more}")
     session.runs.wait(refs, limit)
-    runs = status_objects(session.runs.describe(refs))
-    error = outcome_error(session, runs, FollowEnd.ENDED)
+    views = session.runs.describe(refs)
+    error = outcome_error(session, views, FollowEnd.ENDED)
     if output == "json":
-        answer({"runs": runs}, error=error)
+        answer({"runs": status_objects(views)}, error=error)
     else:
-        show_endings(session, runs)
+        show_endings(session, views)
         if error is not None:
             show_error(error)
     return error.exit_code if error else 0
