@@ -38,8 +38,8 @@ def command(
     FILE are destroyed: `sgpu.yml`, else `run.yaml`, if none is given. Without a file here, the runs
     of the whole project are destroyed. Logs, output and history stay, and attempt numbers go on.
 
-    FILE ends in `.yaml` or `.yml`, or is a path with a `/`, such as `./train`. Everything else is a
-    NAME, also if a file has that name.
+    FILE ends in `.yaml` or `.yml`, or is a path such as `./train`. `train` is a NAME, even if there
+    is a file `train`.
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
@@ -68,5 +68,8 @@ def command(
 
 
 def _is_path(word: str) -> bool:
-    """Whether an argument is a path. The address of a matrix cell may hold a `/` in brackets."""
-    return word.endswith((".yaml", ".yml")) or "/" in word.partition("[")[0]
+    """Whether an argument is a path. A name holds no dot, an address one, after its kind. The
+    brackets of a matrix cell may hold anything."""
+    text = word.partition("[")[0]
+    dotted = "." in text.removeprefix("run.") and os.path.isfile(word)
+    return dotted or text.endswith((".yaml", ".yml")) or "/" in text

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.functions.call_errors import RankFailed, raise_failure
 from sgpu_decl.functions.call_follower import say
-from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.results_text import secrets_note
 
@@ -45,23 +46,17 @@ class Results(list[R]):
         return render(shown, title=self.attempt)
 
 
-def collect_outputs_or_raise(
-    session: "Session", ref: AttemptRef, run: Mapping[str, Json]
-) -> Results[object]:
+def collect_outputs_or_raise(session: "Session", view: AttemptView) -> Results[object]:
     """Return what the ranks of an attempt that has ended returned.
-
-    Args:
-        run: its status object.
 
     Raises:
         BaseException: a rank's exception; see `call_errors.raise_failure`.
         RankFailed: the attempt failed otherwise, or a rank ended without returning.
         SgpuError: a value cannot be unpickled here.
     """
-    if run["state"] != "succeeded":
-        raise_failure(session, ref, run)
-    ranks = run["ranks"]
-    size = len(ranks) if isinstance(ranks, list) else 0
+    if view.state is not AttemptState.SUCCEEDED:
+        raise_failure(session, view)
+    ref, size = view.ref, len(view.ranks)
     returned = session.runs.returned(ref)
     if note := secrets_note(ref, returned):
         say(note)
