@@ -31,8 +31,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.diagnostics.place import Place
     from sgpu_decl.model.call import Call
-    from sgpu_decl.model.desired import Interpreter
-    from sgpu_decl.model.launch import Placement
+    from sgpu_decl.model.desired import Interpreter, Placement
     from sgpu_decl.model.rank_output import LogLines, Output
     from sgpu_decl.model.ray_cluster import NodeShape
     from sgpu_decl.model.step_progress import Progress
