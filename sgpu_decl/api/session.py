@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from sgpu_decl.errors import NotFound
+from sgpu_decl.errors import NotFound, Usage
 from sgpu_decl.facts.location import Location, Opened, current_folder, open_project
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.model.jsonable import Json
@@ -14,7 +14,6 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
 if TYPE_CHECKING:
     from sgpu_decl.api.doctor_calls import DoctorCalls
-    from sgpu_decl.api.environment_calls import EnvironmentCalls
     from sgpu_decl.api.job_calls import JobCalls
     from sgpu_decl.api.state_calls import StateCalls
     from sgpu_decl.applying.executor import Applied
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.attempt import AttemptRef
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.event import ApplyEvent
+    from sgpu_decl.model.known_environment import Environment
     from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.runs.project_runs import ProjectRuns
@@ -332,18 +332,32 @@ class Session:
         return StateCalls(self._project)
 
     @cached_property
-    def environments(self) -> "EnvironmentCalls":
-        """The environments that a name stands for."""
-        from sgpu_decl.api.environment_calls import EnvironmentCalls
-
-        return EnvironmentCalls(self._project)
-
-    @cached_property
     def doctor(self) -> "DoctorCalls":
         """Checks of this machine, of the project, and of what its target uses."""
         from sgpu_decl.api.doctor_calls import DoctorCalls
 
         return DoctorCalls(self._project, in_project=self.in_project)
+
+    def environment(self, text: str) -> "Environment":
+        """The environment that `text` means: a base, `this`, a lock file, the start of a staged
+        snapshot's digest, a declared one, or an attempt of this project.
+
+        Raises:
+            NotFound: it means none of them.
+            InvalidInput: the lock file is broken.
+            Usage: a project or a target was named, and `text` means nothing that is in one.
+        """
+        from sgpu_decl.runs.environment_lookup import environment_named, in_a_project
+
+        location = self._project.location
+        if in_a_project(text):
+            self.check_project()
+            self.check_target()
+        elif location.project is not None or location.target is not None:
+            raise Usage(
+                f"`{text}` names no environment of a project", hint="leave out `-t` and `--project`"
+            )
+        return environment_named(text, project=self._project)
 
     # Maintenance
 

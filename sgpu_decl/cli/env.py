@@ -85,7 +85,7 @@ def requirements_command(*, name: str, output: str) -> int:
 @output_option()
 def diff_command(*, source: ProjectSource, before: str, after: str, output: str) -> int:
     """Show which packages differ from A to B; each is named as in `sgpu env show`."""
-    from sgpu_decl.api.environment_calls import difference
+    from sgpu_decl.api import difference
 
     differences = difference(source.environment(before), source.environment(after))
     if output == "json":

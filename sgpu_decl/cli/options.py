@@ -78,9 +78,10 @@ class ProjectSource:
 
     def environment(self, name: str) -> "Environment":
         """The environment of that name. The project is opened if the name needs it."""
-        from sgpu_decl.api import environment
+        from sgpu_decl.api import Session
 
-        return environment(name, self.location())
+        with Session.open(self.location()) as session:
+            return session.environment(name)
 
 
 target_option = click.option(
