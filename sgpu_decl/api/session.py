@@ -138,11 +138,11 @@ class Session:
         """Whether there is a project: a file that is found without being named, or a state."""
         return self._project.opened.file is not None or is_folder(self.state_dir.parent)
 
-    def elsewhere(self) -> str | None:
+    def other_targets_hint(self) -> str | None:
         """Where else something was applied, as a hint for a target without runs."""
-        from sgpu_decl.runs.other_targets import elsewhere
+        from sgpu_decl.runs.other_targets import other_targets_hint
 
-        return elsewhere(self._project.states, self.target)
+        return other_targets_hint(self._project.states, self.target)
 
     def check_project(self) -> None:
         """Refuse to go on outside of a project; for calls that read no file.

@@ -80,7 +80,7 @@ def _say_nothing_is_live(session: "Session") -> None:
             [resource.last for resource in session.state.resources() if resource.last is not None]
         )
     )
-    if (hint := session.elsewhere()) is not None:
+    if (hint := session.other_targets_hint()) is not None:
         note(f"hint: {hint}")
 
 

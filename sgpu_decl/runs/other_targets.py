@@ -3,10 +3,10 @@
 from sgpu_decl.model.target import BASE
 from sgpu_decl.storing.state_store import StateStore
 
-__all__ = ["elsewhere"]
+__all__ = ["other_targets_hint"]
 
 
-def elsewhere(states: StateStore, target: str | None) -> str | None:
+def other_targets_hint(states: StateStore, target: str | None) -> str | None:
     """Where else something was applied, as a hint for whoever looks at a target without runs."""
     others = [name for name in states.targets() if name != (target or BASE)]
     options = ["without `-t`"] if BASE in others else []

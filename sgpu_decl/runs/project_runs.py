@@ -16,7 +16,7 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Attempt
-from sgpu_decl.runs.other_targets import elsewhere
+from sgpu_decl.runs.other_targets import other_targets_hint
 from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_attempt
 
 if TYPE_CHECKING:
@@ -75,9 +75,10 @@ class ProjectRuns:
                 + " says how its last launch went, and where its logs are",
             )
         if not resources:
-            elsewhere_hint = elsewhere(self._project.states, self._project.opened.target)
-            hint = elsewhere_hint or "no run was launched from here yet"
-            raise NotFound(f"no run matches `{name}`", hint=hint)
+            hint = other_targets_hint(self._project.states, self._project.opened.target)
+            raise NotFound(
+                f"no run matches `{name}`", hint=hint or "no run was launched from here yet"
+            )
         refs = []
         active = {item.ref.address for item in state.active}
         gone = {a for a, resource in resources.items() if resource.gone and a not in active}

@@ -43,10 +43,7 @@ _LOOK_AGAIN = 0.05  # seconds between two looks at a lock that is held
 
 class SqliteStore:
     """`path` is the database, `.sgpu/<target>/state.db`; nothing is made before the first lock.
-
-    Every method may raise `StateError` (corrupt, foreign or newer), or `SgpuError` when the file
-    cannot be reached.
-    """
+    `StateStore` says what each call promises."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,16 +51,13 @@ class SqliteStore:
 
     @property
     def url(self) -> str:
-        """How `open_store` finds it again, from any folder."""
         return f"{SCHEME}:{self.path.absolute()}"
 
     @property
     def file(self) -> Path | None:
-        """The database."""
         return self.path.absolute()
 
     def targets(self) -> tuple[str, ...]:
-        """The targets whose databases lie beside this one, by name."""
         files = self.path.parent.parent.glob(f"*/{self.path.name}")
         return tuple(sorted(item.parent.name for item in files))
 
@@ -71,8 +65,6 @@ class SqliteStore:
         return SqliteStore(self.path.parent.with_name(target) / self.path.name)
 
     def presence(self, lineage: str) -> "Presence":
-        """Whether the state of that lineage is here. A database that is there and cannot be read
-        may be it."""
         from sgpu_decl.model.owner import Presence
 
         try:
@@ -84,36 +76,26 @@ class SqliteStore:
         return Presence.PRESENT
 
     def read(self) -> State | None:
-        """The state as of one moment; `None` when nothing was ever applied."""
         return self._reading(queries.state_of)
 
     def read_all(self) -> tuple[State, tuple[Attempt, ...]] | None:
-        """The state and every attempt in its history, as of one moment."""
         return self._reading(lambda item: (queries.state_of(item), queries.all_attempts(item)))
 
     def history(self, address: Address) -> tuple[Attempt, ...]:
-        """Every attempt of a run, oldest first."""
         return self._reading(lambda item: queries.history_of(item, address)) or ()
 
     def check(self) -> None:
-        """Read the whole database.
-
-        Raises:
-            StateError: its pages do not fit together.
-        """
         answer = self._reading(lambda item: item.execute("PRAGMA quick_check(1)").fetchone())
         if answer is not None and answer != ("ok",):
             raise unusable(self.path, f"is corrupt: {answer[0]}")
 
     def abandoned_lock(self) -> LockHolder | None:
-        """The holder of the lock if that process is certainly dead; the next `lock` takes it."""
         from sgpu_decl.storing.sqlite.liveness import provably_dead
 
         lock = self._reading(queries.holder_of)
         return lock[0] if lock is not None and provably_dead(lock[1]) else None
 
     def holder(self) -> LockHolder | None:
-        """Who holds the lock, a dead process included: the next `lock` finds that out."""
         lock = self._reading(queries.holder_of)
         return lock[0] if lock else None
 
@@ -121,11 +103,6 @@ class SqliteStore:
     def lock(
         self, operation: str, *, lineage: str, patience: Patience = AT_ONCE
     ) -> "Iterator[SqliteWriter]":
-        """Hold the state for writing; a database that is not there is made with `lineage`.
-
-        Raises:
-            Locked: a process that may be alive held it for as long as `patience` lasts.
-        """
         from sgpu_decl.storing.sqlite.writer import SqliteWriter
 
         connection, lock_id = self._locked(operation, lineage, patience)
@@ -175,11 +152,6 @@ class SqliteStore:
                 time.sleep(min(deadline - now, _LOOK_AGAIN))
 
     def unlock(self, lock_id: str) -> None:
-        """Break a lock by its id: its holder's next write fails.
-
-        Raises:
-            NotFound: that lock is not held.
-        """
         holder = self.holder()
         if holder is None or holder.id != lock_id:
             instead = f"; the lock that is held is `{holder.id}`" if holder else ""
