@@ -41,7 +41,7 @@ def _interpreter(_: click.Context, __: click.Parameter, text: str) -> str:
     """The absolute path of a program."""
     path = os.path.abspath(text)
     if not (os.path.isfile(path) and os.access(path, os.X_OK)):
-        raise click.BadParameter(f"`{text}` is no program that can be run")
+        raise click.BadParameter(f"`{text}` is not an executable program")
     return path
 
 

@@ -99,7 +99,7 @@ def _system(error: OSError) -> SgpuError:
 
 
 def _crash(error: BaseException) -> SgpuError:
-    """An error that nobody foresaw: one line, and the traceback in a file that can be sent on."""
+    """An error that is a bug: one line, and the traceback in a file that the user can send."""
     import traceback
 
     text = "".join(traceback.format_exception(error))

@@ -27,7 +27,7 @@ def command(*, folder: str, name: str | None, output: str) -> int:
     run_name = name if name is not None else _name_of(into)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", run_name):
         raise click.UsageError(
-            f"`{run_name}` is no name for a run: letters, digits, `_` and `-`, at most 100"
+            f"`{run_name}` is not a name for a run: letters, digits, `_` and `-`, at most 100"
         )
     if into.exists() and not into.is_dir():
         raise SgpuError(

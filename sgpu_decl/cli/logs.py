@@ -86,7 +86,7 @@ def command(
 
 
 def _check_restart(views: "Sequence[AttemptView]", restart: int | None) -> None:
-    """Refuse a restart that there was not; an active run may come to it."""
+    """Refuse a restart that has not happened and cannot happen any more."""
     if restart is None or any(view.state.active for view in views):
         return
     newest = max(view.restart for view in views)

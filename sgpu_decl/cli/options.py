@@ -162,7 +162,7 @@ def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], 
             return None
         if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < least:
             raise click.BadParameter(
-                f"`{text}` is no whole number of at least {least}", param=parameter
+                f"`{text}` is not a whole number of at least {least}", param=parameter
             )
         return int(text)
 
@@ -178,16 +178,19 @@ def read_ranks(text: str) -> tuple[int, ...] | None:
     if text == "all":
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 6:
-        raise click.UsageError(f"`{text}` is no rank: give a number or `all`")
+        raise click.UsageError(f"`{text}` is not a rank: give a number or `all`")
     return (int(text),)
 
 
 def refuse_ranks(ranks: tuple[int, ...] | None, worlds: "Sequence[int]") -> None:
-    """Return if one of several runs, of which the world sizes are given, has a rank that is asked
-    for; of those that have not started nothing is known.
+    """Refuse ranks that none of several runs has.
+
+    Args:
+        ranks: the ranks that the user asks for, None for all.
+        worlds: the world sizes of the runs that have started.
 
     Raises:
-        NotFound: none has.
+        NotFound: no run has such a rank.
     """
     if ranks is None or not worlds or min(ranks) < max(worlds):
         return
@@ -212,5 +215,5 @@ def read_duration(text: str) -> float:
         return float(plain)
     parts = re.findall(_PART, plain)
     if not parts or re.sub(_PART, "", plain):
-        raise click.UsageError(f"`{text}` is no duration: give one such as `90s`, `1h30m` or `7d`")
+        raise click.UsageError(f"`{text}` is not a duration: write `90s`, `1h30m` or `7d`")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)

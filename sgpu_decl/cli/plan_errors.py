@@ -1,4 +1,4 @@
-"""What `plan`, `apply` and `destroy` share: the errors and the failures that a plan stands for."""
+"""The errors with which `plan`, `apply` and `destroy` end because of what is in the plan."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ __all__ = ["failed_runs_error", "plan_error"]
 
 
 def plan_error(plan: "Plan") -> SgpuError | None:
-    """The error of a plan with error checks, which are its diagnostics, or `None`."""
+    """The error of a plan that has error checks, with these as its diagnostics; else `None`."""
     errors = [check for check in plan.checks if check.severity is Severity.ERROR]
     if not errors:
         return None
@@ -21,8 +21,8 @@ def plan_error(plan: "Plan") -> SgpuError | None:
         Diagnostic(code=error.id, summary=error.summary, place=error.place, hint=error.hint)
         for error in errors
     )
-    cause = f"{len(errors)} errors stand in the way"
-    hint: str | None = "mend what they name, then plan again"
+    cause = f"it has {len(errors)} errors"
+    hint: str | None = "fix them, then plan again"
     if len(errors) == 1:
         cause, hint = errors[0].summary.partition("\n")[0], errors[0].hint
     return SgpuError(
@@ -34,7 +34,7 @@ def plan_error(plan: "Plan") -> SgpuError | None:
 
 
 def failed_runs_error(plan: "Plan") -> SgpuError | None:
-    """The error of an apply that leaves a failed run as it is, or `None`."""
+    """The error of an apply that does not relaunch a run that failed, or `None`."""
     names = [
         f"`{change.address.label}#{change.prior.attempt}`"
         for change in plan.changes

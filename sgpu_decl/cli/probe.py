@@ -165,7 +165,7 @@ def _probed(
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM unwind as SIGINT does: what runs elsewhere would go on, and be paid for."""
+    """Let SIGTERM unwind as SIGINT does. Otherwise runs on the platform would go on, and cost."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -73,7 +73,7 @@ def _locked(text: str) -> Environment:
 
     lock_file, findings = read_lock(Path(text), text)
     if lock_file is None:
-        raise InvalidInput(f"`{text}` is no lock file that can be used", diagnostics=findings)
+        raise InvalidInput(f"`{text}` is not a usable lock file", diagnostics=findings)
     required = f"requires Python {lock_file.python}" if lock_file.python else None
     return Environment(
         name=text,

@@ -96,8 +96,8 @@ _Seen = tuple[dict[str, Any] | None, JobLaunch | None, BackendError | None]
 
 
 def _seen(project: OpenedProject, job: Resource) -> _Seen:
-    """The document, `None` where there is no such job, and its newest launch; or why nobody
-    knows."""
+    """The document of a job (`None` if it does not exist) and its newest launch; or why the
+    platform cannot be asked."""
     if job.remote is None:
         return None, None, None
     handle = JobHandle.parse(job.remote)

@@ -171,8 +171,7 @@ class ProjectRuns:
         return {ref: self._view(ref, views.get(ref)) for ref in refs}
 
     def describe(self, refs: Sequence[AttemptRef]) -> list[AttemptView]:
-        """All that is known of attempts, as a person is shown it. MLflow is told first how attempts
-        ended whose end it does not know yet."""
+        """All that is known of attempts, after MLflow was sent the ends that it lacked."""
         self._project.close_tracked()
         views = self._statuses(refs, whole=True, tolerant=True)
         return [self._with_missing_file(views[ref]) for ref in refs]
@@ -201,7 +200,7 @@ class ProjectRuns:
         return [{**result, "value": shown} for shown, result in pairs]
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
-        """What each rank returned, as it is; beside a value with secrets what is `shown` of it.
+        """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.
 
         Raises:
             NotFound: what the attempt left was deleted.

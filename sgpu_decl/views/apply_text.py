@@ -47,7 +47,7 @@ def event_line(event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = ()) -> st
 
 
 def state_line(status: AttemptView) -> str:
-    """How an active attempt stands, and what it waits for."""
+    """The state of an active attempt, and what it waits for."""
     words = f"{status.ref} {status.state}"
     if status.waiting_for is not None:
         words += f": waiting for {waits(status.waiting_for)}"
@@ -55,7 +55,7 @@ def state_line(status: AttemptView) -> str:
 
 
 def restart_line(ref: AttemptRef, restart: "Restart", *, now: datetime) -> str:
-    """That ranks are started again, when, and why."""
+    """When and why ranks are started again."""
     seconds = (restart.starts_at - now).total_seconds()
     how = f"restarts in {duration(seconds)}" if seconds > 0 else "restarted"
     why = cause_words(restart.rank, restart.summary)

@@ -1,4 +1,4 @@
-"""Where MLflow has the run of an attempt, and notes if it is not where it was asked for."""
+"""Where MLflow has the run of an attempt, and notes if that is another store than the run names."""
 
 from collections.abc import Iterator, Mapping
 

@@ -631,15 +631,15 @@ def test_durations_of_options_are_written_as_those_of_the_file(sgpu: Shell) -> N
     for text in ("90", "90s", "1h30m", "1 h 30 m", "1.5h", "2w", "500ms"):
         assert sgpu.here("gc", "--older-than", text).code == 0, text
     for text in ("", "h", "1x", "1h30", "-1s", "1h-30m", "h1"):
-        assert "is no duration" in refused(sgpu, "gc", "--older-than", text, code=64), text
+        assert "is not a duration" in refused(sgpu, "gc", "--older-than", text, code=64), text
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("gc", "--keep-last", "x"), "`x` is no whole number of at least 0"),
-        (("plan", "--parallelism", "0"), "`0` is no whole number of at least 1"),
-        (("logs", "hello", "--restart", "1.5"), "`1.5` is no whole number of at least 0"),
+        (("gc", "--keep-last", "x"), "`x` is not a whole number of at least 0"),
+        (("plan", "--parallelism", "0"), "`0` is not a whole number of at least 1"),
+        (("logs", "hello", "--restart", "1.5"), "`1.5` is not a whole number of at least 0"),
         (("schema", "plan"), "`sgpu schema --write DIR`"),
         (("init", "run.yaml"), "`run.yaml` is a file, not a folder"),
         (("show", "environment.hello"), "no environment matches `environment.hello`"),

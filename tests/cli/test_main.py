@@ -24,10 +24,10 @@ from sgpu_decl.cli.main import main
         (["plan", "--on-active", "maybe"], "maybe"),
         (["apply", "--parallelism", "0"], "parallelism"),
         (["plan", "--parallelism", "0"], "parallelism"),
-        (["apply", "--logs", "first"], "`first` is no rank"),
-        (["gc", "--older-than", "soon"], "`soon` is no duration"),
-        (["wait", "x", "--timeout", "-1"], "`-1` is no duration"),
-        (["logs", "x", "-f", "-o", "text", "--rank", "-2"], "is no rank"),
+        (["apply", "--logs", "first"], "`first` is not a rank"),
+        (["gc", "--older-than", "soon"], "`soon` is not a duration"),
+        (["wait", "x", "--timeout", "-1"], "`-1` is not a duration"),
+        (["logs", "x", "-f", "-o", "text", "--rank", "-2"], "is not a rank"),
     ],
 )
 def test_wrong_usage_is_64_with_a_way_on(
@@ -130,4 +130,4 @@ def test_init_writes_two_files_and_overwrites_nothing(
 
 def test_init_refuses_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--name", "a b", "/nowhere"]) == 64
-    assert "`a b` is no name for a run" in capsys.readouterr().err
+    assert "`a b` is not a name for a run" in capsys.readouterr().err
