@@ -4,7 +4,6 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from sgpu_decl.cli.approval import approve
@@ -17,6 +16,7 @@ from sgpu_decl.cli.run_follower import attach
 from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, interactive, note, plan_text, show
 from sgpu_decl.errors import Interrupted, SgpuError, StateMoved
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Action

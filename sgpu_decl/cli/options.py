@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ import click
 
 from sgpu_decl.cli.terminal_output import show
 from sgpu_decl.errors import NotFound
+from sgpu_decl.frozen_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Location, Patience, Prepared, Session

@@ -5,7 +5,6 @@ import re
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +12,7 @@ import click
 
 from sgpu_decl.cli.options import read_duration, whole
 from sgpu_decl.errors import Usage
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.probe import ACTS
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """What fields say together: each alone is fine, both at once are not."""
 
 from collections.abc import Collection, Container, Iterable, Sequence
-from dataclasses import dataclass
 
 from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.ray_cluster import is_reserved_for_ray
 
 __all__ = ["ORIGINS", "Contradiction", "Crossing", "contradictions"]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from collections.abc import Sequence as Parts
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import ErrorDetails
@@ -13,6 +13,7 @@ from sgpu_decl.config.field_places import locate
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.overrides import sources
 from sgpu_decl.text.shape import Shape

@@ -1,7 +1,6 @@
 """What a field means, in words: `sgpu schema run.env.variables`."""
 
 import types
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -16,6 +15,7 @@ from sgpu_decl.config.secrets import SecretRef
 from sgpu_decl.config.units import Duration, Size
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import NotFound
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["FieldHelp", "describe"]
 

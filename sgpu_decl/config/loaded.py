@@ -1,10 +1,11 @@
 """What one file says, once it was read and validated."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.target import Mode
 

@@ -4,9 +4,9 @@ import itertools
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.text.core_schema import Value, resolve
 from sgpu_decl.text.yaml_nodes import Mapping, Scalar, Sequence, place_of

@@ -5,7 +5,7 @@ Which fields those are is derived once from the models.
 """
 
 import types
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from math import isfinite
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -21,6 +21,7 @@ from sgpu_decl.config.units import Duration, Size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.masks import SHORTEST, find_token, mask
 from sgpu_decl.errors import BackendError
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.core_schema import is_null, resolve
 from sgpu_decl.text.shape import ANY, TEXT, Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of

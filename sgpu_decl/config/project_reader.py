@@ -1,7 +1,7 @@
 """What a project file says beside its runs, and its runs one by one."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ from sgpu_decl.config.shared_environments import with_shared_environment
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.target import Mode
 from sgpu_decl.text.interpolation import interpolate
 from sgpu_decl.text.shape import Shape

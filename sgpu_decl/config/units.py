@@ -1,11 +1,11 @@
 """Durations and sizes: text that means an amount, with one canonical spelling each."""
 
 import re
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.text_types import Textual
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Duration", "Size"]
 

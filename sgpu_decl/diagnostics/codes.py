@@ -7,13 +7,13 @@ that is emitted, with its severities and exit code, is in the registry, and no o
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["CodeEntry", "registry"]
 

@@ -1,11 +1,11 @@
 """What is wrong, where, and what to do about it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Diagnostic", "Related", "Severity", "has_errors", "in_order"]
 

@@ -1,6 +1,6 @@
 """A place in a file that a user wrote."""
 
-from dataclasses import dataclass
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Place"]
 

@@ -1,7 +1,7 @@
 """From the jobs of a file to what is wanted of their backends, and what is seen there."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.kinds import kind_named, only_kind
@@ -9,6 +9,7 @@ from sgpu_decl.config.loaded import Loaded, LoadedJob
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import NO_PLACES, Desired
 from sgpu_decl.model.jsonable import Json, canonical

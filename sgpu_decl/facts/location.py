@@ -3,10 +3,10 @@
 import os
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.target import BASE, misnamed, target_option
 from sgpu_decl.storing.state_folder import state_folder
 

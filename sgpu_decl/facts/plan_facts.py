@@ -4,7 +4,7 @@ Everything here reads and nothing writes, but for caches.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
@@ -20,6 +20,7 @@ from sgpu_decl.facts.job_facts import DeclaredJobs
 from sgpu_decl.facts.location import absolute
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import Desired, Interpreter, Placement
 from sgpu_decl.model.environment import PackageList

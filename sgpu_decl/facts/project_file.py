@@ -1,7 +1,6 @@
 """The file of a project: its bytes, and what they say."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from sgpu_decl.config.loaded import Loaded
@@ -11,6 +10,7 @@ from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
 from sgpu_decl.facts.file_memory import AskedGit, FileMemory, ReadVariables
 from sgpu_decl.facts.location import Location, Opened
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import NotRegular, leads_out, open_regular
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.text.file_limits import PROJECT_FILE

@@ -4,7 +4,6 @@ The version comes from the list of packages that ranks find. Nothing imports Ray
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
@@ -14,6 +13,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.environments.known.base_environments import base_named
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.ray_cluster import NodeShape, RayCluster
 

@@ -1,7 +1,6 @@
 """One GPU of this machine."""
 
-from dataclasses import dataclass
-
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, type_of_device
 
 __all__ = ["Device"]

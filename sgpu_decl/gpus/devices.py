@@ -3,8 +3,9 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.gpus import driver_files, nvml
 from sgpu_decl.gpus.device import Device
 

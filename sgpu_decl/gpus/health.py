@@ -3,8 +3,9 @@
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
+
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["GpuHealth", "GpuUse", "nvml_loaded", "read_gpu_health"]
 

@@ -3,9 +3,9 @@
 Source: https://docs.nvidia.com/deploy/nvml-api/, by way of the package `nvidia-ml-py`.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.gpus.device import Device
 
 __all__ = ["NvmlReport", "read_nvml"]

@@ -1,8 +1,9 @@
 """How a resource is named: `run.train`, `run.train["lr=0.001,seed=1"]`."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Address", "Kind"]
 

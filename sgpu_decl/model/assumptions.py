@@ -5,11 +5,13 @@ doctor` writes one.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = [
     "PLATFORM_VARIABLES",

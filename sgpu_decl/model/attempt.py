@@ -1,9 +1,9 @@
 """One launch of a run, and the states it goes through."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sgpu_decl.agent.verdict import blames_the_user
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 
 __all__ = [

@@ -2,10 +2,11 @@
 have, apart from `attempt_view` so that looking at the others does not load them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt_view import time_text
 from sgpu_decl.model.jsonable import Json
 

@@ -1,9 +1,11 @@
 """A call of a function on its way to ranks: what a launch takes along besides its spec."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
+
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Call", "Filled", "Pickled"]
 

@@ -1,9 +1,9 @@
 """What a check of `sgpu doctor` found."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["Finding", "Grade", "counted", "fail", "few", "ok", "warn"]

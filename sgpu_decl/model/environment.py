@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.jsonable import canonical, digest
 

@@ -1,8 +1,8 @@
 """What happens while a plan is applied, as values: the views and the log read the same stream."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 

@@ -8,10 +8,11 @@ kinds of principals to their names, and these to levels.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import NO_PLACES, Desired
 from sgpu_decl.model.job_rules import JobRules

@@ -4,11 +4,12 @@ Paths are those of a job's document. `*` in a path stands for one name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Reason
 

@@ -1,8 +1,8 @@
 """One environment as `sgpu env` shows and compares it, wherever it is known from."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.environment import Package
 
 __all__ = ["Environment", "EnvironmentKind"]

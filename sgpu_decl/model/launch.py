@@ -1,7 +1,8 @@
 """A launch: what decides it, and what is remembered of it."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.codec import FLAT, written_as
 

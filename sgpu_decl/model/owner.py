@@ -1,7 +1,8 @@
 """Who needs what the stores of code and environments hold."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Owner", "Presence"]
 

@@ -1,6 +1,6 @@
 """How a plan is asked for."""
 
-from dataclasses import dataclass
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["PlanOptions"]
 

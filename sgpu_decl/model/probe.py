@@ -1,6 +1,6 @@
 """What a probe of a platform measures, and what that costs."""
 
-from dataclasses import dataclass
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["ACTS", "ProbeCost", "ProbeOptions"]
 

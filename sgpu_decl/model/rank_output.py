@@ -1,8 +1,8 @@
 """What ranks leave: the lines that they write, and their files."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptRef
 
 __all__ = ["LogLines", "Output"]

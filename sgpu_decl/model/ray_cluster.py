@@ -1,6 +1,6 @@
 """The Ray cluster of a run, as plans show it."""
 
-from dataclasses import dataclass
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["NodeShape", "RayCluster", "is_reserved_for_ray"]
 

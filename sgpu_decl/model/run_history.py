@@ -1,7 +1,6 @@
 """One attempt of a run, with the history of the run."""
 
-from dataclasses import dataclass
-
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.state import Attempt
 

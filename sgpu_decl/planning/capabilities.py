@@ -1,6 +1,6 @@
 """What a backend can do, as far as planning must know it."""
 
-from dataclasses import dataclass
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Capabilities"]
 

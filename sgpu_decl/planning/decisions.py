@@ -1,10 +1,10 @@
 """The decision table: what the last attempt and the fingerprint say about a run, as data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptState, Blame, FailureClass, blame_of
 from sgpu_decl.model.plan import Reason
 

@@ -7,10 +7,10 @@ field and a field that holds `null` are different.
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, cast
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.planning.policy import SECRETS, SWITCHES
 

@@ -1,8 +1,8 @@
 """Where a run stands: its recorded attempts, corrected by what the backends say now."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView

@@ -1,8 +1,8 @@
 """What a state needs of the stores of code and environments."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Resource, State

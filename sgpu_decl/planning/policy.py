@@ -10,11 +10,11 @@ counts as data: relaunching too often is safer than calling a different computat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.plan import FieldEffect
 
 __all__ = [

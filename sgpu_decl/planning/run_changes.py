@@ -1,10 +1,11 @@
 """What becomes of one wanted run: the decision table applied to where it stands."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from sgpu_decl.diagnostics.diagnostic import Severity
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.desired import Desired
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.plan import (

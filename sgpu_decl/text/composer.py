@@ -6,7 +6,7 @@ and nothing is composed first (libyaml's composer crashes the process on deep in
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import yaml
 from yaml import events
@@ -14,6 +14,7 @@ from yaml import events
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.file_limits import FileLimits, too_many
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of

@@ -1,10 +1,10 @@
 """How large a file may be, and which kind of file it is."""
 
 import re
-from dataclasses import dataclass
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.yaml_nodes import Mapping
 
 __all__ = [

@@ -5,12 +5,13 @@ ${git.commit} ${env.NAME}`. Everything else with a `$` belongs to the shell and 
 import re
 from collections.abc import Callable
 from collections.abc import Mapping as Names
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.secret_names import names_secret
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, place_of
 
 __all__ = ["SPACES", "Scope", "axes_in", "interpolate"]

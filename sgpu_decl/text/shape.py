@@ -4,9 +4,10 @@ The shape of a run is derived once from the models of the config; this room know
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text import yaml_nodes
 
 __all__ = ["ANY", "TEXT", "Shape"]

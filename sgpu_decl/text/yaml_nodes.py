@@ -4,10 +4,11 @@ Nodes are never changed once read: an override or a resolved reference makes new
 aliases may share a node.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "children", "place_of", "without"]
 

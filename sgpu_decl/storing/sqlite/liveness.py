@@ -1,8 +1,9 @@
 """Whether the process that took the state lock can still be alive."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["ProcessMark", "mark_of_this_process", "provably_dead"]
 
