@@ -108,7 +108,7 @@ def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:
     for other in spellings[1:]:
         if values[other] != values[spellings[0]]:
             raise InvalidInput(
-                f"`{spellings[0]}` and `{other}` are one setting, and say two things: "
+                f"`{spellings[0]}` and `{other}` are the same setting with different values: "
                 f"`{values[spellings[0]]}` and `{values[other]}`",
                 hint=f"leave `{other}` out",
                 code="parameters_differ",
