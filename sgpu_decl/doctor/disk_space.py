@@ -37,8 +37,8 @@ def check_disk_space(attempts: Path, store: Path) -> Iterator[Finding]:
             yield warn(
                 _CHECK,
                 f"nothing on `{there}` ({use}) can be executed",
-                "mount it without `noexec`: it holds interpreters of environments, or programs that "
-                "torch.compile builds",
+                "mount it without `noexec`: it holds interpreters of environments, or programs of "
+                "torch.compile",
             )
     for path, uses in places.values():
         yield _space(path, ", ".join(uses))
