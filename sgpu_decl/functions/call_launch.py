@@ -59,7 +59,7 @@ def _launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
     while True:
         planned = prepared.plan()
         plan = planned.plan
-        error = refuse_plan(plan, prepared.origin, prepared.settings.spelled)
+        error = refuse_plan(plan, prepared.origin, prepared.settings.parameters)
         if error is not None:
             raise error
         if await_room(session, plan, prepared.call.limit):

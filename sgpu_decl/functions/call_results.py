@@ -42,8 +42,8 @@ class Results(list[R]):
     def _repr_html_(self) -> str:
         from sgpu_decl.views.results_html import render
 
-        shown = [self._masked.get(rank, value) for rank, value in enumerate(self)]
-        return render(shown, title=self.attempt)
+        readable = [self._masked.get(rank, value) for rank, value in enumerate(self)]
+        return render(readable, title=self.attempt)
 
 
 def collect_outputs_or_raise(session: "Session", view: AttemptView) -> Results[object]:
@@ -92,5 +92,5 @@ def _value(ref: AttemptRef, rank: int, result: Mapping[str, Json]) -> object:
 
 
 def _described(result: Mapping[str, Json]) -> Json:
-    shown = result.get("shown", result["value"])
-    return shown["repr"] if isinstance(shown, Mapping) else shown
+    readable = result.get("shown", result["value"])
+    return readable["repr"] if isinstance(readable, Mapping) else readable
