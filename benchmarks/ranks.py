@@ -329,8 +329,8 @@ def _done(output: Path, started: float) -> Done:
     notes = {path.name: float(path.read_text()) for path in output.iterdir()}
     if not notes:
         logs = [path for path in folder.rglob("*") if path.suffix == ".log" or path.name == "log"]
-        output = "".join(path.read_text(errors="replace") for path in logs)
-        sys.exit(f"the ranks noted nothing: {read_attempt(folder)}\n{output[-3000:]}")
+        text = "".join(path.read_text(errors="replace") for path in logs)
+        sys.exit(f"the ranks noted nothing: {read_attempt(folder)}\n{text[-3000:]}")
     return Done(started=started, returned=returned, notes=notes)
 
 

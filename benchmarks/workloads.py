@@ -50,18 +50,16 @@ def matrix(folder: Path, count: int) -> Path:
 
 def remember_as_succeeded(file: Path) -> None:
     """Fill the project's state as if every run of `file` had been applied and had succeeded."""
-    from sgpu_decl.api import Location, PlanOptions, Session
+    from sgpu_decl.api import Location, Session
     from sgpu_decl.applying.launch_records import launch_of, resource_of
     from sgpu_decl.model.attempt import AttemptState
     from sgpu_decl.model.state import Intent
     from sgpu_decl.storing.sqlite.store import SqliteStore
 
-    session = Session.open(
-        Location(file=file, project=file.parent, target=None, variables=(), sets=())
-    )
-    plan = session.plan(PlanOptions()).plan
+    with Session.open(Location(file=file, project=file.parent)) as session:
+        plan, state_dir = session.plan().plan, session.state_dir
     now = datetime.now(UTC)
-    store = SqliteStore(session.state_dir / "state.db")
+    store = SqliteStore(state_dir / "state.db")
     with store.lock("bench", lineage=plan.lineage) as writer:
         for change in plan.changes:
             launch = launch_of(plan, change)

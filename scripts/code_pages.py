@@ -11,25 +11,25 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 CHECKS = """\
 # Checks
 
-What `sgpu validate` and `sgpu plan` can say about a file and its runs. On a terminal the code
+The findings of `sgpu validate` and `sgpu plan` about a file and its runs. On a terminal the code
 stands in brackets, as in `error[unknown_key]`. Under `-o json` it is the `code` of a diagnostic
-and the `id` of a check. `sgpu explain CODE` prints what this page says. A code stays; its words
-may change.
+and the `id` of a check. `sgpu explain CODE` prints the text of this page. A code does not change;
+its text may.
 
 - `error`: the file is not valid, or the plan cannot be applied.
 - `warning`: the plan can be applied, but something may not work as you expect.
-- `info`: what sgpu chose, or what is good to know.
+- `info`: a choice of sgpu, or something good to know.
 
-A check that asks something outside, such as a workspace, can also have the code of the
-[error](errors.md) that it got.
+A check that asks a server, such as a workspace, can also have the code of the [error](errors.md)
+that it got.
 """
 ERRORS = """\
 # Errors
 
-What a command can fail with. Under `-o json` the code is `error.code`. Several errors share an
-[exit code](../README.md), so a program should look at the code. `sgpu explain CODE` prints what
-this page says. A code stays; its words may change. Mistakes in a file have codes of their own, in
-`error.diagnostics`: see [checks](checks.md).
+The errors of commands. The code stands in brackets, as in `error[not_found]`. Under `-o json` it is
+`error.code`. Several errors share an [exit code](running.md#exit-codes), so a program should look
+at the code. `sgpu explain CODE` prints the text of this page. A code does not change; its text may.
+Mistakes in a file have codes of their own, in `error.diagnostics`: see [checks](checks.md).
 """
 
 

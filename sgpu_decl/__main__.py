@@ -1,8 +1,21 @@
-"""`python -m sgpu_decl` is `sgpu`."""
+"""The program `sgpu`, also as `python -m sgpu_decl`. It can answer Ctrl-C before it has imported
+the command line."""
 
 import sys
 
-from sgpu_decl.cli.main import main
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run one command; return the exit code."""
+    try:
+        from sgpu_decl.cli.main import main as run_command
+
+        return run_command()
+    except KeyboardInterrupt:  # before the command line was loaded
+        sys.stderr.write("error[interrupted]: interrupted\n")
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -19,7 +19,10 @@
 Bad input inside pure rooms is never raised: it is returned as diagnostics.
 """
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
 __all__ = [
     "ActiveRun",
@@ -53,7 +56,7 @@ class SgpuError(Exception):
         *,
         hint: str | None = None,
         code: str | None = None,
-        diagnostics: tuple[Diagnostic, ...] = (),
+        diagnostics: "tuple[Diagnostic, ...]" = (),
     ) -> None:
         super().__init__(message)
         if hint is not None:

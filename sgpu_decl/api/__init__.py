@@ -1,15 +1,22 @@
 """The calls that the command line, notebooks and other programs use.
 
-Everything heavy is imported inside the calls, so that importing this package costs little.
+A name is imported when it is first used, and everything heavy inside the calls, so that importing
+this package costs little.
 """
 
-from sgpu_decl.api.environment_calls import base_requirements, environment
-from sgpu_decl.api.saved_plans import is_saved_plan, load_plan, refuse_taken
-from sgpu_decl.api.session import Session
-from sgpu_decl.applying.prepared import Prepared
-from sgpu_decl.facts.location import Location, current_folder
-from sgpu_decl.model.plan_options import PlanOptions
-from sgpu_decl.storing.state_store import Patience
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgpu_decl.api.environment_calls import base_requirements
+    from sgpu_decl.api.session import Session
+    from sgpu_decl.applying.plan_file import load_plan, refuse_taken
+    from sgpu_decl.applying.prepared import Prepared
+    from sgpu_decl.environments.package_lists.package_diff import difference
+    from sgpu_decl.facts.file_kind import is_saved_plan
+    from sgpu_decl.facts.location import Location, current_folder
+    from sgpu_decl.model.plan_options import PlanOptions
+    from sgpu_decl.storing.state_store import Patience
 
 __all__ = [
     "Location",
@@ -19,8 +26,28 @@ __all__ = [
     "Session",
     "base_requirements",
     "current_folder",
-    "environment",
+    "difference",
     "is_saved_plan",
     "load_plan",
     "refuse_taken",
 ]
+
+if not TYPE_CHECKING:
+    _MODULES = {
+        "Location": "facts.location",
+        "Patience": "storing.state_store",
+        "PlanOptions": "model.plan_options",
+        "Prepared": "applying.prepared",
+        "Session": "api.session",
+        "base_requirements": "api.environment_calls",
+        "current_folder": "facts.location",
+        "difference": "environments.package_lists.package_diff",
+        "is_saved_plan": "facts.file_kind",
+        "load_plan": "applying.plan_file",
+        "refuse_taken": "applying.plan_file",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+        return getattr(import_module(f"sgpu_decl.{_MODULES[name]}"), name)

@@ -44,21 +44,21 @@ class JobCalls:
             NotFound: one of them matches nothing.
         """
         resources = self._project.believed().resources
-        known = {
+        addresses = {
             resource
             for resource in resources
             if resource.kind is Kind.JOB and not resources[resource].gone
         }
-        chosen = match_addresses(names, known) if names else known
-        return [resources[address] for address in sorted(chosen)]
+        matches = match_addresses(names, addresses) if names else addresses
+        return [resources[address] for address in sorted(matches)]
 
     def names_job(self, text: str) -> bool:
         """Whether an address, a name or a glob is that of a recorded job and of no run: a bare name
         is that of a run where there is one."""
         resources = self._project.believed().resources
-        known = {address for address, resource in resources.items() if not resource.gone}
+        addresses = {address for address, resource in resources.items() if not resource.gone}
         try:
-            kinds = {address.kind for address in match_addresses([text], known)}
+            kinds = {address.kind for address in match_addresses([text], addresses)}
         except NotFound:
             return False
         return Kind.JOB in kinds and Kind.RUN not in kinds

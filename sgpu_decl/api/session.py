@@ -3,19 +3,17 @@
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from sgpu_decl.errors import NotFound
+from sgpu_decl.errors import NotFound, Usage
 from sgpu_decl.facts.location import Location, Opened, current_folder, open_project
 from sgpu_decl.facts.opened_project import OpenedProject, now
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.storing.state_folder import is_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
 if TYPE_CHECKING:
     from sgpu_decl.api.doctor_calls import DoctorCalls
-    from sgpu_decl.api.environment_calls import EnvironmentCalls
     from sgpu_decl.api.job_calls import JobCalls
     from sgpu_decl.api.state_calls import StateCalls
     from sgpu_decl.applying.executor import Applied
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
     from sgpu_decl.model.attempt import AttemptRef
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.event import ApplyEvent
+    from sgpu_decl.model.known_environment import Environment
+    from sgpu_decl.model.plan_options import PlanOptions
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
@@ -34,7 +34,8 @@ __all__ = ["Session"]
 
 
 class Session:
-    """A project and a target. Cheap to make; reads what it needs when it needs it."""
+    """A project and a target, open until `close`, which the end of a `with` block calls. Cheap to
+    make; reads what it needs when it needs it."""
 
     def __init__(
         self,
@@ -107,6 +108,17 @@ class Session:
         """
         return cls(open_project(location, here=current_folder()), location, declared, path)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the state store and the connections to backends. Runs go on. Closing twice is
+        harmless."""
+        self._project.close()
+
     def check_target(self) -> None:
         """For calls that look at the state and read no file: planning finds it out by itself.
 
@@ -126,11 +138,11 @@ class Session:
         """Whether there is a project: a file that is found without being named, or a state."""
         return self._project.opened.file is not None or is_folder(self.state_dir.parent)
 
-    def elsewhere(self) -> str | None:
+    def other_targets_hint(self) -> str | None:
         """Where else something was applied, as a hint for a target without runs."""
-        from sgpu_decl.runs.other_targets import elsewhere
+        from sgpu_decl.runs.other_targets import other_targets_hint
 
-        return elsewhere(self._project.states, self.target)
+        return other_targets_hint(self._project.states, self.target)
 
     def check_project(self) -> None:
         """Refuse to go on outside of a project; for calls that read no file.
@@ -173,7 +185,7 @@ class Session:
 
     def plan(
         self,
-        options: PlanOptions = PlanOptions(),
+        options: "PlanOptions | None" = None,
         *,
         progress: "Progress | None" = None,
         for_apply: bool = False,
@@ -195,11 +207,12 @@ class Session:
             Usage: `rerun` names what `select` and `exclude` leave out.
         """
         from sgpu_decl.applying.preparation import prepare
+        from sgpu_decl.model.plan_options import PlanOptions
 
         self._project.guarded = not (for_apply or trust_project)
         return prepare(
             self._project,
-            options,
+            options or PlanOptions(),
             self._read,
             path=None if self._declared is None else self._path,
             progress=progress,
@@ -214,6 +227,7 @@ class Session:
         """
         from sgpu_decl.applying.plan_file import save_plan
 
+        _check_prepared(prepared)
         save_plan(self._project, prepared, path, progress)
 
     # Applying
@@ -233,6 +247,7 @@ class Session:
         """
         from sgpu_decl.applying.apply import stage
 
+        _check_prepared(prepared)
         return stage(self._project, prepared, progress)
 
     def apply(
@@ -262,6 +277,7 @@ class Session:
         from sgpu_decl.applying.apply import apply
         from sgpu_decl.applying.launch_records import launch_of
 
+        _check_prepared(prepared)
         applied = apply(
             self._project, prepared, sink=sink, parallelism=parallelism, call=call, on_wait=on_wait
         )
@@ -316,18 +332,32 @@ class Session:
         return StateCalls(self._project)
 
     @cached_property
-    def environments(self) -> "EnvironmentCalls":
-        """The environments that a name stands for."""
-        from sgpu_decl.api.environment_calls import EnvironmentCalls
-
-        return EnvironmentCalls(self._project)
-
-    @cached_property
     def doctor(self) -> "DoctorCalls":
         """Checks of this machine, of the project, and of what its target uses."""
         from sgpu_decl.api.doctor_calls import DoctorCalls
 
         return DoctorCalls(self._project, in_project=self.in_project)
+
+    def environment(self, text: str) -> "Environment":
+        """The environment that `text` means: a base, `this`, a lock file, the start of a staged
+        snapshot's digest, a declared one, or an attempt of this project.
+
+        Raises:
+            NotFound: it means none of them.
+            InvalidInput: the lock file is broken.
+            Usage: a project or a target was named, and `text` means nothing that is in one.
+        """
+        from sgpu_decl.runs.environment_lookup import environment_named, in_a_project
+
+        location = self._project.location
+        if in_a_project(text):
+            self.check_project()
+            self.check_target()
+        elif location.project is not None or location.target is not None:
+            raise Usage(
+                f"`{text}` names no environment of a project", hint="leave out `-t` and `--project`"
+            )
+        return environment_named(text, project=self._project)
 
     # Maintenance
 
@@ -344,4 +374,14 @@ class Session:
 
         return collect(
             self._project, keep_last=keep_last, older_than=older_than, dry_run=dry_run, now=now()
+        )
+
+
+def _check_prepared(value: object) -> None:
+    from sgpu_decl.applying.prepared import Prepared
+
+    if not isinstance(value, Prepared):
+        raise TypeError(
+            "this takes the `Prepared` that `Session.plan` returned, as it is: "
+            f"got a `{type(value).__name__}`"
         )

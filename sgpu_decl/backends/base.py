@@ -16,14 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.launch_config import config_of
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
-from sgpu_decl.model.rank_output import LogLines, Output
 
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.backends.job_backend import JobBackend
@@ -31,9 +28,11 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.diagnostics.place import Place
     from sgpu_decl.model.call import Call
-    from sgpu_decl.model.desired import Interpreter
-    from sgpu_decl.model.launch import Placement
+    from sgpu_decl.model.desired import Interpreter, Placement
+    from sgpu_decl.model.rank_output import LogLines, Output
     from sgpu_decl.model.ray_cluster import NodeShape
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.staging.snapshot import Snapshot
@@ -126,9 +125,9 @@ class Survey(Protocol):
     def rules(
         self,
         config: "RunConfig",  # noqa: ARG002  a default
-        places: Mapping[str, Place],  # noqa: ARG002
+        places: "Mapping[str, Place]",  # noqa: ARG002
         folder: Path,  # noqa: ARG002
-    ) -> Sequence[Diagnostic]:
+    ) -> "Sequence[Diagnostic]":
         """Errors in a config that do not depend on this machine or the platform. `check` returns
         them too."""
         return ()
@@ -136,11 +135,11 @@ class Survey(Protocol):
     def check(
         self,
         config: "RunConfig",
-        places: Mapping[str, Place],
+        places: "Mapping[str, Place]",
         folder: Path,
         *,
         called: bool,  # noqa: ARG002  a default
-    ) -> Sequence[Diagnostic]:
+    ) -> "Sequence[Diagnostic]":
         """What keeps a run from running there, each with its place. A run that is `called` is a
         function of this process.
 
@@ -152,9 +151,9 @@ class Survey(Protocol):
     def check_code(
         self,
         config: "RunConfig",  # noqa: ARG002  a default
-        places: Mapping[str, Place],  # noqa: ARG002
+        places: "Mapping[str, Place]",  # noqa: ARG002
         code: "Snapshot",  # noqa: ARG002
-    ) -> Sequence[Diagnostic]:
+    ) -> "Sequence[Diagnostic]":
         """Code of the run that cannot work there, as far as that is certain."""
         return ()
 
@@ -182,7 +181,7 @@ class Launcher(Protocol):
     @abstractmethod
     def prepare(
         self, launchings: Sequence[Launching], progress: "Progress"
-    ) -> Sequence[Diagnostic]:
+    ) -> "Sequence[Diagnostic]":
         """Copy what launches share from the local stores to where ranks look for it: environments,
         and on other machines the code. Harmless if it is there already. Returns warnings about
         what launches can do without.
@@ -241,7 +240,7 @@ class LogReader(Protocol):
     """Reads the log of one attempt, piece by piece. It never sleeps: whoever follows does."""
 
     @abstractmethod
-    def read(self) -> tuple[Iterable[LogLines], bool]:
+    def read(self) -> "tuple[Iterable[LogLines], bool]":
         """The lines that came since the last call, in the order of time as far as that is known,
         and whether these are the last. They are used up before the next call.
 
@@ -254,7 +253,7 @@ class LogReader(Protocol):
 class NoLog(LogReader):
     """The log of an attempt that wrote nothing and will not."""
 
-    def read(self) -> tuple[Iterable[LogLines], bool]:
+    def read(self) -> "tuple[Iterable[LogLines], bool]":
         return (), True
 
 
@@ -306,7 +305,7 @@ class Attempts(Protocol):
         """What each rank returned, in rank order; see `rank_values.read_results`."""
 
     @abstractmethod
-    def output(self, record: LaunchRecord, progress: "Progress") -> Output:
+    def output(self, record: LaunchRecord, progress: "Progress") -> "Output":
         """The files that ranks left in SGPU_OUTPUT_DIR, on this machine: brought here where they
         are elsewhere, but for those that were before.
 
@@ -363,7 +362,8 @@ class Storage(Protocol):
 @dataclass(frozen=True, kw_only=True)  # no slots: parts may be loaded where they are used
 class Backend:
     """A backend, opened for one project and target. `jobs` gives what keeps the jobs that a
-    `backend` block means, `checks` what can be measured of its platform; None where it has none."""
+    `backend` block means, `checks` what can be measured of its platform; None where it has none.
+    `close` ends its threads and connections, if it has some."""
 
     survey: Survey
     launcher: Launcher
@@ -371,3 +371,4 @@ class Backend:
     storage: Storage
     jobs: "Callable[[BackendOptions], JobBackend] | None" = None
     checks: "Callable[[BackendOptions], PlatformChecks] | None" = None
+    close: "Callable[[], None] | None" = None

@@ -2,7 +2,8 @@
 
 import click
 
-from sgpu_decl.cli.options import FileSource, lock_option, output_option, source_options
+from sgpu_decl.cli.file_options import file_options
+from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
 from sgpu_decl.cli.terminal_output import answer, note
 
 __all__ = ["command"]
@@ -12,10 +13,12 @@ __all__ = ["command"]
 @click.argument("address", metavar="ADDRESS")
 @click.argument("job_id", metavar="ID")
 @click.argument("file", required=False)
-@source_options
+@file_options
 @lock_option
 @output_option()
-def command(*, where: FileSource, address: str, job_id: str, file: str | None, output: str) -> int:
+def command(
+    *, source: ProjectSource, address: str, job_id: str, file: str | None, output: str
+) -> int:
     """Manage the existing job ID of a workspace as the job that FILE declares at ADDRESS.
 
     ADDRESS is written `job.NAME`. The command changes the state alone; `sgpu plan` then shows what
@@ -23,7 +26,7 @@ def command(*, where: FileSource, address: str, job_id: str, file: str | None, o
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
-    adopted = where.session(file).jobs.adopt(address, job_id)
+    adopted = source.session(file).jobs.adopt(address, job_id)
     if output == "json":
         answer({"adopted": str(adopted.address), "id": job_id})
     else:

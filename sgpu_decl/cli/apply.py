@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import (
-    Choosing,
-    FileSource,
-    choosing_options,
+from sgpu_decl.cli.file_options import (
     file_argument,
-    lock_option,
-    output_option,
+    file_options,
     parallelism_option,
-    source_options,
+    selection_options,
 )
+from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
+from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Prepared
@@ -25,9 +23,9 @@ __all__ = ["command"]
 
 @click.command("apply")
 @file_argument
-@source_options
+@file_options
 @lock_option
-@choosing_options
+@selection_options
 @parallelism_option
 @click.option("-y", "--auto-approve", is_flag=True, help="Do not ask for approval.")
 @click.option("--detach", is_flag=True, help="Return when everything is launched.")
@@ -35,14 +33,14 @@ __all__ = ["command"]
 @output_option()
 def command(
     *,
-    where: FileSource,
+    source: ProjectSource,
     file: str | None,
     auto_approve: bool,
     detach: bool,
     logs: str | None,
     output: str,
     parallelism: int,
-    choosing: Choosing,
+    selection: PlanOptions,
 ) -> int:
     """Plan FILE, ask for approval, carry the plan out and follow its runs.
 
@@ -55,13 +53,13 @@ def command(
     Exit codes: 0 ok, 1 error, 3 stale plan or locked state, 5 a run failed, 130 interrupted.
     """
     from sgpu_decl.api import is_saved_plan
-    from sgpu_decl.cli.apply_flow import Manner, carry_out
+    from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
     from sgpu_decl.cli.options import read_ranks
     from sgpu_decl.cli.staging_progress import open_progress
 
     if detach and logs is not None:
         raise click.UsageError("`--detach` follows no run: leave out `--logs`")
-    manner = Manner(
+    settings = ApplySettings(
         auto=auto_approve,
         ranks=read_ranks(logs or "0"),
         detach=detach,
@@ -72,17 +70,19 @@ def command(
         "and apply that",
     )
     if file is not None and is_saved_plan(Path(file)):
-        if where.overrides or where.target or choosing.given:
+        if source != ProjectSource(project=source.project, lock_timeout=source.lock_timeout) or (
+            selection != PlanOptions()
+        ):
             raise click.UsageError(
                 "a saved plan is applied as it is: target, variables, overrides and selections "
                 "belong to `sgpu plan`"
             )
-        session, saved = where.saved(Path(file))
-        return carry_out(session, saved, manner=manner, out=sys.stdout)
-    session = where.session(file)
+        session, saved = source.saved(Path(file))
+        return carry_out(session, saved, settings=settings, out=sys.stdout)
+    session = source.session(file)
 
-    def planned() -> "Prepared":
+    def make_plan() -> "Prepared":
         with open_progress() as progress:
-            return session.plan(choosing.options(), progress=progress, for_apply=True)
+            return session.plan(selection, progress=progress, for_apply=True)
 
-    return carry_out(session, planned, manner=manner, out=sys.stdout)
+    return carry_out(session, make_plan, settings=settings, out=sys.stdout)

@@ -4,18 +4,19 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from sgpu_decl.cli.approval import approve
 from sgpu_decl.cli.error_exit import show_error
 from sgpu_decl.cli.interrupts import Signals
 from sgpu_decl.cli.options import refuse_ranks
-from sgpu_decl.cli.plan_outcome import left_failed, refusal
-from sgpu_decl.cli.run_follower import Left, attach, await_stops, outcome_error, show_endings
+from sgpu_decl.cli.plan_errors import failed_runs_error, plan_error
+from sgpu_decl.cli.run_endings import FollowEnd, await_stops, outcome_error, show_endings
+from sgpu_decl.cli.run_follower import attach
 from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, interactive, note, plan_text, show
 from sgpu_decl.errors import Interrupted, SgpuError, StateMoved
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.plan import Action
@@ -26,14 +27,15 @@ from sgpu_decl.views.status_text import tally
 if TYPE_CHECKING:
     from sgpu_decl.api import Prepared, Session
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.plan import Plan
     from sgpu_decl.model.step_progress import Progress
 
-__all__ = ["Manner", "carry_out"]
+__all__ = ["ApplySettings", "carry_out"]
 
 
-# a change is done, and nothing of it half done: a signal may stop the walk there
+# The steps that end a change: a signal may stop the apply after one of them.
 _DONE = frozenset(
     {
         Step.LAUNCHED,
@@ -49,9 +51,10 @@ _DONE = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """How the command line asked for it. `ranks` is `None` for all; `parallelism` says how many
-    launches overlap, `unattended` what to do where nobody can answer the question."""
+class ApplySettings:
+    """The options of the command line. `ranks` are those whose output is shown, `None` for all.
+    `parallelism` is how many launches overlap. `unattended` is the hint if nobody can answer
+    `question`."""
 
     auto: bool
     ranks: tuple[int, ...] | None
@@ -63,34 +66,38 @@ class Manner:
 
 
 def carry_out(
-    session: "Session", planned: "Prepared | Callable[[], Prepared]", *, manner: Manner, out: TextIO
+    session: "Session",
+    plan_source: "Prepared | Callable[[], Prepared]",
+    *,
+    settings: ApplySettings,
+    out: TextIO,
 ) -> int:
-    """Carry a plan out as `manner` says and return the exit code.
+    """Carry a plan out and return the exit code.
 
     Args:
-        planned: a saved plan, or a function that makes the plan. If another sgpu changes the state
-            before the plan is applied, the function is called again. The new plan is shown and
-            approved again only if it differs.
+        plan_source: a saved plan, or a function that makes the plan. If another sgpu changes the
+            state before the plan is applied, the function is called again. The new plan is shown
+            and approved again only if it differs.
     """
-    prepared, again = (planned(), planned) if callable(planned) else (planned, None)
+    prepared, again = (plan_source(), plan_source) if callable(plan_source) else (plan_source, None)
     before: Prepared | None = None
     while True:
         plan = prepared.plan
-        if before is None or not _alike(before, prepared):
-            error = _show(prepared, manner=manner, saved=again is None, out=out)
+        if before is None or not _same_changes(before, prepared):
+            error = _show(prepared, settings=settings, saved=again is None, out=out)
             if error is not None:
                 return error.exit_code
-            refuse_ranks(manner.ranks, _worlds(plan))
+            refuse_ranks(settings.ranks, _world_sizes(plan))
             approve(
                 plan,
-                auto=manner.auto,
+                auto=settings.auto,
                 saved=again is None,
-                question=manner.question,
-                unattended=manner.unattended,
+                question=settings.question,
+                unattended=settings.unattended,
             )
         try:
             with Signals() as signals:
-                return _applied(session, prepared, manner=manner, signals=signals, out=out)
+                return _apply(session, prepared, settings=settings, signals=signals, out=out)
         except StateMoved as moved:
             if again is None:
                 raise
@@ -99,8 +106,8 @@ def carry_out(
             before, prepared = prepared, again()
 
 
-def _worlds(plan: "Plan") -> list[int]:
-    """How many ranks each run has that a plan launches."""
+def _world_sizes(plan: "Plan") -> list[int]:
+    """The number of ranks of each run that a plan launches."""
     specs = [
         json.loads(change.launch.inputs.spec)
         for change in plan.changes
@@ -109,34 +116,41 @@ def _worlds(plan: "Plan") -> list[int]:
     return [spec["gpus"] for spec in specs if "gpus" in spec]
 
 
-def _alike(one: "Prepared", other: "Prepared") -> bool:
-    """Whether two plans make the same changes; they may be made from different states."""
+def _same_changes(one: "Prepared", other: "Prepared") -> bool:
+    """Whether two plans make the same changes, maybe of different states."""
 
-    def shown(prepared: "Prepared") -> "dict[str, Json]":
+    def compared(prepared: "Prepared") -> "dict[str, Json]":
         ignored = ("created_at", "lineage", "serial")
         return {key: value for key, value in prepared.to_json().items() if key not in ignored}
 
-    return shown(one) == shown(other)
+    return compared(one) == compared(other)
 
 
-def _show(prepared: "Prepared", *, manner: Manner, saved: bool, out: TextIO) -> SgpuError | None:
+def _show(
+    prepared: "Prepared", *, settings: ApplySettings, saved: bool, out: TextIO
+) -> SgpuError | None:
     """Show a plan. If it cannot be applied, show and return the error."""
     plan = prepared.plan
-    error = refusal(plan)
-    if error is not None and manner.json:
+    error = plan_error(plan)
+    if error is not None and settings.json:
         answer({"plan": prepared.to_json()}, error=error)
         return error
-    if not manner.json:
+    if not settings.json:
         show(plan_text(plan, out), nl=False)
-    elif interactive() and not (manner.auto or saved):
+    elif interactive() and not (settings.auto or saved):
         note(plan_text(plan, sys.stderr).rstrip("\n"))
     if error is not None:
         show_error(error)
     return error
 
 
-def _applied(
-    session: "Session", prepared: "Prepared", *, manner: Manner, signals: Signals, out: TextIO
+def _apply(
+    session: "Session",
+    prepared: "Prepared",
+    *,
+    settings: ApplySettings,
+    signals: Signals,
+    out: TextIO,
 ) -> int:
     plan = prepared.plan
     pending = sum(change.action is not Action.NO_OP for change in plan.changes)
@@ -149,7 +163,7 @@ def _applied(
         if line is not None:
             note(line)
         pending -= event.step in _DONE
-        # with nothing left to do, what a signal means is a matter of following
+        # After the last change, `attach` decides what a signal means.
         if signals.any and event.step in _DONE and pending > 0:
             raise Interrupted(
                 "interrupted while the plan was being carried out",
@@ -164,38 +178,40 @@ def _applied(
             )
 
     with open_progress() as progress:
-        staged, noticed = session.stage(prepared, progress=_Interruptible(progress, signals))
-    _tell(noticed)
-    applied = session.apply(staged, sink=sink, parallelism=manner.parallelism, on_wait=waiting)
-    _tell(applied.unrecorded)
+        staged, findings = session.stage(prepared, progress=_Interruptible(progress, signals))
+    _show_findings(findings)
+    applied = session.apply(staged, sink=sink, parallelism=settings.parallelism, on_wait=waiting)
+    _show_findings(applied.unrecorded)
     refs = (*applied.launched, *applied.adopted)
-    left = Left.ENDED
-    if not manner.detach:
+    end = FollowEnd.ENDED
+    if not settings.detach:
         if refs:
-            stream = sys.stderr if manner.json else out
-            left = attach(session, refs, ranks=manner.ranks, out=stream, signals=signals)
-        if left is Left.ENDED:
+            stream = sys.stderr if settings.json else out
+            end = attach(session, refs, ranks=settings.ranks, out=stream, signals=signals)
+        if end is FollowEnd.ENDED:
             await_stops(session, applied.stopping, signals)
-        _tell(session.record_ended())
-    shown = manner.json or not manner.detach or len(refs) > 1  # else nothing is said of its state
-    runs = status_objects(session.runs.describe(refs)) if refs and shown else []
+        _show_findings(session.record_ended())
+    shown = (
+        settings.json or not settings.detach or len(refs) > 1
+    )  # else nothing is said of its state
+    views = session.runs.describe(refs) if refs and shown else []
     error = applied.failed[0][1] if applied.failed else None
-    if error is None and not manner.detach:
-        error = outcome_error(session, runs, left)
-    error = error or left_failed(plan)
-    _answer(session, prepared, manner=manner, refs=refs, runs=runs, left=left, error=error)
+    if error is None and not settings.detach:
+        error = outcome_error(session, views, end)
+    error = error or failed_runs_error(plan)
+    _answer(session, prepared, settings=settings, refs=refs, views=views, end=end, error=error)
     return error.exit_code if error else 0
 
 
-def _tell(noticed: "tuple[Diagnostic, ...]") -> None:
-    for finding in noticed:
+def _show_findings(findings: "tuple[Diagnostic, ...]") -> None:
+    for finding in findings:
         note(f"{finding.severity}[{finding.code}]: {finding.summary}")
         if finding.hint:
             note(f"hint: {finding.hint}")
 
 
 class _Interruptible:
-    """Lets a signal end what is prepared before the first effect."""
+    """A progress that lets a signal stop staging, before the first effect."""
 
     def __init__(self, progress: "Progress", signals: Signals) -> None:
         self._progress = progress
@@ -214,27 +230,27 @@ def _answer(
     session: "Session",
     prepared: "Prepared",
     *,
-    manner: Manner,
+    settings: ApplySettings,
     refs: tuple[AttemptRef, ...],
-    runs: "list[dict[str, Json]]",
-    left: Left,
+    views: "list[AttemptView]",
+    end: FollowEnd,
     error: SgpuError | None,
 ) -> None:
-    if manner.json:
+    if settings.json:
         data: Json = {
             "plan": prepared.to_json(),
             "attempts": [str(ref) for ref in refs],
-            "attached": not manner.detach and left is Left.ENDED,
-            "runs": runs,
+            "attached": not settings.detach and end is FollowEnd.ENDED,
+            "runs": status_objects(views),
         }
         answer(data, error=error)
         return
-    if len(runs) > 1:
-        note(tally([str(run["state"]) for run in runs]))
-    elif not manner.detach and left is not Left.DETACHED:
-        show_endings(session, runs, shown=manner.ranks)
-    if refs and manner.detach:
+    if len(views) > 1:
+        note(tally([view.state for view in views]))
+    elif not settings.detach and end is not FollowEnd.DETACHED:
+        show_endings(session, views, shown=settings.ranks)
+    if refs and settings.detach:
         name = shlex.quote(refs[0].address.label)
         note(f"follow with {session.shell_command(f'logs -f {name}')}")
-    if error is not None and left is not Left.DETACHED:
+    if error is not None and end is not FollowEnd.DETACHED:
         show_error(error)

@@ -1,4 +1,4 @@
-"""Who says yes: a person at a terminal, `-y`, or whoever saved the plan."""
+"""Approval of a plan: by a person at a terminal, by `-y`, or by saving it."""
 
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,13 @@ class NotApproved(SgpuError):
 
 
 def approve(plan: "Plan", *, auto: bool, saved: bool, question: str, unattended: str) -> None:
-    """Return when the plan may be carried out.
+    """Return if the plan is approved.
 
-    A saved plan was looked at when it was saved. `auto` (`-y`) covers everything but stopping an
-    active run to put another in its place: that takes the run's name, typed.
+    A saved plan was approved by saving it. `auto` (`-y`) approves everything but the replacement of
+    an active run: for that, a person has to type the name of the run.
 
     Raises:
-        NotApproved: nobody said yes, or nobody is there to ask.
+        NotApproved: the answer was no, or nobody can be asked.
     """
     if saved or not any(change.action in CHANGING for change in plan.changes):
         return
@@ -38,13 +38,13 @@ def approve(plan: "Plan", *, auto: bool, saved: bool, question: str, unattended:
 
 
 def confirm(question: str, *, auto: bool, unattended: str) -> None:
-    """Return when somebody said yes; at once with `auto`.
+    """Return if the answer to the question is `yes`, without asking if `auto`.
 
     Args:
-        unattended: the next step where nobody can be asked.
+        unattended: the hint if nobody can be asked.
 
     Raises:
-        NotApproved: nobody said yes, or nobody is there to ask.
+        NotApproved: the answer was no, or nobody can be asked.
     """
     if auto:
         return
@@ -53,7 +53,7 @@ def confirm(question: str, *, auto: bool, unattended: str) -> None:
             "cannot ask for approval: stdin or stderr is not a terminal",
             hint=unattended,
         )
-    if _ask(f"{question} Only `yes` is taken as one") != "yes":
+    if _ask(f"{question} Type `yes` to approve") != "yes":
         raise NotApproved("not approved: nothing was changed")
 
 

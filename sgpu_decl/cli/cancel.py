@@ -2,7 +2,7 @@
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note
 from sgpu_decl.views.status_json import status_objects
 
@@ -11,7 +11,7 @@ __all__ = ["command"]
 
 @click.command("cancel")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@where_options
+@project_options
 @click.option(
     "--force-after",
     metavar="D",
@@ -20,7 +20,12 @@ __all__ = ["command"]
 @click.option("--no-wait", is_flag=True, help="Return before the runs have ended.")
 @output_option()
 def command(
-    *, where: Where, names: tuple[str, ...], force_after: str | None, no_wait: bool, output: str
+    *,
+    source: ProjectSource,
+    names: tuple[str, ...],
+    force_after: str | None,
+    no_wait: bool,
+    output: str,
 ) -> int:
     """Stop runs: their ranks get SIGTERM, and SIGKILL after their grace.
 
@@ -34,14 +39,14 @@ def command(
     """
     from sgpu_decl.cli.interrupts import Signals
     from sgpu_decl.cli.options import read_duration
-    from sgpu_decl.cli.run_follower import await_stops
+    from sgpu_decl.cli.run_endings import await_stops
     from sgpu_decl.model.attempt import AttemptState
     from sgpu_decl.views.terminal import count
 
     if no_wait and force_after is not None:
         raise click.UsageError("`--no-wait` ends no run by force: leave out `--force-after`")
     patience = read_duration(force_after) if force_after is not None else None
-    session = where.recorded()
+    session = source.recorded()
     refs = session.runs.find_active(*names)
     with Signals() as signals:
         active = []
@@ -51,15 +56,17 @@ def command(
                 session.runs.cancel(ref)
                 active.append(ref)
                 note(f"{ref} asked to stop")
-            elif state is AttemptState.LOST and (left := session.runs.sweep(ref)):
-                note(f"{ref} was lost: {count(left, 'process', 'processes')} that it left stopped")
+            elif state is AttemptState.LOST and (number := session.runs.sweep(ref)):
+                note(
+                    f"{ref} was lost: {count(number, 'process', 'processes')} that it left stopped"
+                )
         if not no_wait:
             await_stops(session, refs, signals, patience)
-    runs = status_objects(session.runs.describe(refs))
+    views = session.runs.describe(refs)
     if output == "json":
-        answer({"runs": runs})
+        answer({"runs": status_objects(views)})
     else:
-        for ref, run in zip(refs, runs, strict=True):
-            ended = "" if ref in active else "had ended already: "
-            note(f"{ref} {ended}{run['state']}")
+        for view in views:
+            ended = "" if view.ref in active else "had ended already: "
+            note(f"{view.ref} {ended}{view.state}")
     return 0

@@ -5,19 +5,17 @@ import sys
 
 import click
 
-from sgpu_decl.cli.options import (
-    FileSource,
-    lock_option,
-    output_option,
-    source_options,
-)
+from sgpu_decl.cli.file_options import file_options
+from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
+from sgpu_decl.errors import NotFound
+from sgpu_decl.model.plan_options import PlanOptions
 
 __all__ = ["command"]
 
 
 @click.command("destroy")
 @click.argument("words", nargs=-1, metavar="[FILE] [NAME]...")
-@source_options
+@file_options
 @lock_option
 @click.option(
     "--select", multiple=True, metavar="ADDRESS", help="Destroy only these (repeatable; globs)."
@@ -27,7 +25,7 @@ __all__ = ["command"]
 @output_option()
 def command(
     *,
-    where: FileSource,
+    source: ProjectSource,
     words: tuple[str, ...],
     select: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -37,21 +35,28 @@ def command(
     """Stop runs and delete the code that was staged for them.
 
     NAMEs are runs by address, by name or by a glob, as for `--select`. Without a NAME, all runs of
-    FILE are meant: `sgpu.yml`, else `run.yaml`, if none is given. Without a file here, the runs of
-    the whole project are meant. Logs, output and history stay, and attempt numbers go on.
+    FILE are destroyed: `sgpu.yml`, else `run.yaml`, if none is given. Without a file here, the runs
+    of the whole project are destroyed. Logs, output and history stay, and attempt numbers go on.
+
+    FILE ends in `.yaml` or `.yml`, or is a path such as `./train`. `train` is a NAME, even if there
+    is a file `train`.
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
-    from sgpu_decl.cli.apply_flow import Manner, carry_out
-    from sgpu_decl.cli.options import Choosing
+    from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
 
-    files = [word for word in words if os.path.isfile(word)]
+    files = [word for word in words if _is_path(word)]
     if len(files) > 1:
         raise click.UsageError(f"`{files[1]}` is a second file: name one")
+    if files and not os.path.isfile(files[0]):
+        raise NotFound(
+            f"there is no file `{files[0]}`",
+            hint="name a run or project file that exists, or runs by their names",
+        )
     names = tuple(word for word in words if word not in files)
-    session = where.session(files[0]) if files else where.recorded()
-    options = Choosing(select=(*names, *select), exclude=exclude).options(destroy=True)
-    manner = Manner(
+    session = source.session(files[0]) if files else source.recorded()
+    options = PlanOptions(select=(*names, *select), exclude=exclude, destroy=True)
+    settings = ApplySettings(
         auto=auto_approve,
         ranks=(0,),
         detach=False,
@@ -59,4 +64,12 @@ def command(
         question="destroy all of this?",
         unattended="if that is what you want, give `-y`",
     )
-    return carry_out(session, lambda: session.plan(options), manner=manner, out=sys.stdout)
+    return carry_out(session, lambda: session.plan(options), settings=settings, out=sys.stdout)
+
+
+def _is_path(word: str) -> bool:
+    """Whether an argument is a path. A name holds no dot, an address one, after its kind. The
+    brackets of a matrix cell may hold anything."""
+    text = word.partition("[")[0]
+    dotted = "." in text.removeprefix("run.") and os.path.isfile(word)
+    return dotted or text.endswith((".yaml", ".yml")) or "/" in text

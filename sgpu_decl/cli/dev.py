@@ -23,30 +23,32 @@ __all__ = ["command", "workspace_command"]
 command = LazyGroup(DEV_COMMANDS, "dev", "Run a local emulator of a Databricks workspace.")
 
 
-def _capacity(_: click.Context, __: click.Parameter, given: "tuple[str, ...]") -> "dict[str, int]":
+def _capacity(
+    _: click.Context, __: click.Parameter, entries: "tuple[str, ...]"
+) -> "dict[str, int]":
     """`TYPE=N`, as often as it is given."""
-    found = {}
-    for entry in given:
+    capacity = {}
+    for entry in entries:
         name, _equals, number = entry.partition("=")
         if name not in ACCELERATORS or not number.isdigit():
-            known = ", ".join(ACCELERATORS)
-            raise click.BadParameter(f"`{entry}` is not TYPE=N with a type of {known}")
-        found[name] = int(number)
-    return found
+            names = ", ".join(ACCELERATORS)
+            raise click.BadParameter(f"`{entry}` is not TYPE=N with a type of {names}")
+        capacity[name] = int(number)
+    return capacity
 
 
-def _interpreter(_: click.Context, __: click.Parameter, given: str) -> str:
+def _interpreter(_: click.Context, __: click.Parameter, text: str) -> str:
     """The absolute path of a program."""
-    path = os.path.abspath(given)
+    path = os.path.abspath(text)
     if not (os.path.isfile(path) and os.access(path, os.X_OK)):
-        raise click.BadParameter(f"`{given}` is no program that can be run")
+        raise click.BadParameter(f"`{text}` is not an executable program")
     return path
 
 
 @click.command("workspace")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, show_default=True,
-    help="Where to listen on this machine; 0 takes a free port.",
+    help="ProjectSource to listen on this machine; 0 takes a free port.",
 )  # fmt: skip
 @click.option("--root", metavar="DIR", help="Keep the workspace there, for the next time too.")
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.probe import ProbeRequest, probe_options, sigterm_as_interrupt
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
 from sgpu_decl.errors import Interrupted, Usage
@@ -24,7 +24,7 @@ __all__ = ["command"]
 
 
 @click.group("doctor", invoke_without_command=True)
-@where_options
+@project_options
 @probe_options
 @click.option(
     "--platform", is_flag=True,
@@ -40,7 +40,7 @@ __all__ = ["command"]
 def command(
     context: click.Context,
     *,
-    where: Where,
+    source: ProjectSource,
     probe: "ProbeRequest | None",
     platform: bool,
     profile: str | None,
@@ -60,17 +60,17 @@ def command(
     The exit code is 1 if a check failed.
     """
     if context.invoked_subcommand is not None:
-        if where != Where() or probe or platform or profile or output != "text":
+        if source != ProjectSource() or probe or platform or profile or output != "text":
             name = context.invoked_subcommand
             raise Usage(
                 f"options of `{name}` follow its name", hint=f"sgpu doctor {name} -t TARGET"
             )
         return 0
-    session = where.session()
+    session = source.session()
     project = str(session.root) if session.in_project else None
-    if where.target is not None:
+    if source.target is not None:
         session.check_target()
-    measures = where.target is not None or platform or probe is not None
+    measures = source.target is not None or platform or probe is not None
     if measures:
         findings = session.doctor.target() if probe is None else probe.findings(session)
         file = None if profile is None else Path(profile)
@@ -78,8 +78,8 @@ def command(
         only = () if probe is None else probe.options.only
         keep = _kept(session, kind, findings, file, only=only)
         try:
-            with sigterm_as_interrupt(), closing(keep) as kept:
-                return report(kept, output, project)
+            with sigterm_as_interrupt(), closing(keep) as kept_findings:
+                return report(kept_findings, output, project)
         except KeyboardInterrupt:
             hint = "what was made in the workspace is deleted; nothing goes on there"
             raise Interrupted("interrupted", hint=hint) from None
@@ -95,13 +95,13 @@ def command(
 
 
 @command.command("report")
-@where_options
-def report_command(*, where: Where) -> int:
+@project_options
+def report_command(*, source: ProjectSource) -> int:
     """Print the last findings of `sgpu doctor -t TARGET` without names, hosts or ids, for an
     issue."""
-    from sgpu_decl.views.findings_report import report_text
+    from sgpu_decl.views.doctor_report import report_text
 
-    session = where.session()
+    session = source.session()
     session.check_target()
     show(report_text(session.doctor.kept()).removesuffix("\n"))
     return 0
@@ -118,12 +118,12 @@ def _kept(
     """The findings as they come; at the end they are kept, with the profile."""
     if profile is not None:
         session.doctor.refuse_profile(profile)
-    found: list[Finding] = []
+    results: list[Finding] = []
     with closing(findings):
         for finding in findings:
-            found.append(finding)
+            results.append(finding)
             yield finding
-    written = session.doctor.keep(kind, found, profile, only=only)
+    written = session.doctor.keep(kind, results, profile, only=only)
     if written is not None:
         target = target_option(session.target)
         note(f"profile: `{written}`; `sgpu dev workspace --profile FILE` behaves like it")
@@ -139,18 +139,18 @@ def report(findings: "Iterable[Finding]", output: str, project: str | None) -> i
     Raises:
         SgpuError: a check failed, and the output is text.
     """
-    from sgpu_decl.views.findings import finding_text, findings_json, findings_summary
+    from sgpu_decl.views.doctor_text import finding_text, findings_json, findings_summary
 
-    found = []
+    results = []
     for finding in findings:
-        found.append(finding)
+        results.append(finding)
         if output == "text":
             show(finding_text(finding, colour=takes_colour(sys.stdout)))
-    failure = _failure(found)
+    failure = _failure(results)
     if output == "json":
-        answer({"project": project, **findings_json(found)}, error=failure)
+        answer({"project": project, **findings_json(results)}, error=failure)
         return failure.exit_code if failure else 0
-    note(findings_summary(found))
+    note(findings_summary(results))
     if failure is not None:
         raise failure
     return 0

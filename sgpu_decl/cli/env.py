@@ -5,7 +5,7 @@ import sys
 import click
 
 from sgpu_decl.cli.commands import ENV_COMMANDS, LazyGroup
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, show, takes_colour
 
 __all__ = [
@@ -38,9 +38,9 @@ def bases_command(*, output: str) -> int:
 
 @click.command("show")
 @click.argument("name", metavar="ENVIRONMENT")
-@where_options
+@project_options
 @output_option()
-def show_command(*, where: Where, name: str, output: str) -> int:
+def show_command(*, source: ProjectSource, name: str, output: str) -> int:
     """Show an environment: its Python, its CUDA, and every package.
 
     ENVIRONMENT is a base (`gpu-4`), `this` for the interpreter that runs sgpu, a lock file, the
@@ -48,7 +48,7 @@ def show_command(*, where: Where, name: str, output: str) -> int:
     """
     from sgpu_decl.api.environment_calls import base_named
 
-    environment, base = where.environment(name), base_named(name)
+    environment, base = source.environment(name), base_named(name)
     if output == "json":
         from sgpu_decl.views.environments_json import environment_to_json
 
@@ -81,19 +81,19 @@ def requirements_command(*, name: str, output: str) -> int:
 @click.command("diff")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@where_options
+@project_options
 @output_option()
-def diff_command(*, where: Where, before: str, after: str, output: str) -> int:
+def diff_command(*, source: ProjectSource, before: str, after: str, output: str) -> int:
     """Show which packages differ from A to B; each is named as in `sgpu env show`."""
-    from sgpu_decl.api.environment_calls import difference
+    from sgpu_decl.api import difference
 
-    found = difference(where.environment(before), where.environment(after))
+    differences = difference(source.environment(before), source.environment(after))
     if output == "json":
         from sgpu_decl.views.environments_json import difference_to_json
 
-        answer(difference_to_json(found))
+        answer(difference_to_json(differences))
         return 0
     from sgpu_decl.views.environments_text import difference_text
 
-    show(difference_text(found, colour=takes_colour(sys.stdout)))
+    show(difference_text(differences, colour=takes_colour(sys.stdout)))
     return 0

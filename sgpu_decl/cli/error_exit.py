@@ -1,6 +1,7 @@
 """From what went wrong to words on stderr, or an object on stdout, and an exit code."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,12 +19,12 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Show an error that ended a command, in the form that `arguments` ask for; return the code."""
     from sgpu_decl.views.envelope import enveloped
 
-    known = as_sgpu_error(error)
+    sgpu_error = as_sgpu_error(error, arguments)
     if wants_json(arguments):
-        click.echo(enveloped(error=known))
+        click.echo(enveloped(error=sgpu_error))
     else:
-        show_error(known)
-    return known.exit_code
+        show_error(sgpu_error)
+    return sgpu_error.exit_code
 
 
 def show_error(error: SgpuError) -> None:
@@ -33,28 +34,35 @@ def show_error(error: SgpuError) -> None:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether `-o json` stands on the command line: asked when it could not be parsed, too."""
-    asked = False
+    """Whether `-o json` stands on the command line, which may be one that cannot be parsed."""
+    return _option(arguments, "--output", "-o") == "json"
+
+
+def _option(arguments: Sequence[str], name: str, short: str | None = None) -> str | None:
+    """The last value of an option on the command line."""
+    value = None
     for position, argument in enumerate(arguments):
-        following = arguments[position + 1] if position + 1 < len(arguments) else ""
         if argument == "--":
             break
-        if argument in ("-o", "--output"):
-            asked = following == "json"
-        elif argument.startswith("--output="):
-            asked = argument == "--output=json"
-        elif argument.startswith("-o") and not argument.startswith("--"):
-            asked = argument == "-ojson"
-    return asked
+        if argument in (name, short):
+            value = "".join(arguments[position + 1 : position + 2])
+        elif argument.startswith(f"{name}="):
+            value = argument.removeprefix(f"{name}=")
+        elif short is not None and argument.startswith(short) and not argument.startswith("--"):
+            value = argument.removeprefix(short)
+    return value
 
 
-def as_sgpu_error(error: BaseException) -> SgpuError:
+def as_sgpu_error(error: BaseException, arguments: Sequence[str]) -> SgpuError:
     """Give every error a message, a next step and an exit code."""
     match error:
         case SgpuError():
             return error
         case KeyboardInterrupt() | click.Abort():
-            hint = "if something was launched, it goes on: `sgpu status`"
+            target, project = _option(arguments, "--target", "-t"), _option(arguments, "--project")
+            command = "sgpu status" + (f" -t {shlex.quote(target)}" if target else "")
+            command += f" --project {shlex.quote(project)}" if project else ""
+            hint = f"if something was launched, it goes on: see `{command}`"
             return Interrupted("interrupted", hint=hint)
         case click.ClickException():
             return _usage(error)
@@ -91,12 +99,12 @@ def _system(error: OSError) -> SgpuError:
 
 
 def _crash(error: BaseException) -> SgpuError:
-    """An error that nobody foresaw: one line, and the traceback in a file that can be sent on."""
+    """An error that is a bug: one line, and the traceback in a file that the user can send."""
     import traceback
 
     text = "".join(traceback.format_exception(error))
-    kept = _keep(text)
-    where = f"the traceback is in `{kept}`" if kept else text
+    file = _keep(text)
+    where = f"the traceback is in `{file}`" if file else text
     return SgpuError(
         f"internal error: {type(error).__name__}: {error}",
         hint=f"this is a fault of sgpu, not yours: please report it; {where}",

@@ -19,8 +19,8 @@ def command(*, code: str | None, output: str) -> int:
     """Explain a code of a check or an error, such as `unknown_key`: what it means, an example, and
     what to do.
 
-    A check shows its code in brackets, as in `error[unknown_key]`. The code of an error is
-    `error.code` of `-o json`. Without CODE all codes are listed.
+    Errors and checks show their code in brackets, as in `error[unknown_key]`. Without CODE, all
+    codes are listed.
 
     Exit codes: 0, and 1 if there is no such code.
     """
@@ -31,12 +31,12 @@ def command(*, code: str | None, output: str) -> int:
     codes = registry()
     if code is None:
         if output == "json":
-            answer({"codes": [known.to_json() for known in codes.values()]})
+            answer({"codes": [entry.to_json() for entry in codes.values()]})
         else:
             show(code_list(codes.values()))
         return 0
     if code not in codes:
-        near = " or ".join(f"`{known}`" for known in _near(code, codes))
+        near = " or ".join(f"`{entry}`" for entry in _near(code, codes))
         raise NotFound(
             f"there is no code `{code}`",
             hint=f"did you mean {near}?" if near else "`sgpu explain` lists all codes",
@@ -55,5 +55,5 @@ def _near(text: str, codes: Collection[str]) -> list[str]:
     plain = text.lower().replace("-", "_")
     return (
         get_close_matches(plain, codes, n=_MOST)
-        or [known for known in codes if plain and plain in known][:_MOST]
+        or [name for name in codes if plain and plain in name][:_MOST]
     )

@@ -4,7 +4,7 @@ import os
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, note, show
 
@@ -13,9 +13,9 @@ __all__ = ["command"]
 
 @click.command("fetch")
 @click.argument("name")
-@where_options
+@project_options
 @output_option()
-def command(*, where: Where, name: str, output: str) -> int:
+def command(*, source: ProjectSource, name: str, output: str) -> int:
     """Download the files that ranks wrote to SGPU_OUTPUT_DIR, and print their folder.
 
     NAME is `train` or `train#8`. A file that was downloaded before is not downloaded again. Files
@@ -23,28 +23,28 @@ def command(*, where: Where, name: str, output: str) -> int:
 
     Exit codes: 0 ok, 1 error, or some files are missing.
     """
-    session = where.recorded()
+    session = source.recorded()
     ref = session.runs.find_one(name)
     with open_progress() as progress:
-        kept = session.runs.output(ref, progress)
+        result = session.runs.output(ref, progress)
     if output == "json":
         answer({
-            "folder": os.fspath(kept.folder), "files": kept.files, "bytes": kept.bytes,
-            "lacking": list(kept.lacking),
+            "folder": os.fspath(result.folder), "files": result.files, "bytes": result.bytes,
+            "lacking": list(result.lacking),
         })  # fmt: skip
-        return 1 if kept.lacking else 0
+        return 1 if result.lacking else 0
     from sgpu_decl.views.terminal import count, size
 
-    show(str(kept.folder))
-    if kept.files:
-        note(f"{count(kept.files, 'file')}, {size(kept.bytes)}")
+    show(str(result.folder))
+    if result.files:
+        note(f"{count(result.files, 'file')}, {size(result.bytes)}")
     else:
         note(f"the ranks of `{ref}` wrote no file to SGPU_OUTPUT_DIR")
     if (state := session.runs.status(ref).state).active:
         note(f"`{ref}` is {state}: its ranks may still write")
-    if not kept.lacking:
+    if not result.lacking:
         return 0
-    first = ", ".join(f"`{item}`" for item in kept.lacking[:3])
-    more = f" and {len(kept.lacking) - 3:,} more" if len(kept.lacking) > 3 else ""
-    note(f"warning: not there: {first}{more}; {kept.why}")
+    first = ", ".join(f"`{item}`" for item in result.lacking[:3])
+    more = f" and {len(result.lacking) - 3:,} more" if len(result.lacking) > 3 else ""
+    note(f"warning: not there: {first}{more}; {result.why}")
     return 1

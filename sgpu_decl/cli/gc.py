@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import Where, lock_option, output_option, where_options, whole
+from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, project_options, whole
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.model.state import KEEP_LAST
 
@@ -18,7 +18,7 @@ _BYTES = ("bytes", "code_bytes", "environment_bytes")
 
 
 @click.command("gc")
-@where_options
+@project_options
 @lock_option
 @click.option(
     "--keep-last", callback=whole(0), metavar="N",
@@ -32,7 +32,12 @@ _BYTES = ("bytes", "code_bytes", "environment_bytes")
 @click.option("--dry-run", is_flag=True, help="Show what would be freed, and delete nothing.")
 @output_option()
 def command(
-    *, where: Where, keep_last: int | None, older_than: str | None, dry_run: bool, output: str
+    *,
+    source: ProjectSource,
+    keep_last: int | None,
+    older_than: str | None,
+    dry_run: bool,
+    output: str,
 ) -> int:
     """Delete code, logs and output of ended attempts. Their records stay in the state.
 
@@ -42,7 +47,7 @@ def command(
     from sgpu_decl.views.terminal import count, size
 
     age = read_duration(older_than) if older_than is not None else None
-    freed = where.recorded().gc(keep_last=keep_last, older_than=age, dry_run=dry_run)
+    freed = source.recorded().gc(keep_last=keep_last, older_than=age, dry_run=dry_run)
     if output == "json":
         answer(freed)
         return 0
@@ -70,8 +75,8 @@ def command(
 
 
 def _mappings(value: "Json") -> "list[Mapping[str, Json]]":
-    found = value if isinstance(value, Sequence) else []
-    return [item for item in found if isinstance(item, Mapping)]
+    items = value if isinstance(value, Sequence) else []
+    return [item for item in items if isinstance(item, Mapping)]
 
 
 def _number(value: "Json") -> int:

@@ -24,16 +24,16 @@ def command(*, folder: str, name: str | None, output: str) -> int:
     from sgpu_decl.errors import SgpuError
 
     into = Path(folder)
-    chosen = name if name is not None else _name_of(into)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", chosen):
+    run_name = name if name is not None else _name_of(into)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", run_name):
         raise click.UsageError(
-            f"`{chosen}` is no name for a run: letters, digits, `_` and `-`, at most 100"
+            f"`{run_name}` is not a name for a run: letters, digits, `_` and `-`, at most 100"
         )
     if into.exists() and not into.is_dir():
         raise SgpuError(
             f"`{into}` is a file, not a folder", hint="name another folder", code="exists"
         )
-    files = {into / "run.yaml": _run_file(chosen), into / "train.py": _template("train.py")}
+    files = {into / "run.yaml": _run_file(run_name), into / "train.py": _template("train.py")}
     there = [str(path) for path in files if path.exists() or path.is_symlink()]
     if there:
         raise SgpuError(
@@ -45,7 +45,7 @@ def command(*, folder: str, name: str | None, output: str) -> int:
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")
     if output == "json":
-        answer({"written": [str(path) for path in files], "name": chosen})
+        answer({"written": [str(path) for path in files], "name": run_name})
         return 0
     shown = shlex.quote(str(into / "run.yaml"))
     for path in files:

@@ -8,7 +8,7 @@ viewer ends with its terminal.
 
 import signal
 from enum import StrEnum
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 __all__ = ["InterruptDecision", "Interrupts", "Signals"]
@@ -72,12 +72,7 @@ class Signals:
             self._before.append((number, signal.signal(number, self._note)))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before:
             signal.signal(number, handler)
 

@@ -1,7 +1,6 @@
 """Lines that scroll, and under them what the followed runs are doing; on a terminal only."""
 
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -16,12 +15,12 @@ from sgpu_decl.views.followed_runs import progress
 
 __all__ = ["LiveScreen"]
 
-_REDRAWN = 0.5  # seconds after which elapsed times are drawn anew
-_GATHERED = 0.1  # seconds for which lines of a busy rank are gathered, to be drawn at once
+_REDRAW_SECONDS = 0.5  # elapsed times are drawn again after so long
+_BATCH_SECONDS = 0.1  # lines of a busy rank are drawn together
 
 
 class _Raw:
-    """Text as it is: a rank's colours and its width are its own matter."""
+    """Text that is written unchanged, with the colours of a rank."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -31,10 +30,10 @@ class _Raw:
 
 
 class LiveScreen:
-    """A `cli.screen.Screen`. Without a thread: it draws when it is told something."""
+    """A `cli.screen.Screen`. It has no thread: each call draws."""
 
     def __init__(self) -> None:
-        self._known: dict[AttemptRef, AttemptView] = {}
+        self._views: dict[AttemptRef, AttemptView] = {}
         self._lines: list[str] = []
         self._drawn = 0.0
         self._console = Console(stderr=True)
@@ -50,18 +49,13 @@ class LiveScreen:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._draw()
         self._live.stop()
 
     def lines(self, text: str) -> None:
         self._lines.append(text)
-        if time.monotonic() - self._drawn >= _GATHERED:
+        if time.monotonic() - self._drawn >= _BATCH_SECONDS:
             self._draw()
 
     def note(self, text: str) -> None:
@@ -69,12 +63,12 @@ class LiveScreen:
         self._draw()
 
     def standing(self, status: AttemptView) -> None:
-        self._known[status.ref] = status
+        self._views[status.ref] = status
         self._live.start()
         self._draw()
 
     def tick(self) -> None:
-        if self._lines or time.monotonic() - self._drawn >= _REDRAWN:
+        if self._lines or time.monotonic() - self._drawn >= _REDRAW_SECONDS:
             self._draw()
 
     def _draw(self) -> None:
@@ -88,5 +82,5 @@ class LiveScreen:
 
     def _region(self) -> Text:
         size = self._console.size
-        known = list(self._known.values())
-        return progress(known, now=now(), width=size.width, height=size.height)
+        views = list(self._views.values())
+        return progress(views, now=now(), width=size.width, height=size.height)

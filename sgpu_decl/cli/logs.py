@@ -1,25 +1,24 @@
 """`sgpu logs`."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from sgpu_decl.cli.options import (
-    Where,
+    ProjectSource,
     output_option,
+    project_options,
     read_ranks,
     refuse_ranks,
-    where_options,
     whole,
 )
 from sgpu_decl.cli.terminal_output import answer, note, write_line
 from sgpu_decl.errors import NotFound
-from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.views.status_json import status_objects
 
 if TYPE_CHECKING:
+    from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.jsonable import Json
 
 __all__ = ["command"]
@@ -27,7 +26,7 @@ __all__ = ["command"]
 
 @click.command("logs")
 @click.argument("name")
-@where_options
+@project_options
 @click.option("-f", "--follow", is_flag=True, help="Show new output until the run has ended.")
 @click.option("--rank", default="0", metavar="N|all", help="The rank to show: 0 by default.")
 @click.option(
@@ -38,7 +37,7 @@ __all__ = ["command"]
 )
 @output_option()
 def command(
-    *, where: Where, name: str, follow: bool, rank: str, restart: int | None, output: str
+    *, source: ProjectSource, name: str, follow: bool, rank: str, restart: int | None, output: str
 ) -> int:
     """Show what the ranks of a run wrote.
 
@@ -52,12 +51,11 @@ def command(
     ranks = read_ranks(rank)
     if follow and output == "json":
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
-    session = where.recorded()
+    session = source.recorded()
     refs = session.runs.find(name)
-    runs = status_objects(session.runs.describe(refs))
-    listed = [run["ranks"] for run in runs]
-    refuse_ranks(ranks, [len(item) for item in listed if isinstance(item, list) and item])
-    _check_restart(runs, restart)
+    views = session.runs.describe(refs)
+    refuse_ranks(ranks, [len(view.ranks) for view in views if view.ranks])
+    _check_restart(views, restart)
     if missing := session.runs.unhidden(refs):
         named = ", ".join(f"`{reference}`" for reference in missing)
         note(f"warning: {named} cannot be resolved here: if a rank wrote the value, it is shown")
@@ -72,7 +70,7 @@ def command(
         answer({"lines": lines})
         return 0
     several = len(refs) > 1 or ranks is None
-    if follow and any(AttemptState(str(run["state"])).active for run in runs):
+    if follow and any(view.state.active for view in views):
         shown: Iterator[object] = session.runs.follow(refs, ranks=ranks, restart=restart)
     else:
         shown = (
@@ -87,11 +85,11 @@ def command(
     return 0
 
 
-def _check_restart(runs: "Sequence[Mapping[str, Json]]", restart: int | None) -> None:
-    """Refuse a restart that there was not; an active run may come to it."""
-    if restart is None or any(AttemptState(str(run["state"])).active for run in runs):
+def _check_restart(views: "Sequence[AttemptView]", restart: int | None) -> None:
+    """Refuse a restart that has not happened and cannot happen any more."""
+    if restart is None or any(view.state.active for view in views):
         return
-    newest = max(int(str(run["restart"])) for run in runs)
+    newest = max(view.restart for view in views)
     if restart > newest:
         raise NotFound(
             f"there is no restart {restart}: "

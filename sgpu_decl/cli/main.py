@@ -15,7 +15,12 @@ from contextlib import suppress
 import click
 
 from sgpu_decl.cli.commands import COMMANDS, LazyGroup
-from sgpu_decl.cli.standard_streams import closed_stdout, fill_closed, given_up, unwritable_stdout
+from sgpu_decl.cli.standard_streams import (
+    flush_error,
+    open_closed_streams,
+    stdout_closed_error,
+    stdout_write_error,
+)
 
 __all__ = ["main"]
 
@@ -29,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     # The process ends with its values: walking through all of them first takes a fifth of its time.
     atexit.register(gc.freeze)
-    closed = fill_closed()
+    closed = open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -39,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     root.params.append(_version_option())
     try:
         if "stdout" in closed:
-            raise closed_stdout()
+            raise stdout_closed_error()
         code = root.main(
             arguments,
             prog_name="sgpu",
@@ -48,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except BrokenPipeError:
-        given_up(sys.stdout)
-        given_up(sys.stderr)
+        flush_error(sys.stdout)
+        flush_error(sys.stderr)
         return 1
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the outermost frame: every error ends as an exit code
         # nobody reads an answer on a stream that is not there
@@ -60,18 +65,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _report(error: BaseException, arguments: Sequence[str]) -> int:
     from sgpu_decl.cli.error_exit import report
 
-    lost = given_up(sys.stdout)
+    lost = flush_error(sys.stdout)
     if lost is None:
         try:
             return report(error, arguments)
         except OSError as again:
-            lost = given_up(sys.stdout) or again
+            lost = flush_error(sys.stdout) or again
     # A reader that has gone, as `head` does, wants no words about it. Where stderr is full too, the
     # exit code is all that is left to say.
     if not isinstance(lost, BrokenPipeError):
         with suppress(OSError):
-            report(unwritable_stdout(lost), ())
-    given_up(sys.stderr)
+            report(stdout_write_error(lost), ())
+    flush_error(sys.stderr)
     return 1
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 
 from sgpu_decl.cli.commands import MLFLOW_COMMANDS, LazyGroup
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
 
 __all__ = ["command", "sync_command"]
@@ -17,15 +17,15 @@ command = LazyGroup(MLFLOW_COMMANDS, "mlflow", "Look after the MLflow runs of at
 @click.command("sync")
 @click.argument("name")
 @click.option("--to", "server", metavar="URI", help="The server; by default the one it missed.")
-@where_options
+@project_options
 @output_option()
-def sync_command(*, where: Where, name: str, server: str | None, output: str) -> int:
+def sync_command(*, source: ProjectSource, name: str, server: str | None, output: str) -> int:
     """Push the MLflow run of an attempt from the local store to its server, which was away when the
     attempt started. NAME is `train` or `train#8`. Pushing twice creates nothing twice.
 
     Exit codes: 0 ok, 1 error (the server is still away, or there is nothing to push).
     """
-    session = where.recorded()
+    session = source.recorded()
     ref = session.runs.find_one(name)
     pushed = session.sync_tracking(ref, server)
     if output == "json":

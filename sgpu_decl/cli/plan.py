@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import (
-    Choosing,
-    FileSource,
-    choosing_options,
-    file_argument,
-    output_option,
-    source_options,
-    whole,
-)
+from sgpu_decl.cli.file_options import file_argument, file_options, selection_options
+from sgpu_decl.cli.options import ProjectSource, output_option, whole
 from sgpu_decl.cli.terminal_output import answer, note, now, plan_text, show
+from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Prepared
@@ -28,8 +22,8 @@ __all__ = ["command", "show_plan"]
 
 @click.command("plan")
 @file_argument
-@source_options
-@choosing_options
+@file_options
+@selection_options
 @click.option(
     "--parallelism",
     callback=whole(1),
@@ -52,14 +46,14 @@ __all__ = ["command", "show_plan"]
 @output_option("markdown")
 def command(
     *,
-    where: FileSource,
+    source: ProjectSource,
     file: str | None,
     out: str | None,
     files: bool,
     trust_project: bool,
     detailed_exitcode: bool,
     output: str,
-    choosing: Choosing,
+    selection: PlanOptions,
 ) -> int:
     """Show what `sgpu apply FILE` would change, and why. Nothing is changed.
 
@@ -70,18 +64,18 @@ def command(
     """
     from sgpu_decl.cli.approval import CHANGING
     from sgpu_decl.cli.error_exit import show_error
-    from sgpu_decl.cli.plan_outcome import refusal
+    from sgpu_decl.cli.plan_errors import plan_error
     from sgpu_decl.cli.staging_progress import open_progress
 
     if out is not None:
         from sgpu_decl.api import refuse_taken
 
         refuse_taken(Path(out))  # before planning costs anything
-    session = where.session(file)
+    session = source.session(file)
     with open_progress() as progress:
-        prepared = session.plan(choosing.options(), progress=progress, trust_project=trust_project)
+        prepared = session.plan(selection, progress=progress, trust_project=trust_project)
     plan = prepared.plan
-    error = refusal(plan)
+    error = plan_error(plan)
     if out is not None and error is None:
         with open_progress() as progress:
             session.save(prepared, Path(out), progress=progress)

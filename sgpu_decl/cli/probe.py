@@ -5,7 +5,6 @@ import re
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +12,7 @@ import click
 
 from sgpu_decl.cli.options import read_duration, whole
 from sgpu_decl.errors import Usage
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.probe import ACTS
 
 if TYPE_CHECKING:
@@ -86,16 +86,16 @@ def probe_options(command: Command) -> Command:
         secret: str | None, patience: str | None, limit: str | None, only: tuple[str, ...],
         **kwargs: Any,
     ) -> Any:  # fmt: skip
-        given = {
+        values = {
             "--nodes": nodes, "--base": base, "--secret": secret, "--patience": patience,
             "--limit": limit, "--only": only or None, "-y": auto_approve or None,
         }  # fmt: skip
-        named = [name for name, value in given.items() if value is not None]
-        if named and not probe:
-            raise Usage(f"`{named[0]}` is an option of a probe", hint="add `--probe`")
+        names = [name for name, value in values.items() if value is not None]
+        if names and not probe:
+            raise Usage(f"`{names[0]}` is an option of a probe", hint="add `--probe`")
         request = None
         if probe:
-            _check_only(only, named, nodes)
+            _check_only(only, names, nodes)
             options = _options(nodes, base, secret, patience, limit, only)
             request = ProbeRequest(options=options, auto=auto_approve)
         return command(*args, probe=request, **kwargs)
@@ -133,12 +133,12 @@ def _options(
     )
 
 
-def _check_only(only: tuple[str, ...], named: list[str], nodes: int | None) -> None:
+def _check_only(only: tuple[str, ...], names: list[str], nodes: int | None) -> None:
     """Raises Usage: the runs are none, or an option is for a run that `--only` leaves out."""
     if "gang" in only and (nodes or 1) == 1:
         raise Usage("`gang` is a run on two nodes", hint="add `--nodes 2`")
     for option, acts in _USED_IN.items():
-        if only and option in named and not set(acts) & set(only):
+        if only and option in names and not set(acts) & set(only):
             runs = " or ".join(f"`--only {act}`" for act in acts)
             raise Usage(f"`{option}` is for a run that `--only` leaves out", hint=f"add {runs}")
 
@@ -155,7 +155,7 @@ def _probed(
     """
     from sgpu_decl.cli.approval import confirm
     from sgpu_decl.cli.terminal_output import note, show
-    from sgpu_decl.views.findings import probe_cost_text
+    from sgpu_decl.views.doctor_text import probe_cost_text
 
     show(f"{platform.host}: {probe_cost_text(platform.cost(options))}", err=True)
     confirm("Launch them?", auto=auto, unattended="approve it with `-y`")
@@ -165,7 +165,7 @@ def _probed(
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM unwind as SIGINT does: what runs elsewhere would go on, and be paid for."""
+    """Let SIGTERM unwind as SIGINT does. Otherwise runs on the platform would go on, and cost."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

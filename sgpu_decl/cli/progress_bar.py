@@ -1,7 +1,6 @@
 """A bar with amount and rate under what is on the terminal already. Imports rich."""
 
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -14,12 +13,12 @@ from sgpu_decl.views.phase_text import phase_line
 
 __all__ = ["Bar"]
 
-_REDRAWN = 0.1  # seconds
-_PATIENCE = 0.3  # seconds: what is done sooner draws nothing
+_REDRAW_SECONDS = 0.1
+_DELAY_SECONDS = 0.3  # a step that ends sooner draws nothing
 
 
 class Bar:
-    """A `Progress`. Without a thread: it draws when it is told something."""
+    """A `Progress`. It has no thread: each call draws."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -37,12 +36,7 @@ class Bar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def advance(self, phase: str, done: int, total: int) -> None:
@@ -50,7 +44,7 @@ class Bar:
         if phase != self._phase:
             self._phase, self._began = phase, now
         self._done, self._total = done, total
-        if now - self._opened < _PATIENCE or now - self._drawn < _REDRAWN:
+        if now - self._opened < _DELAY_SECONDS or now - self._drawn < _REDRAW_SECONDS:
             return
         self._drawn = now
         self._live.start()
@@ -58,12 +52,12 @@ class Bar:
 
     def _line(self) -> Table:
         grid = Table.grid(padding=(0, 1))
-        known = self._total > 0
+        has_total = self._total > 0
         bar = ProgressBar(
-            total=self._total if known else None,
+            total=self._total if has_total else None,
             completed=self._done,
             width=24,
-            pulse=not known,
+            pulse=not has_total,
         )
         seconds = time.monotonic() - self._began
         grid.add_row(bar, Text(phase_line(self._phase, self._done, self._total, seconds=seconds)))

@@ -2,7 +2,7 @@
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.results_text import secrets_note
 from sgpu_decl.views.terminal import json_text
@@ -12,16 +12,16 @@ __all__ = ["command"]
 
 @click.command("results")
 @click.argument("name")
-@where_options
+@project_options
 @output_option()
-def command(*, where: Where, name: str, output: str) -> int:
+def command(*, source: ProjectSource, name: str, output: str) -> int:
     """Show what each rank of a run returned, in rank order. NAME is `train` or `train#8`. Values
     of the run's secrets are masked."""
-    session = where.recorded()
+    session = source.recorded()
     ref = session.runs.find_one(name)
     results = session.runs.results(ref)
-    if held := secrets_note(ref, results):
-        note(held)
+    if secrets_warning := secrets_note(ref, results):
+        note(secrets_warning)
     if output == "json":
         answer({"results": results})
         return 0

@@ -1,42 +1,27 @@
 """Following runs until they have ended, or until the viewer leaves."""
 
 import shlex
-import sys
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
 from sgpu_decl.cli.interrupts import InterruptDecision, Interrupts, Signals
+from sgpu_decl.cli.run_endings import FollowEnd, show_endings
 from sgpu_decl.cli.screen import Screen, open_screen
-from sgpu_decl.cli.terminal_output import interactive, note, now, takes_colour
-from sgpu_decl.errors import BackendError, Interrupted, RunFailed, SgpuError
+from sgpu_decl.cli.terminal_output import interactive, now
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.views.apply_text import restart_line
 from sgpu_decl.views.logs_text import clean_lines, prefix
-from sgpu_decl.views.status_json import status_object, status_objects
-from sgpu_decl.views.status_text import ending, failure, working_files_note
 from sgpu_decl.views.tracking_text import tracking_notes
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
-    from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["Left", "attach", "await_stops", "outcome_error", "show_endings"]
-
-LAST_WORDS = 10  # lines of a rank that failed without a traceback
-
-
-class Left(StrEnum):
-    """Why following stopped."""
-
-    ENDED = "ended"
-    DETACHED = "detached"
-    CANCELLED = "cancelled"
+__all__ = ["attach"]
 
 
 @dataclass(slots=True)
@@ -66,13 +51,13 @@ class _Follower:
             if item.tracking is not None and item.ref not in self.warned:
                 self.warned.add(item.ref)
                 (view,) = self.session.runs.describe([item.ref])
-                for line in tracking_notes(status_object(view)):
+                for line in tracking_notes(view):
                     self.screen.note(line)
             if not item.state.active:
                 self.active.discard(item.ref)
                 if len(self.refs) > 1:  # how a single run ended is told when it is left
-                    runs = status_objects(self.session.runs.describe([item.ref]))
-                    show_endings(self.session, runs, shown=self.ranks, say=self.screen.note)
+                    views = self.session.runs.describe([item.ref])
+                    show_endings(self.session, views, shown=self.ranks, say=self.screen.note)
         else:
             before = prefix(item.ref.address.label, item.rank) if self.prefixed else ""
             self.screen.lines(clean_lines(item.text, before))
@@ -91,7 +76,7 @@ def attach(
     ranks: tuple[int, ...] | None,
     out: TextIO,
     signals: Signals,
-) -> Left:
+) -> FollowEnd:
     """Show lines of ranks on `out` and everything else on stderr until all runs have ended. Of
     several, each end is told as it comes.
 
@@ -115,7 +100,7 @@ def attach(
                         follower.cancel()
                     case InterruptDecision.DETACH | InterruptDecision.LEAVE:
                         screen.note(f"detached: the run goes on; see {_commands(session, refs)}")
-                        return Left.DETACHED
+                        return FollowEnd.DETACHED
                     case InterruptDecision.GO_ON:
                         pass
         except BackendError:
@@ -123,94 +108,9 @@ def attach(
                 f"the run goes on, but its backend does not answer: see {_commands(session, refs)}"
             )
             raise
-    return Left.CANCELLED if interrupts.cancelling else Left.ENDED
-
-
-def await_stops(
-    session: "Session",
-    stopping: Sequence[AttemptRef],
-    signals: Signals,
-    patience: float | None = None,
-) -> None:
-    """Wait for runs that were asked to stop: they end within their grace. One whose supervisor is
-    silent for `patience` seconds is ended by force.
-
-    Raises:
-        Interrupted: a signal came; they go on stopping.
-    """
-
-    force = session.runs.forced_stops(stopping, note, patience)
-
-    def look() -> None:
-        force()
-        if signals.any:
-            raise Interrupted(
-                "left while runs are being stopped",
-                hint=f"they go on stopping: see {session.shell_command('status')}",
-            )
-
-    session.runs.wait(stopping, tick=look)
+    return FollowEnd.CANCELLED if interrupts.cancelling else FollowEnd.ENDED
 
 
 def _commands(session: "Session", refs: Sequence[AttemptRef]) -> str:
     name = shlex.quote(refs[0].address.label)
     return f"{session.shell_command('status')} and {session.shell_command(f'logs -f {name}')}"
-
-
-def show_endings(
-    session: "Session",
-    runs: "Sequence[Mapping[str, Json]]",
-    *,
-    shown: tuple[int, ...] | None = (),
-    say: Callable[[str], None] = note,
-) -> None:
-    """One line per run, the traceback of the first cause where one failed, and what is not as
-    expected of its tracking. Where a rank left no traceback, the last that it wrote, unless its
-    output is among what is `shown` (all of it for `None`)."""
-    for run in runs:
-        say(ending(run, colour=takes_colour(sys.stderr)))
-        if words := failure(run) or _last_words(session, run, shown):
-            say(words)
-        for line in (working_files_note(run), *tracking_notes(run)):
-            if line:
-                say(line)
-
-
-def _last_words(
-    session: "Session", run: "Mapping[str, Json]", shown: tuple[int, ...] | None
-) -> str:
-    """The last lines of the rank that failed first; empty where there are none to be shown."""
-    cause, restart = run.get("first_cause"), run.get("restart")
-    rank = cause.get("rank") if isinstance(cause, Mapping) else None
-    if not isinstance(rank, int) or shown is None or rank in shown:
-        return ""
-    (ref,) = session.runs.find(f"{run['name']}#{run['attempt']}")
-    number = restart if isinstance(restart, int) else None
-    found = session.runs.logs(ref, ranks=(rank,), follow=False, restart=number)
-    lines = deque((line for item in found if item for line in item.lines), maxlen=LAST_WORDS)
-    if not lines:
-        return ""
-    return f"the last that rank {rank} wrote:\n" + clean_lines("\n".join(lines), "    ")
-
-
-def outcome_error(
-    session: "Session", runs: "Sequence[Mapping[str, Json]]", left: Left
-) -> SgpuError | None:
-    """The error that the runs and the way of leaving amount to."""
-    if left is not Left.ENDED:
-        cancelled = left is Left.CANCELLED
-        return Interrupted(
-            "cancelled" if cancelled else "detached before the runs ended",
-            hint=None if cancelled else f"the runs go on: see {session.shell_command('status')}",
-        )
-    bad = [f"{run['name']}#{run['attempt']}" for run in runs if run["state"] != "succeeded"]
-    if not bad:
-        return None
-    listed = ", ".join(f"`{ref}`" for ref in bad[:5]) + (
-        f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-    )
-    return RunFailed(
-        f"{listed} did not succeed",
-        hint="the output of all ranks: "
-        + session.shell_command(f"logs {shlex.quote(bad[0])} --rank all"),
-    )

@@ -39,15 +39,15 @@ def command(*, path: str | None, write: str | None, output: str) -> int:
             for name in published:
                 show(name)
         return 0
-    found = describe(path)
+    field = describe(path)
     if output == "json":
-        answer(dataclasses.asdict(found))
+        answer(dataclasses.asdict(field))
         return 0
-    show(f"{found.path}: {found.type}")
-    if found.default is not None:
-        show(f"  default: {found.default}")
-    show(f"  {found.description}")
-    for child in found.children:
+    show(f"{field.path}: {field.type}")
+    if field.default is not None:
+        show(f"  default: {field.default}")
+    show(f"  {field.description}")
+    for child in field.children:
         name = child.path.rpartition(".")[2]
         kind = f"{child.type}, required" if child.required else child.type
         show(f"  {name}: {kind}")

@@ -54,10 +54,10 @@ class _Lines:
 
 @contextmanager
 def open_screen(out: TextIO) -> Iterator[Screen]:
-    """The screen for as long as runs are followed; what it drew of their progress is gone after.
+    """Open the screen while runs are followed. Its live region is erased at the end.
 
-    Lines that go elsewhere (`| tee log`) may come back to the same terminal and would tear a live
-    region apart: it takes a terminal for both.
+    A live region needs a terminal for both streams: lines of `| tee log` would come back to the
+    terminal and break it.
     """
     both = out.isatty() and sys.stderr.isatty()
     if not both or os.environ.get("TERM") in ("dumb", "unknown"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, now, show, takes_colour
 from sgpu_decl.views.status_json import run_object
 
@@ -18,26 +18,26 @@ __all__ = ["command"]
 
 @click.command("show")
 @click.argument("name", metavar="ADDRESS|PLAN")
-@where_options
+@project_options
 @output_option("markdown")
-def command(*, where: Where, name: str, output: str) -> int:
+def command(*, source: ProjectSource, name: str, output: str) -> int:
     """Show one run with its history, one job, or a plan that was saved with `plan --out`."""
     from sgpu_decl.api import is_saved_plan
 
     if is_saved_plan(Path(name)):
-        if where != Where():
+        if source != ProjectSource():
             raise click.UsageError(
                 f"`{name}` is a saved plan, which names its own project and target: leave out "
                 "`-t` and `--project`"
             )
         return _show_plan(Path(name), output)
-    session = where.recorded()
+    session = source.recorded()
     if name.startswith("job.") or session.jobs.names_job(name):
         return _show_job(session, name, output)
     ref = session.runs.find_one(name)
-    run = run_object(session.runs.show(ref))
+    run = session.runs.show(ref)
     if output == "json":
-        answer(run)
+        answer(run_object(run))
         return 0
     if output == "markdown":
         from sgpu_decl.views.run_markdown import render
@@ -53,14 +53,14 @@ def command(*, where: Where, name: str, output: str) -> int:
 def _show_job(session: "Session", name: str, output: str) -> int:
     from sgpu_decl.errors import NotFound
 
-    chosen = session.jobs.find(name)
-    if len(chosen) > 1:
+    jobs = session.jobs.find(name)
+    if len(jobs) > 1:
         raise NotFound(
-            f"`{name}` names {len(chosen)} jobs",
-            hint=f"name one of them, such as `{chosen[0].address}`",
+            f"`{name}` names {len(jobs)} jobs",
+            hint=f"name one of them, such as `{jobs[0].address}`",
             code="ambiguous",
         )
-    job = session.jobs.show(chosen[0])
+    job = session.jobs.show(jobs[0])
     if output == "json":
         answer(job)
         return 0

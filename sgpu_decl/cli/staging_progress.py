@@ -1,5 +1,5 @@
-"""How far capturing, building or packing an environment has come: a bar on a terminal, elsewhere a
-line now and then."""
+"""The progress of capturing, building or packing an environment: a bar on a terminal, else a line
+now and then."""
 
 import os
 import sys

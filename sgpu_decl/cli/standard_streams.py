@@ -6,10 +6,10 @@ from typing import TextIO
 
 from sgpu_decl.errors import SgpuError
 
-__all__ = ["closed_stdout", "fill_closed", "given_up", "unwritable_stdout"]
+__all__ = ["flush_error", "open_closed_streams", "stdout_closed_error", "stdout_write_error"]
 
 
-def fill_closed() -> frozenset[str]:
+def open_closed_streams() -> frozenset[str]:
     """Open `/dev/null` where a standard stream is closed; return the names of those.
 
     Without that the next file that is opened, the state's database maybe, would get the number of
@@ -28,7 +28,7 @@ def fill_closed() -> frozenset[str]:
     return closed
 
 
-def given_up(stream: TextIO) -> OSError | None:
+def flush_error(stream: TextIO) -> OSError | None:
     """Why a stream does not take what is left in its buffer. It goes to `/dev/null` from then on,
     since Python would try again at exit and fail with a traceback."""
     try:
@@ -39,7 +39,7 @@ def given_up(stream: TextIO) -> OSError | None:
     return None
 
 
-def closed_stdout() -> SgpuError:
+def stdout_closed_error() -> SgpuError:
     return SgpuError(
         "stdout is closed, so that no answer can be written",
         hint="send it somewhere, such as `> /dev/null`",
@@ -47,7 +47,7 @@ def closed_stdout() -> SgpuError:
     )
 
 
-def unwritable_stdout(error: OSError) -> SgpuError:
+def stdout_write_error(error: OSError) -> SgpuError:
     return SgpuError(
         f"the answer cannot be written to stdout: {(error.strerror or str(error)).lower()}",
         hint="send it elsewhere, or make room there; what was launched goes on: see `sgpu status`",

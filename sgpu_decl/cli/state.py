@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.commands import STATE_COMMANDS, LazyGroup
-from sgpu_decl.cli.options import Where, lock_option, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.terminal import json_text
 
@@ -28,11 +28,11 @@ command = LazyGroup(STATE_COMMANDS, "state", "Show or edit the recorded state.")
 
 
 @click.command("list")
-@where_options
+@project_options
 @output_option()
-def list_command(*, where: Where, output: str) -> int:
+def list_command(*, source: ProjectSource, output: str) -> int:
     """List the recorded resources. Destroyed and forgotten ones are marked `(gone)`."""
-    resources = where.recorded().state.resources()
+    resources = source.recorded().state.resources()
     if output == "json":
         answer({"resources": [_resource(resource) for resource in resources]})
         return 0
@@ -45,11 +45,11 @@ def list_command(*, where: Where, output: str) -> int:
 
 @click.command("show")
 @click.argument("address")
-@where_options
+@project_options
 @output_option()
-def show_command(*, where: Where, address: str, output: str) -> int:
+def show_command(*, source: ProjectSource, address: str, output: str) -> int:
     """Show one resource as it was last applied."""
-    data = _resource(where.recorded().state.show(address))
+    data = _resource(source.recorded().state.show(address))
     if output == "json":
         answer(data)
     else:
@@ -58,34 +58,34 @@ def show_command(*, where: Where, address: str, output: str) -> int:
 
 
 @click.command("mv")
-@click.argument("source")
-@click.argument("destination")
-@where_options
+@click.argument("old_address", metavar="SOURCE")
+@click.argument("new_address", metavar="DESTINATION")
+@project_options
 @lock_option
 @output_option()
-def move_command(*, where: Where, source: str, destination: str, output: str) -> int:
+def move_command(*, source: ProjectSource, old_address: str, new_address: str, output: str) -> int:
     """Give a resource another address, for example after its name changed in the file."""
-    old, new = map(str, where.recorded().state.move(source, destination))
+    old, new = map(str, source.recorded().state.move(old_address, new_address))
     return _done({"moved": {"from": old, "to": new}}, output, f"moved {old} to {new}")
 
 
 @click.command("rm")
 @click.argument("address")
-@where_options
+@project_options
 @lock_option
 @output_option()
-def remove_command(*, where: Where, address: str, output: str) -> int:
+def remove_command(*, source: ProjectSource, address: str, output: str) -> int:
     """Forget a resource. Its files and the history of its attempts stay."""
-    removed = str(where.recorded().state.remove(address))
+    removed = str(source.recorded().state.remove(address))
     return _done({"removed": removed}, output, f"forgot {removed}")
 
 
 @click.command("pull")
-@where_options
+@project_options
 @output_option()
-def pull_command(*, where: Where, output: str) -> int:
+def pull_command(*, source: ProjectSource, output: str) -> int:
     """Print the whole state as JSON that fits schemas/state.v1.schema.json."""
-    state = where.recorded().state.pull()
+    state = source.recorded().state.pull()
     if output == "json":
         answer(state)
     else:
@@ -95,11 +95,11 @@ def pull_command(*, where: Where, output: str) -> int:
 
 @click.command("unlock")
 @click.argument("lock_id", metavar="ID")
-@where_options
+@project_options
 @output_option()
-def unlock_command(*, where: Where, lock_id: str, output: str) -> int:
+def unlock_command(*, source: ProjectSource, lock_id: str, output: str) -> int:
     """Release the lock ID that a dead sgpu left behind; the message that refuses names it."""
-    where.recorded().state.unlock(lock_id)
+    source.recorded().state.unlock(lock_id)
     return _done({"unlocked": lock_id}, output, "unlocked")
 
 

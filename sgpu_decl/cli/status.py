@@ -1,18 +1,19 @@
 """`sgpu status`."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import status_objects
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.attempt import AttemptRef
+    from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.jsonable import Json
     from sgpu_decl.model.state import Resource
 
@@ -21,36 +22,37 @@ __all__ = ["command"]
 
 @click.command("status")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@where_options
+@project_options
 @output_option()
-def command(*, where: Where, names: tuple[str, ...], output: str) -> int:
+def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> int:
     """Show the latest attempt of every run, and every job.
 
     With NAME, show only these. NAME is `train`, `run.train`, `train#8`, `job.nightly` or a glob.
     Destroyed runs are shown only by name.
     """
-    session = where.session()
-    if names or where.target is not None or session.in_project:
+    session = source.session()
+    if names or source.target is not None or session.in_project:
         session.check_project()
         session.check_target()
-    refs, chosen = _named(session, names)
-    runs, jobs = status_objects(session.runs.describe(refs)), session.jobs.describe(chosen)
+    refs, resources = _named(session, names)
+    views, jobs = session.runs.describe(refs), session.jobs.describe(resources)
     if output == "json":
         project = str(session.root) if session.in_project else None
-        data: dict[str, Json] = {"project": project, "runs": runs}
+        data: dict[str, Json] = {"project": project, "runs": status_objects(views)}
         answer({**data, "jobs": jobs} if jobs else data)
         return 0
-    from sgpu_decl.views.jobs_text import job_table
     from sgpu_decl.views.status_text import status_table
 
     colour = takes_colour(sys.stdout)
-    if runs:
-        show(status_table(runs, now=now(), colour=colour))
-    if not (runs or jobs):
+    if views:
+        show(status_table(views, now=now(), colour=colour))
+    if not (views or jobs):
         _say_nothing_is_live(session)
     if jobs:
-        show(("\n" if runs else "") + job_table(jobs, now=now(), colour=colour))
-    _say_where_tracked(session, runs)
+        from sgpu_decl.views.jobs_text import job_table
+
+        show(("\n" if views else "") + job_table(jobs, now=now(), colour=colour))
+    _show_tracking(session, views)
     return 0
 
 
@@ -78,23 +80,20 @@ def _say_nothing_is_live(session: "Session") -> None:
             [resource.last for resource in session.state.resources() if resource.last is not None]
         )
     )
-    if (hint := session.elsewhere()) is not None:
+    if (hint := session.other_targets_hint()) is not None:
         note(f"hint: {hint}")
 
 
-def _say_where_tracked(session: "Session", runs: "list[dict[str, Json]]") -> None:
+def _show_tracking(session: "Session", views: "Sequence[AttemptView]") -> None:
     from sgpu_decl.views.tracking_text import tracking_notes
 
-    uris = set()
-    for run in runs:
-        links = run.get("links")
-        tracked = links.get("mlflow") if isinstance(links, Mapping) else None
-        uri = tracked.get("tracking_uri") if isinstance(tracked, Mapping) else None
-        if isinstance(uri, str):
-            uris.add(uri)
-    for run in runs:
-        for line in tracking_notes(run):
+    stores = set()
+    for view in views:
+        run = view.links.get("mlflow")
+        store = run.get("tracking_uri") if isinstance(run, Mapping) else None
+        if isinstance(store, str):
+            stores.add(store)
+        for line in tracking_notes(view):
             note(line)
-    for uri in sorted(uris):
-        shown = session.runs.ui_command(uri)
-        note(f"metrics: {shown or uri}")
+    for store in sorted(stores):
+        note(f"metrics: {session.runs.ui_command(store) or store}")

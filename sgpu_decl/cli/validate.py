@@ -2,7 +2,8 @@
 
 import click
 
-from sgpu_decl.cli.options import FileSource, file_argument, output_option, source_options
+from sgpu_decl.cli.file_options import file_argument, file_options
+from sgpu_decl.cli.options import ProjectSource, output_option
 from sgpu_decl.cli.terminal_output import answer, note, show
 
 __all__ = ["command"]
@@ -10,9 +11,9 @@ __all__ = ["command"]
 
 @click.command("validate")
 @file_argument
-@source_options
+@file_options
 @output_option()
-def command(*, where: FileSource, file: str | None, output: str) -> int:
+def command(*, source: ProjectSource, file: str | None, output: str) -> int:
     """Check FILE and show every mistake in it at once, each with its place.
 
     Without -t, every target is checked. The checks are those of `sgpu plan` that need only the file
@@ -20,14 +21,14 @@ def command(*, where: FileSource, file: str | None, output: str) -> int:
 
     Exit codes: 0 valid, 1 not.
     """
-    validated = where.session(file).check()
+    validated = source.session(file).check()
     if output == "json":
         answer(
             {
                 "kind": validated.loaded.kind,
                 "runs": [str(run.address) for run in validated.loaded.runs],
                 "targets": list(validated.targets),
-                "diagnostics": [found.to_json() for found in validated.findings],
+                "diagnostics": [finding.to_json() for finding in validated.findings],
             }
         )
         return 0

@@ -2,7 +2,7 @@
 
 import click
 
-from sgpu_decl.cli.options import Where, output_option, where_options
+from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note
 from sgpu_decl.views.status_json import status_objects
 
@@ -11,10 +11,12 @@ __all__ = ["command"]
 
 @click.command("wait")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@where_options
+@project_options
 @click.option("--timeout", metavar="D", help="Give up after this time, such as `10m`.")
 @output_option()
-def command(*, where: Where, names: tuple[str, ...], timeout: str | None, output: str) -> int:
+def command(
+    *, source: ProjectSource, names: tuple[str, ...], timeout: str | None, output: str
+) -> int:
     """Wait until all named runs have ended.
 
     NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs.
@@ -23,22 +25,22 @@ def command(*, where: Where, names: tuple[str, ...], timeout: str | None, output
     """
     from sgpu_decl.cli.error_exit import show_error
     from sgpu_decl.cli.options import read_duration
-    from sgpu_decl.cli.run_follower import Left, outcome_error, show_endings
+    from sgpu_decl.cli.run_endings import FollowEnd, outcome_error, show_endings
 
     limit = read_duration(timeout) if timeout is not None else None
-    session = where.recorded()
+    session = source.recorded()
     refs = session.runs.find_active(*names)
     active = [str(ref) for ref in refs if session.runs.status(ref).state.active]
     if active:
         more = f" and {len(active) - 5} more" if len(active) > 5 else ""
         note(f"waiting for {', '.join(active[:5])}{more}")
     session.runs.wait(refs, limit)
-    runs = status_objects(session.runs.describe(refs))
-    error = outcome_error(session, runs, Left.ENDED)
+    views = session.runs.describe(refs)
+    error = outcome_error(session, views, FollowEnd.ENDED)
     if output == "json":
-        answer({"runs": runs}, error=error)
+        answer({"runs": status_objects(views)}, error=error)
     else:
-        show_endings(session, runs)
+        show_endings(session, views)
         if error is not None:
             show_error(error)
     return error.exit_code if error else 0

@@ -13,9 +13,9 @@ from sgpu_decl.model.ray_cluster import is_reserved_for_ray
 
 __all__ = ["Ray"]
 
-_LONGEST_TEMP_DIR = 40
-"""Bytes. Ray adds up to 64 for its sockets (`/session_DATE_PID/sockets/plasma_store`), and the
-kernel takes 107 (unix(7))."""
+_LONGEST_TEMP_DIR = 34
+"""Bytes. A cluster adds 9 for a folder of its own, Ray up to 64 for its sockets
+(`/session_DATE_PID/sockets/plasma_store`), and the kernel takes 107 (unix(7))."""
 
 _SMALLEST_STORE = 75 << 20  # bytes; `ray start` refuses less
 _BUILT_IN = frozenset({"CPU", "GPU", "memory", "object_store_memory"})

@@ -12,13 +12,14 @@ OBEYED = (
 )
 """Control characters (C0, DEL, C1), line and paragraph separators, and all that reorder or hide
 text: what a user's value holds must not move the cursor or show another line than it is."""
-_OBEYED = re.compile(OBEYED)
 _SHORT: Mapping[str, str] = MappingProxyType({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
 def escape(text: str) -> str:
     """Return `text` on one line, with control, invisible and reordering characters spelled out."""
-    return _OBEYED.sub(_spelled, text)
+    if text.isascii() and text.isprintable():
+        return text
+    return re.sub(OBEYED, _spelled, text)  # compiled when it is first needed
 
 
 def printable(text: str) -> str:

@@ -21,7 +21,7 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
     """Read a sample of the objects, and check whether runs lack an object."""
     root = default_root()
     if not os.path.isdir(root):
-        yield ok(_CHECK, f"there is none yet (`{root}`)")
+        yield ok(_CHECK, f"there is no store yet (`{root}`)")
         return
     folders = (root / "objects", root / "environments" / "objects")
     sampled = [path for folder in folders for path in _sample(folder)]
@@ -49,13 +49,13 @@ def _missing(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Find
     for digest, users in _users((item.inputs.code_digest, item) for item in current).items():
         missing = project.store.lacking(digest)
         if missing is None:
-            yield warn(_CHECK, f"the code of {users} is not there", again)
+            yield warn(_CHECK, f"the code of {users} is missing", again)
         elif missing:
             yield warn(_CHECK, f"the code of {users} lacks `{missing[0]}`", again)
     for digest, users in _users((item.inputs.environment_digest, item) for item in current).items():
         manifest = project.environments.manifest(digest)
         if manifest is None:
-            yield warn(_CHECK, f"the environment of {users} is not there", again)
+            yield warn(_CHECK, f"the environment of {users} is missing", again)
         elif files := project.environments.missing(manifest):
             yield warn(_CHECK, f"the environment of {users} lacks `{files[0].path}`", again)
 

@@ -16,7 +16,7 @@ _TEMPORARY = "/tmp"  # noqa: S108
 _FULL, _SCARCE = 100 << 20, 2 << 30
 _FULL_INODES, _SCARCE_INODES = 1_000, 20_000
 _SHARED_FULL, _SHARED_SMALL = 16 << 20, 64 << 20
-_GC = "`sgpu gc` frees attempts that have ended, `sgpu gc --keep-last 1` more of them"
+_GC = "`sgpu gc` deletes the files of old attempts, `sgpu gc --keep-last 1` those of more"
 
 
 def check_disk_space(attempts: Path, store: Path) -> Iterator[Finding]:
@@ -37,24 +37,26 @@ def check_disk_space(attempts: Path, store: Path) -> Iterator[Finding]:
             yield warn(
                 _CHECK,
                 f"nothing on `{there}` ({use}) can be executed",
-                "mount it without `noexec`: interpreters of environments lie there, or what "
-                "torch.compile builds",
+                "mount it without `noexec`: it holds interpreters of environments, or programs of "
+                "torch.compile",
             )
     for path, uses in places.values():
-        yield _room(path, ", ".join(uses))
+        yield _space(path, ", ".join(uses))
     if sys.platform == "linux":
         yield _shared_memory()
 
 
-def _room(path: Path, uses: str) -> Finding:
+def _space(path: Path, uses: str) -> Finding:
     space = os.statvfs(path)
     room, free = space.f_bavail * space.f_frsize, space.f_favail
     text = f"{size(room)} free for {uses} (`{path}`)"
     if room < _FULL:
-        return fail(_CHECK, f"only {text}", f"make room: {_GC}")
+        return fail(_CHECK, f"only {text}", f"free some space: {_GC}")
     # Some file systems, such as btrfs, have no number of inodes.
     if space.f_files and free < _FULL_INODES:
-        return fail(_CHECK, f"{text}, but only {free:,} inodes: no more files", f"make room: {_GC}")
+        return fail(
+            _CHECK, f"{text}, but only {free:,} inodes: no more files", f"free some space: {_GC}"
+        )
     if room < _SCARCE:
         return warn(_CHECK, f"only {text}", f"checkpoints may not fit: {_GC}")
     if space.f_files and free < _SCARCE_INODES:
@@ -70,7 +72,7 @@ def _shared_memory() -> Finding:
     room, total = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
     text = f"{size(room)} of {size(total)} free in `{_MEMORY}`, for NCCL and data loaders"
     if room < _SHARED_FULL:
-        remove = f"delete what ended programs left in `{_MEMORY}`"
+        remove = f"delete the files of ended programs in `{_MEMORY}`"
         return fail(_CHECK, f"only {text}", remove if total > _SHARED_SMALL else larger)
     if total <= _SHARED_SMALL:
         return warn(_CHECK, f"only {text}", larger)

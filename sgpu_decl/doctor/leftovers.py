@@ -67,8 +67,9 @@ def check_attempts(project: OpenedProject, state: State) -> Iterator[Finding]:
             since = f"{silent:%Y-%m-%d %H:%M:%S} UTC"
             yield warn(
                 _ATTEMPTS,
-                f"the supervisor of {attempt.ref} gives no sign of life since {since}",
-                project.shell_command(f"cancel '{attempt.ref}'") + " ends it by force in the end",
+                f"the supervisor of {attempt.ref} has been silent since {since}",
+                project.shell_command(f"cancel '{attempt.ref}'")
+                + " ends the attempt, by force if necessary",
             )
     for ref in lost_refs:
         yield warn(

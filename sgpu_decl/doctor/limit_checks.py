@@ -88,11 +88,11 @@ def check_memory() -> Iterator[Finding]:
         for group in groups
         if (limit := read_file(group / "pids.max")).isdigit()
     ]
-    scarce = [(limit, used) for limit, used in tasks if limit - used < _FEW_PROCESSES]
-    for most, used in scarce[:1]:
+    scarce = [(limit, use) for limit, use in tasks if limit - use < _FEW_PROCESSES]
+    for most, use in scarce[:1]:
         yield warn(
             "processes",
-            f"the control group has {used:,} processes and threads of at most {most:,}",
+            f"the control group has {use:,} processes and threads of at most {most:,}",
             "raise its limit: in a container `--pids-limit`",
         )
 
@@ -105,9 +105,9 @@ def _memory(groups: list[Path]) -> Finding:
         limit = memory_limit(group)
         if limit is None or limit >= total:
             continue
-        left = limit - _used_memory(group)
-        if left < free:
-            free, total, where = left, limit, f"of the control group `{group}`"
+        available = limit - _memory_use(group)
+        if available < free:
+            free, total, where = available, limit, f"of the control group `{group}`"
     text = f"{size(max(0, free))} of {size(total)} {where} free"
     larger = "end other programs" if "machine" in where else "raise the limit of the container"
     if free < _LITTLE:
@@ -117,7 +117,7 @@ def _memory(groups: list[Path]) -> Finding:
     return ok("memory", text)
 
 
-def _used_memory(group: Path) -> int:
+def _memory_use(group: Path) -> int:
     """Without the file cache, which the kernel gives up when it needs to."""
     text = read_file(group / "memory.current") or read_file(group / "memory.usage_in_bytes")
     statistics = group / "memory.stat"

@@ -167,6 +167,15 @@ class OpenedProject:
                 state = believe_orphans(state, found)
         return state
 
+    def close(self) -> None:
+        """Close the store of the state, and what the backends hold open."""
+        self.states.close()
+        while self._backends:
+            _, backend = self._backends.popitem()
+            if backend.close is not None:
+                backend.close()
+        self._job_backends.clear()
+
     def shell_command(self, words: str) -> str:
         """A command about this project and target, as a shell in the current folder takes it."""
         return shell_command(words, root=self.root, target=self.opened.target)

@@ -22,9 +22,8 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.desired import Desired, Interpreter
+from sgpu_decl.model.desired import Desired, Interpreter, Placement
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.launch import Placement
 from sgpu_decl.model.ray_cluster import RayCluster
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress

@@ -56,7 +56,7 @@ class Declaration:
             self._run_fields(),
             name=self.origin.name,
             place=self.origin.place,
-            spelled=self.settings.spelled,
+            spelled=self.settings.parameters,
             fallback=self._fallback(),
             project=project,
             target=self.target,
@@ -93,7 +93,9 @@ class Declaration:
 
     def _mlflow(self) -> dict[str, Json]:
         block: dict[str, Json] = {"run_name": self.origin.name}
-        if self.parent.experiment is not None and (self.parent.chosen or not self.settings.remote):
+        if self.parent.experiment is not None and (
+            self.parent.explicit or not self.settings.remote
+        ):
             block["experiment"] = self.parent.experiment
         if self.parent.store is not None and not self.settings.remote:
             block["tracking_uri"] = self.parent.store

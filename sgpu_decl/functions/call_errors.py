@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from sgpu_decl.errors import RunFailed
-from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.views.status_text import files_of
 
 if TYPE_CHECKING:
@@ -64,59 +64,46 @@ class RankFailed(RunFailed):
         return partial(type(self), **fields), (self.message,)
 
 
-def raise_failure(session: "Session", ref: AttemptRef, run: Mapping[str, Json]) -> NoReturn:
+def raise_failure(session: "Session", view: AttemptView) -> NoReturn:
     """Raise what ended an attempt that did not succeed.
-
-    Args:
-        run: its status object.
 
     Raises:
         BaseException: that of the rank that failed first, with a `RankFailed` as its cause.
         RankFailed: the rank left no exception that can be unpickled here.
     """
-    cause = run.get("first_cause")
-    details = cause if isinstance(cause, Mapping) else {}
-    rank = details.get("rank")
-    failure = _rank_failed(session, ref, run, details)
-    exception = _rank_exception(session, ref, rank) if isinstance(rank, int) else None
+    failure = _rank_failed(session, view)
+    rank = failure.rank
+    exception = _rank_exception(session, view.ref, rank) if rank is not None else None
     if exception is None:
         raise failure
     exception.add_note(failure.message)
     raise exception from failure
 
 
-def _rank_failed(
-    session: "Session", ref: AttemptRef, run: Mapping[str, Json], cause: Mapping[str, Json]
-) -> RankFailed:
-    ranks = run.get("ranks")
-    states = (
-        [item.get("state") for item in ranks or () if isinstance(item, Mapping)]
-        if isinstance(ranks, list)
-        else []
-    )
-    failed = states.count("failed")
-    rank, summary, trace = cause.get("rank"), cause.get("summary"), cause.get("traceback")
-    whole = (
-        f"`{ref}` was cancelled"
-        if run.get("state") == "cancelled"
-        else f"`{ref}` {run.get('state')}"
-    )
-    if isinstance(rank, int):
+def _rank_failed(session: "Session", view: AttemptView) -> RankFailed:
+    ref, cause = str(view.ref), view.first_cause
+    rank = cause.rank if cause is not None else None
+    cancelled = view.state is AttemptState.CANCELLED
+    whole = f"`{ref}` was cancelled" if cancelled else f"`{ref}` {view.state}"
+    if rank is not None:
         whole = f"rank {rank} of `{ref}` failed"
-    if summary:
-        text = str(summary)
-        whole += f": {text.removeprefix(f'rank {rank} ') if isinstance(rank, int) else text}"
+    if cause is not None and cause.summary:
+        whole += f": {cause.summary.removeprefix(f'rank {rank} ')}"
+    failed = [item.state for item in view.ranks].count("failed")
     if failed > 1:
-        whole += f" ({failed} of {len(states)} ranks failed; this one was the first)"
+        whole += f" ({failed} of {len(view.ranks)} ranks failed; this one was the first)"
+    trace = None
+    if cause is not None and cause.traceback:
+        trace = "\n".join([with_lines(cause.traceback).rstrip(), *files_of(cause)])
     return RankFailed(
         whole,
         hint="the output of all ranks: "
-        + session.shell_command(f"logs {shlex.quote(str(ref))} --rank all"),
-        attempt=str(ref),
-        rank=rank if isinstance(rank, int) else None,
+        + session.shell_command(f"logs {shlex.quote(ref)} --rank all"),
+        attempt=ref,
+        rank=rank,
         failed=failed,
-        failure=str(cause["class"]) if cause.get("class") else None,
-        traceback="\n".join([with_lines(str(trace)).rstrip(), *files_of(cause)]) if trace else None,
+        failure=(cause.failure or None) if cause is not None else None,
+        traceback=trace,
     )
 
 

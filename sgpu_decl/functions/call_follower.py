@@ -1,7 +1,7 @@
 """Follow a call until it has ended: the output of rank 0, and a line for each phase."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,13 +10,11 @@ from sgpu_decl.config.call_config import CAPTURED
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.apply_text import restart_line, state_line
 from sgpu_decl.views.logs_text import clean_lines
 from sgpu_decl.views.phase_text import phase_line
 from sgpu_decl.views.plan_words import packages_amount
-from sgpu_decl.views.status_json import status_object
 from sgpu_decl.views.status_text import ending
 from sgpu_decl.views.terminal import neutral
 from sgpu_decl.views.tracking_text import tracked_line, tracking_notes
@@ -64,8 +62,8 @@ def tell_plan(plan: Plan) -> None:
             say(f"{check.summary}{hint}")
 
 
-def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
-    """Show what happens until the attempt has ended; return its status object."""
+def follow(session: "Session", ref: AttemptRef) -> AttemptView:
+    """Show what happens until the attempt has ended; return how it ended."""
     narrator = _Narrator(session)
     for item in session.runs.follow([ref], ranks=(0,)):
         if isinstance(item, AttemptView):
@@ -74,9 +72,9 @@ def follow(session: "Session", ref: AttemptRef) -> Mapping[str, Json]:
             narrator.lines(item)
     for finding in session.record_ended():
         say(finding.summary)
-    run = status_object(session.runs.describe([ref])[0])
-    narrator.over(run)
-    return run
+    (view,) = session.runs.describe([ref])
+    narrator.over(view)
+    return view
 
 
 @contextmanager
@@ -101,7 +99,7 @@ def _stop(session: "Session", ref: AttemptRef) -> None:
     say(f"{ref} is being cancelled; interrupt again to leave at once")
     session.runs.wait([ref], tick=session.runs.forced_stops([ref], say))
     session.record_ended()
-    say(ending(status_object(session.runs.describe([ref])[0]), colour=False))
+    say(ending(session.runs.describe([ref])[0], colour=False))
 
 
 class _Narrator:
@@ -129,7 +127,7 @@ class _Narrator:
         if status.tracking != self._tracking:
             self._tracking = status.tracking
             (view,) = self._session.runs.describe([status.ref])
-            for text in tracking_notes(status_object(view)):
+            for text in tracking_notes(view):
                 say(text)
 
     def lines(self, item: "LogLines") -> None:
@@ -147,9 +145,9 @@ class _Narrator:
         if self._cut:
             say(f"rank 0 has printed {MOST_LINES:,} lines: more of them are in its log only")
 
-    def over(self, run: Mapping[str, Json]) -> None:
-        if line := tracked_line(run):
+    def over(self, view: AttemptView) -> None:
+        if line := tracked_line(view):
             say(line)
-        for text in tracking_notes(run):
+        for text in tracking_notes(view):
             say(text)
-        say(ending(run, colour=False))
+        say(ending(view, colour=False))

@@ -41,8 +41,9 @@ def run(
         if settings.run_async:
             announce(session, ref)
             return DistributedFunctionCall(session, ref)
-        run = follow(session, ref)
-    return collect_outputs_or_raise(session, ref, run)
+        view = follow(session, ref)
+    with session:
+        return collect_outputs_or_raise(session, view)
 
 
 def _launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
@@ -58,7 +59,7 @@ def _launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:
     while True:
         planned = prepared.plan()
         plan = planned.plan
-        error = refuse_plan(plan, prepared.origin, prepared.settings.spelled)
+        error = refuse_plan(plan, prepared.origin, prepared.settings.parameters)
         if error is not None:
             raise error
         if await_room(session, plan, prepared.call.limit):

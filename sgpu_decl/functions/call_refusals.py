@@ -31,15 +31,15 @@ def refuse(name: str, findings: Sequence[Diagnostic]) -> InvalidInput:
     )
 
 
-def refuse_plan(plan: Plan, origin: Origin, spelled: Mapping[str, str]) -> InvalidInput | None:
+def refuse_plan(plan: Plan, origin: Origin, parameters: Mapping[str, str]) -> InvalidInput | None:
     """The error that a plan's checks are, or None where it can be applied.
 
     Args:
         origin: of the function. Findings at its place use the words of the decorator.
-        spelled: the decorator's parameters, by the field that each gives.
+        parameters: the decorator's parameters, by the field that each gives.
     """
     errors = [_diagnostic(check) for check in plan.checks if check.severity is Severity.ERROR]
-    findings = [respelt(item, origin.place, spelled) for item in errors]
+    findings = [respelt(item, origin.place, parameters) for item in errors]
     return refuse(origin.name, findings) if findings else None
 
 

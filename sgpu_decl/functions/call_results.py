@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.functions.call_errors import RankFailed, raise_failure
 from sgpu_decl.functions.call_follower import say
-from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.results_text import secrets_note
 
@@ -41,27 +42,21 @@ class Results(list[R]):
     def _repr_html_(self) -> str:
         from sgpu_decl.views.results_html import render
 
-        shown = [self._masked.get(rank, value) for rank, value in enumerate(self)]
-        return render(shown, title=self.attempt)
+        readable = [self._masked.get(rank, value) for rank, value in enumerate(self)]
+        return render(readable, title=self.attempt)
 
 
-def collect_outputs_or_raise(
-    session: "Session", ref: AttemptRef, run: Mapping[str, Json]
-) -> Results[object]:
+def collect_outputs_or_raise(session: "Session", view: AttemptView) -> Results[object]:
     """Return what the ranks of an attempt that has ended returned.
-
-    Args:
-        run: its status object.
 
     Raises:
         BaseException: a rank's exception; see `call_errors.raise_failure`.
         RankFailed: the attempt failed otherwise, or a rank ended without returning.
         SgpuError: a value cannot be unpickled here.
     """
-    if run["state"] != "succeeded":
-        raise_failure(session, ref, run)
-    ranks = run["ranks"]
-    size = len(ranks) if isinstance(ranks, list) else 0
+    if view.state is not AttemptState.SUCCEEDED:
+        raise_failure(session, view)
+    ref, size = view.ref, len(view.ranks)
     returned = session.runs.returned(ref)
     if note := secrets_note(ref, returned):
         say(note)
@@ -97,5 +92,5 @@ def _value(ref: AttemptRef, rank: int, result: Mapping[str, Json]) -> object:
 
 
 def _described(result: Mapping[str, Json]) -> Json:
-    shown = result.get("shown", result["value"])
-    return shown["repr"] if isinstance(shown, Mapping) else shown
+    readable = result.get("shown", result["value"])
+    return readable["repr"] if isinstance(readable, Mapping) else readable

@@ -32,8 +32,7 @@ _TYPES = ("gpu_type", "accelerator_type")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """`gpus` and `gpu_type` are None where the project or the machine decides. `timeout` is in
-    seconds, None for no limit. `spelled` maps a field of a run to the parameter that was used, or
-    that would have been."""
+    seconds, None for no limit. `parameters` maps a field of a run to the parameter that sets it."""
 
     gpus: int | None = None
     gpu_type: str | None = None
@@ -42,7 +41,7 @@ class Settings:
     run_async: bool = False
     target: str | None = None
     ray: bool = False
-    spelled: Mapping[str, str] = field(default_factory=lambda: {"type": "gpu_type"})
+    parameters: Mapping[str, str] = field(default_factory=lambda: {"type": "gpu_type"})
 
     def run_fields(self) -> dict[str, Json]:
         """The settings as fields of a run."""
@@ -78,25 +77,25 @@ def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
             code="unknown_parameter",
         )
     changes: dict[str, Any] = {}
-    spelled = dict(before.spelled)
+    parameters = dict(before.parameters)
     if "num_gpus" in values:
         warnings.warn("`num_gpus` is called `gpus` here", FutureWarning, stacklevel=3)
     count = _one_of(values, _COUNTS)
     if count is not None:
-        spelled["gpus"], changes["gpus"] = count, _count(count, values[count])
+        parameters["gpus"], changes["gpus"] = count, _count(count, values[count])
     kind = _one_of(values, _TYPES)
     if kind is not None:
-        spelled["type"] = kind
+        parameters["type"] = kind
         changes["gpu_type"] = _type(kind, values[kind])
     if not isinstance(timeout := values.get("timeout", UNSET), Unset):
-        spelled["timeout"] = "timeout"
+        parameters["timeout"] = "timeout"
         changes["timeout"] = _timeout(timeout)
     for name in ("remote", "run_async"):
         if name in values:
             changes[name] = _flag(name, values[name])
     if (target := values.get("target")) is not None:
         changes["target"] = _text("target", target)
-    return replace(before, **changes, spelled=spelled)
+    return replace(before, **changes, parameters=parameters)
 
 
 _PARAMETERS = (*_COUNTS, *_TYPES, "remote", "timeout", "run_async", "target")
@@ -108,7 +107,7 @@ def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:
     for other in spellings[1:]:
         if values[other] != values[spellings[0]]:
             raise InvalidInput(
-                f"`{spellings[0]}` and `{other}` are one setting, and say two things: "
+                f"`{spellings[0]}` and `{other}` are the same setting with different values: "
                 f"`{values[spellings[0]]}` and `{values[other]}`",
                 hint=f"leave `{other}` out",
                 code="parameters_differ",

@@ -23,12 +23,12 @@ _SQLITE_SINCE = (3, 7)  # before that a process without a tracking URI stores in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
-    """`experiment` is the name of the one that the caller works in, `chosen` whether the caller
+    """`experiment` is the name of the one that the caller works in, `explicit` whether the caller
     chose it; `nested` says that a run of it is active, whose id is in `tags`. `store` is the
     caller's tracking URI, None where MLflow is not installed."""
 
     experiment: str | None = None
-    chosen: bool = False
+    explicit: bool = False
     nested: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
     store: str | None = None
@@ -43,7 +43,7 @@ def parent() -> Parent:
         experiment = mlflow.get_experiment(active.info.experiment_id)
         return Parent(
             experiment=str(experiment.name),
-            chosen=True,
+            explicit=True,
             nested=True,
             tags={_PARENT: str(active.info.run_id)},
             store=store,
@@ -52,7 +52,7 @@ def parent() -> Parent:
     identity = os.environ.get("MLFLOW_EXPERIMENT_ID")
     if mlflow is not None and not name and identity:
         name = str(mlflow.get_experiment(identity).name)
-    return Parent(experiment=name or _DEFAULT, chosen=bool(name), store=store)
+    return Parent(experiment=name or _DEFAULT, explicit=bool(name), store=store)
 
 
 def _store(mlflow: "ModuleType | None") -> str | None:

@@ -82,17 +82,11 @@ def prepare(
 
 
 def _with_size_of_packages(plan: Plan) -> Plan:
-    """Say how much it is, where a plan says that the packages of this interpreter go along."""
+    """Add the size of the snapshot to the check that announces it."""
     for change in plan.changes:
-        environment = change.environment if change.kind is Kind.ENVIRONMENT else None
-        if (
-            environment is not None
-            and environment.bytes is not None
-            and environment.bytes_to_stage is not None
-        ):
-            amount = (
-                f": {size(environment.bytes)}, {size(environment.bytes_to_stage)} of it to stage"
-            )
+        env = change.environment if change.kind is Kind.ENVIRONMENT else None
+        if env is not None and env.bytes is not None and env.bytes_to_stage is not None:
+            amount = f": {size(env.bytes)}, {size(env.bytes_to_stage)} of it to stage"
             checks = (
                 replace(check, summary=check.summary + amount) if check.id == CAPTURED else check
                 for check in plan.checks

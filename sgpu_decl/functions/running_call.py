@@ -10,6 +10,7 @@ from sgpu_decl.functions.call_follower import follow, say, stopped_by_interrupt
 from sgpu_decl.functions.call_results import Results, collect_outputs_or_raise
 from sgpu_decl.functions.caller_project import call_location
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.logs_text import clean_lines
 from sgpu_decl.views.status_json import status_object
@@ -28,9 +29,19 @@ class RunStatus:
     """`state` is one of `queued staging starting running stopping succeeded failed cancelled lost`;
     `run` is all that is known, as `sgpu status -o json` has it."""
 
-    run_id: str
-    state: AttemptState
-    run: Mapping[str, Json]
+    view: AttemptView
+
+    @property
+    def run_id(self) -> str:
+        return str(self.view.ref)
+
+    @property
+    def state(self) -> AttemptState:
+        return self.view.state
+
+    @property
+    def run(self) -> Mapping[str, Json]:
+        return status_object(self.view)
 
     @property
     def active(self) -> bool:
@@ -42,7 +53,7 @@ class RunStatus:
     def _repr_html_(self) -> str:
         from sgpu_decl.views.status_html import render
 
-        return render(self.run)
+        return render(self.view)
 
 
 class DistributedFunctionCall(Generic[R]):
@@ -81,8 +92,8 @@ class DistributedFunctionCall(Generic[R]):
 
     @property
     def status(self) -> RunStatus:
-        run = status_object(self._session.runs.describe([self._ref])[0])
-        return RunStatus(run_id=self.run_id, state=AttemptState(str(run["state"])), run=run)
+        (view,) = self._session.runs.describe([self._ref])
+        return RunStatus(view=view)
 
     def wait(self, timeout: float | None = None) -> RunStatus:
         """Wait until it has ended, for so many seconds at most.
@@ -109,10 +120,10 @@ class DistributedFunctionCall(Generic[R]):
         """
         if logs:
             with stopped_by_interrupt(self._session, [self._ref]):
-                run = follow(self._session, self._ref)
+                view = follow(self._session, self._ref)
         else:
-            run = self.wait(timeout).run
-        return cast("Results[R]", collect_outputs_or_raise(self._session, self._ref, run))
+            view = self.wait(timeout).view
+        return cast("Results[R]", collect_outputs_or_raise(self._session, view))
 
     def logs(self, rank: int | None = 0) -> str:
         """What a rank, or with None every rank, has printed so far, stdout and stderr.

@@ -28,8 +28,8 @@ def wrapper_reducers() -> dict[type, Callable[[Any], _Reduced]]:
         CachedFunction: _cached,
         functools.cached_property: _cached_property,
         typing.NewType: _new_type,
-        typing.ParamSpec: _named,
-        typing.TypeVarTuple: _named,
+        typing.ParamSpec: _by_module_name,
+        typing.TypeVarTuple: _by_module_name,
     }
 
 
@@ -77,25 +77,29 @@ def _cached(function: Any) -> _Reduced:
     return _put_cache, (inner, function.cache_parameters(), own)
 
 
-def _cached_property(made: "functools.cached_property[Any]") -> _Reduced:
+def _cached_property(wrapper: "functools.cached_property[Any]") -> _Reduced:
     state = {
-        name: value for name, value in vars(made).items() if name != "lock"
+        name: value for name, value in vars(wrapper).items() if name != "lock"
     }  # until Python 3.11
-    return functools.cached_property, (made.func,), state
+    return functools.cached_property, (wrapper.func,), state
 
 
-def _new_type(made: Any) -> _Reduced:
-    if by_name(made):
-        return str(made.__qualname__)
-    return typing.NewType, (made.__name__, made.__supertype__), {"__module__": made.__module__}
+def _new_type(new_type: Any) -> _Reduced:
+    if by_name(new_type):
+        return str(new_type.__qualname__)
+    return (
+        typing.NewType,
+        (new_type.__name__, new_type.__supertype__),
+        {"__module__": new_type.__module__},
+    )
 
 
-def _named(made: Any) -> _Reduced:
-    name = str(made.__name__)
-    module = sys.modules.get(made.__module__)
-    if made.__module__ != "__main__" and getattr(module, name, None) is made:
+def _by_module_name(parameter: Any) -> _Reduced:
+    name = str(parameter.__name__)
+    module = sys.modules.get(parameter.__module__)
+    if parameter.__module__ != "__main__" and getattr(module, name, None) is parameter:
         return name
-    return type(made), (name,)
+    return type(parameter), (name,)
 
 
 # These two travel whole, as functions of a script do: ranks may have no sgpu.
@@ -106,9 +110,9 @@ def _put_cache(
 ) -> object:
     import functools
 
-    made = functools.lru_cache(**settings)(function)
-    vars(made).update(own)
-    return made
+    cached = functools.lru_cache(**settings)(function)
+    vars(cached).update(own)
+    return cached
 
 
 def _put_dispatch(
@@ -116,10 +120,10 @@ def _put_dispatch(
 ) -> object:
     import functools
 
-    made = functools.singledispatch(function)
+    dispatcher = functools.singledispatch(function)
     for kind, one in kinds:
-        made.register(kind, one)
-    return made
+        dispatcher.register(kind, one)
+    return dispatcher
 
 
 for _one in (_put_cache, _put_dispatch):

@@ -105,7 +105,7 @@ def collect(
 
 
 def _not_found(owner: UnseenOwner) -> dict[str, Json]:
-    until = owner.seen + MISSING_SECONDS
+    until = owner.last_seen + MISSING_SECONDS
     return {
         "path": owner.name,
         "record": owner.record,

@@ -13,13 +13,13 @@ __all__ = ["UnseenOwner", "collect_stores", "unseen_owners"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenOwner:
-    """An owner that is not found, and the record of what is kept for it. `seen` is when it was last
-    found, in seconds since the epoch."""
+    """An owner that is not found, and the record of what is kept for it. `last_seen` is in seconds
+    since the epoch."""
 
     name: str
     record: str
     missing: bool
-    seen: float
+    last_seen: float
 
 
 def collect_stores(project: OpenedProject) -> tuple[int, int]:
@@ -44,7 +44,7 @@ def _unseen_owners(project: OpenedProject) -> Iterator[UnseenOwner]:
                 name=reference.owner.path or reference.owner.store or reference.record.name,
                 record=os.fspath(reference.record),
                 missing=presence is Presence.MISSING,
-                seen=reference.last_seen,
+                last_seen=reference.last_seen,
             )
 
 

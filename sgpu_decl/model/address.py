@@ -1,6 +1,5 @@
 """How a resource is named: `run.train`, `run.train["lr=0.001,seed=1"]`."""
 
-import hashlib
 import re
 from enum import StrEnum
 
@@ -39,6 +38,8 @@ class Address:
         """The name of the run's folder: `train`, or `train@<hash8>` for a matrix cell."""
         if not self.key:
             return self.name
+        import hashlib  # with OpenSSL, which takes 2 ms
+
         return f"{self.name}@{hashlib.sha256(self.key.encode()).hexdigest()[:8]}"
 
     @classmethod

@@ -9,12 +9,25 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
-from sgpu_decl.model.launch import LaunchInputs, Placement
+from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.ray_cluster import RayCluster
 
-__all__ = ["NO_PLACES", "CodeFacts", "Desired", "Interpreter"]
+__all__ = ["NO_PLACES", "CodeFacts", "Desired", "Interpreter", "Placement"]
 
 NO_PLACES: Mapping[str, Place] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a backend puts a run, decided when it is planned.
+
+    `id` is what the backend launches with, if anything. `note` is what the plan says of it. `field`
+    is the field of the run that decided it, None where something else did.
+    """
+
+    id: str | None
+    note: Diagnostic
+    field: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ Values that are compared, hashed or stored for a run travel as canonical JSON te
 hashable and small, and two equal values have equal text.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
@@ -29,4 +28,6 @@ def canonical(value: Json) -> str:
 
 def digest(text: str) -> str:
     """Return the SHA-256 of a text as `sha256:<hex>`."""
+    import hashlib  # with OpenSSL, which takes 2 ms
+
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -2,25 +2,11 @@
 
 from dataclasses import field
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.codec import FLAT, written_as
 
-__all__ = ["LaunchInputs", "LaunchRecord", "Placement"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Where a backend puts a run, decided when it is planned.
-
-    `id` is what the backend launches with, if anything. `note` is what the plan says of it. `field`
-    is the field of the run that decided it, None where something else did.
-    """
-
-    id: str | None
-    note: Diagnostic
-    field: str | None = None
+__all__ = ["LaunchInputs", "LaunchRecord"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +15,7 @@ class LaunchInputs:
 
     `spec` is the canonical JSON of the run's config, `fingerprint` the hash of what identifies the
     computation. `environment_digest` is that of a declared environment; `packages_digest` names the
-    list of what ranks found, declared or not. `placement` is the id of its `Placement`.
+    list of what ranks found, declared or not. `placement` is the id of the run's `Placement`.
 
     A field that comes later is text or None, and None by default: older states and plans lack it.
     """

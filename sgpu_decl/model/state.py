@@ -3,15 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
-from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 
-__all__ = ["KEEP_LAST", "Attempt", "Intent", "LockHolder", "Resource", "RunHistory", "State"]
+if TYPE_CHECKING:  # `sgpu status` reads no package list
+    from sgpu_decl.model.attempt_view import AttemptView
+    from sgpu_decl.model.environment import PackageList
+
+__all__ = ["KEEP_LAST", "Attempt", "Intent", "LockHolder", "Resource", "State"]
 
 KEEP_LAST = 3  # attempts of each run that gc keeps unless it is told otherwise
 
@@ -34,7 +37,7 @@ class Attempt:
     plan_id: str | None = None
     reference: str | None = None
 
-    def seen_as(self, status: AttemptView) -> "Attempt":
+    def seen_as(self, status: "AttemptView") -> "Attempt":
         """The same attempt as its backend sees it now."""
         return replace(
             self,
@@ -44,16 +47,6 @@ class Attempt:
             exit_code=status.exit_code,
             failure=status.failure,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunHistory:
-    """One attempt of a run with the spec that was launched, and all attempts of the run, each as it
-    is recorded and as its backend sees it now."""
-
-    view: AttemptView
-    spec: str
-    attempts: tuple[tuple[Attempt, AttemptView], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +112,7 @@ class State:
     resources: Mapping[Address, Resource]
     active: tuple[Attempt, ...] = ()
     intents: tuple[Intent, ...] = ()
-    package_lists: Mapping[str, PackageList] = field(default_factory=dict)
+    package_lists: "Mapping[str, PackageList]" = field(default_factory=dict)
 
     def launch_of(self, attempt: Attempt) -> LaunchRecord:
         """What is remembered of the launch of a recorded attempt. What its ranks waited for is

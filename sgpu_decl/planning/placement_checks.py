@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sgpu_decl.model.desired import Desired
-from sgpu_decl.model.launch import Placement
+from sgpu_decl.model.desired import Desired, Placement
 from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.unsupported_fields import check_of, place_of
 

@@ -71,16 +71,16 @@ def environment_named(text: str, *, project: "OpenedProject") -> Environment:
 def _locked(text: str) -> Environment:
     from sgpu_decl.environments.package_lists.lock_kinds import read_lock
 
-    locked, found = read_lock(Path(text), text)
-    if locked is None:
-        raise InvalidInput(f"`{text}` is no lock file that can be used", diagnostics=found)
-    required = f"requires Python {locked.python}" if locked.python else None
+    lock_file, findings = read_lock(Path(text), text)
+    if lock_file is None:
+        raise InvalidInput(f"`{text}` is not a usable lock file", diagnostics=findings)
+    required = f"requires Python {lock_file.python}" if lock_file.python else None
     return Environment(
         name=text,
         kind=EnvironmentKind.LOCK,
-        packages=locked.packages,
-        cuda=cuda_of(locked.packages),
-        hashed=locked.hashed,
+        packages=lock_file.packages,
+        cuda=cuda_of(lock_file.packages),
+        hashed=lock_file.hashed,
         notes=(required,) if required else (),
     )
 
@@ -141,11 +141,11 @@ def _found_by(text: str, project: "OpenedProject") -> Environment:
     ref = ProjectRuns(project).find_one(text)
     attempt = next((item for item in project.states.history(ref.address) if item.ref == ref), None)
     if attempt is not None and attempt.inputs.environment_digest is not None:
-        known = (
+        digest_of_tree = (
             project.environments.build_of(attempt.inputs.environment_digest)
             or attempt.inputs.environment_digest
         )
-        manifest = project.environments.manifest(known)
+        manifest = project.environments.manifest(digest_of_tree)
         if manifest is not None:
             return _of_manifest(manifest, str(ref), EnvironmentKind.ATTEMPT)
     digest = attempt.inputs.packages_digest if attempt else None

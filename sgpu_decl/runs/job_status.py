@@ -25,31 +25,31 @@ def describe_jobs(project: OpenedProject, jobs: list[Resource]) -> list[dict[str
 
 def show_job(project: OpenedProject, job: Resource) -> dict[str, Json]:
     """One object whole, with the settings that were applied and those that it has."""
-    seen = _seen(project, job)
+    look = _seen(project, job)
     return {
-        **_described(job, *seen),
+        **_described(job, *look),
         "owner": job.owner,
         "spec": json.loads(job.spec),
-        "live": seen[0],
+        "live": look[0],
     }
 
 
 def _described(
     job: Resource,
-    seen: dict[str, Any] | None,
+    document: dict[str, Any] | None,
     last: JobLaunch | None,
     error: BackendError | None,
 ) -> dict[str, Json]:
     handle = JobHandle.parse(job.remote) if job.remote else None
     spec: dict[str, Any] = json.loads(job.spec)
-    settings: dict[str, Any] = seen or spec
+    settings: dict[str, Any] = document or spec
     rules = _rules(job)
     start = rules.start(settings)
     return {
         "address": str(job.address),
         "name": job.address.label,
         "title": settings.get("name"),
-        "state": _state(start, seen, error),
+        "state": _state(start, document, error),
         "backend": job.backend,
         "id": handle.id if handle else None,
         "workspace": handle.workspace if handle else None,
@@ -71,11 +71,11 @@ def _rules(job: Resource) -> JobRules:
     return rules_of() if rules_of is not None else JobRules()
 
 
-def _state(start: JobStart, seen: Mapping[str, Any] | None, error: BackendError | None) -> str:
+def _state(start: JobStart, document: Mapping[str, Any] | None, error: BackendError | None) -> str:
     """`scheduled`, `paused`, `manual` (nothing starts it by itself), `missing` or `unknown`."""
     if error is not None:
         return "unknown"
-    if seen is None:
+    if document is None:
         return "missing"
     if start.paused is None:
         return "manual"
@@ -96,8 +96,8 @@ _Seen = tuple[dict[str, Any] | None, JobLaunch | None, BackendError | None]
 
 
 def _seen(project: OpenedProject, job: Resource) -> _Seen:
-    """The document, `None` where there is no such job, and its newest launch; or why nobody
-    knows."""
+    """The document of a job (`None` if it does not exist) and its newest launch; or why the
+    platform cannot be asked."""
     if job.remote is None:
         return None, None, None
     handle = JobHandle.parse(job.remote)

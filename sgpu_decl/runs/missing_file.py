@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sgpu_decl.model.attempt_view import MissingFile
+from sgpu_decl.model.attempt_details import MissingFile
 from sgpu_decl.model.jsonable import Json
 
 __all__ = ["with_ignore_rule"]
@@ -39,7 +39,7 @@ def _reason(
         return None
     if path.startswith("../"):
         return "it lies outside of the code, and ranks work in a copy of the code", OUTSIDE_HINT
-    kept = exclusion_of(
+    rule = exclusion_of(
         root,
         path,
         include=_texts(rules.get("include")),
@@ -47,9 +47,9 @@ def _reason(
         link=_texts(rules.get("link")),
         owners={owner},
     )
-    if kept is None:
+    if rule is None:
         return "it came after the code was pinned", "apply again: the next attempt has it"
-    return f"kept back by {kept}", way_out(path, kept, whole, links=links)
+    return f"kept back by {rule}", way_out(path, rule, whole, links=links)
 
 
 def _texts(value: Json) -> Sequence[str]:

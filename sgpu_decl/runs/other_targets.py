@@ -3,11 +3,11 @@
 from sgpu_decl.model.target import BASE
 from sgpu_decl.storing.state_store import StateStore
 
-__all__ = ["elsewhere"]
+__all__ = ["other_targets_hint"]
 
 
-def elsewhere(states: StateStore, target: str | None) -> str | None:
-    """Where else something was applied, as a hint for whoever looks at a target without runs."""
+def other_targets_hint(states: StateStore, target: str | None) -> str | None:
+    """A hint for a target without runs: the other targets that something was applied to."""
     others = [name for name in states.targets() if name != (target or BASE)]
     options = ["without `-t`"] if BASE in others else []
     options += [f"with `-t {name}`" for name in others if name != BASE]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.errors import NotFound, OutOfTime
+from sgpu_decl.errors import BackendError, NotFound, OutOfTime
 from sgpu_decl.facts.live_state import being_launched, lost
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
@@ -15,13 +15,14 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.state import Attempt, RunHistory
-from sgpu_decl.runs.other_targets import elsewhere
+from sgpu_decl.model.state import Attempt
+from sgpu_decl.runs.other_targets import other_targets_hint
 from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_attempt
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import Attempts, Backend
+    from sgpu_decl.backends.base import Attempts
     from sgpu_decl.model.rank_output import LogLines, Output
+    from sgpu_decl.model.run_history import RunHistory
     from sgpu_decl.model.step_progress import Progress
 
 __all__ = ["FORCE_AFTER", "ProjectRuns"]
@@ -74,10 +75,11 @@ class ProjectRuns:
                 + " says how its last launch went, and where its logs are",
             )
         if not resources:
-            elsewhere_hint = elsewhere(self._project.states, self._project.opened.target)
-            hint = elsewhere_hint or "no run was launched from here yet"
-            raise NotFound(f"no run matches `{name}`", hint=hint)
-        found = []
+            hint = other_targets_hint(self._project.states, self._project.opened.target)
+            raise NotFound(
+                f"no run matches `{name}`", hint=hint or "no run was launched from here yet"
+            )
+        refs = []
         active = {item.ref.address for item in state.active}
         gone = {a for a, resource in resources.items() if resource.gone and a not in active}
         for address in sorted(_not_gone(name, match_addresses([name], resources), gone)):
@@ -89,8 +91,8 @@ class ProjectRuns:
                     f"`{address.label}` has no attempt {number}",
                     hint=f"its latest is `{last.ref}`",
                 )
-            found.append(AttemptRef(address, number) if number is not None else last.ref)
-        return tuple(found)
+            refs.append(AttemptRef(address, number) if number is not None else last.ref)
+        return tuple(refs)
 
     def find_one(self, text: str) -> AttemptRef:
         """As `find`, for calls that are about one run.
@@ -98,14 +100,14 @@ class ProjectRuns:
         Raises:
             NotFound: it matches nothing, or several runs.
         """
-        found = self.find(text)
-        if len(found) > 1:
+        refs = self.find(text)
+        if len(refs) > 1:
             raise NotFound(
-                f"`{text}` names {len(found)} runs",
-                hint=f"name one of them, such as `{found[0]}`",
+                f"`{text}` names {len(refs)} runs",
+                hint=f"name one of them, such as `{refs[0]}`",
                 code="ambiguous",
             )
-        return found[0]
+        return refs[0]
 
     def find_active(self, *texts: str) -> tuple[AttemptRef, ...]:
         """As `find`, with every other attempt of the named runs that is active: `on_active:
@@ -139,8 +141,8 @@ class ProjectRuns:
             if resource.last and not resource.gone
         }
         older = [item.ref for item in state.active if item.ref not in latest]
-        active = (ref for ref, status in self._statuses(older).items() if status.state.active)
-        return tuple(sorted({*latest, *active}))
+        views = self._statuses(older, tolerant=True)
+        return tuple(sorted({*latest, *(ref for ref in older if views[ref].state.active)}))
 
     def status(self, ref: AttemptRef) -> AttemptView:
         """What the backend says, else what was recorded.
@@ -150,27 +152,37 @@ class ProjectRuns:
         """
         return self._statuses([ref])[ref]
 
-    def _statuses(self, refs: Sequence[AttemptRef]) -> dict[AttemptRef, AttemptView]:
-        known: dict[AttemptRef, AttemptView] = {}
-        for backend, own in self._by_backend(refs):
-            known.update(backend.attempts.look(own))
-        return {ref: self._believed(ref, known.get(ref)) for ref in refs}
+    def _statuses(
+        self, refs: Sequence[AttemptRef], *, whole: bool = False, tolerant: bool = False
+    ) -> dict[AttemptRef, AttemptView]:
+        """The attempts as their backends see them, `whole` with all that a person is shown. A
+        backend that cannot be opened, as its package is not installed, is an error; if `tolerant`,
+        its attempts are as they were recorded."""
+        views: dict[AttemptRef, AttemptView] = {}
+        for kind, records in self._by_backend(refs).items():
+            try:
+                attempts = self._project.backend(kind).attempts
+            except BackendError as error:
+                if not tolerant:
+                    raise
+                views |= {item.ref: self._from_record(item, error.message) for item in records}
+                continue
+            views.update(attempts.inspect(records) if whole else attempts.look(records))
+        return {ref: self._view(ref, views.get(ref)) for ref in refs}
 
     def describe(self, refs: Sequence[AttemptRef]) -> list[AttemptView]:
-        """All that is known of attempts, as a person is shown it. MLflow is told first how attempts
-        ended whose end it does not know yet."""
+        """All that is known of attempts, after MLflow was sent the ends that it lacked."""
         self._project.close_tracked()
-        known: dict[AttemptRef, AttemptView] = {}
-        for backend, own in self._by_backend(refs):
-            known.update(backend.attempts.inspect(own))
-        views = (self._believed(ref, known.get(ref)) for ref in refs)
-        return [self._with_missing_file(view) for view in views]
+        views = self._statuses(refs, whole=True, tolerant=True)
+        return [self._with_missing_file(views[ref]) for ref in refs]
 
-    def show(self, ref: AttemptRef) -> RunHistory:
+    def show(self, ref: AttemptRef) -> "RunHistory":
         """An attempt with the spec that was launched and the run's history."""
+        from sgpu_decl.model.run_history import RunHistory
+
         history = self._project.states.history(ref.address)
         spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), "{}")
-        views = self._statuses([attempt.ref for attempt in history])
+        views = self._statuses([attempt.ref for attempt in history], tolerant=True)
         return RunHistory(
             view=self.describe([ref])[0],
             spec=spec,
@@ -184,11 +196,11 @@ class ProjectRuns:
         Raises:
             NotFound: what the attempt left was deleted.
         """
-        found = [(result.pop("shown", result["value"]), result) for result in self.returned(ref)]
-        return [{**result, "value": shown} for shown, result in found]
+        pairs = [(result.pop("shown", result["value"]), result) for result in self.returned(ref)]
+        return [{**result, "value": shown} for shown, result in pairs]
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
-        """What each rank returned, as it is; beside a value with secrets what is `shown` of it.
+        """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.
 
         Raises:
             NotFound: what the attempt left was deleted.
@@ -241,10 +253,10 @@ class ProjectRuns:
 
     def unhidden(self, refs: Sequence[AttemptRef]) -> tuple[str, ...]:
         """References of secrets that `logs` and `follow` cannot hide here, each once."""
-        found: dict[str, None] = {}
+        references: dict[str, None] = {}
         for record in map(self.record, refs):
-            found |= dict.fromkeys(self._attempts(record).unsecret_values(record))
-        return tuple(found)
+            references |= dict.fromkeys(self._attempts(record).unsecret_values(record))
+        return tuple(references)
 
     def follow(
         self,
@@ -264,17 +276,17 @@ class ProjectRuns:
             for ref, record in records.items()
         }
         due = dict.fromkeys(logs, 0.0)
-        known: dict[AttemptRef, tuple[object, ...]] = {}
+        reported: dict[AttemptRef, tuple[object, ...]] = {}
         rest = SHORTEST
         while logs:
             quiet = True
-            told = time.monotonic()
-            watched = [ref for ref in logs if due[ref] <= told]
+            looked_at = time.monotonic()
+            watched = [ref for ref in logs if due[ref] <= looked_at]
             for ref in watched:
                 # Each may be far away; whoever presses Ctrl-C does not wait for all of them.
-                if time.monotonic() - told > QUIET:
+                if time.monotonic() - looked_at > QUIET:
                     yield None
-                    told = time.monotonic()
+                    looked_at = time.monotonic()
                 lines, ended = logs[ref].read()
                 for line in lines:
                     quiet = False
@@ -287,8 +299,8 @@ class ProjectRuns:
                 standing = (
                     status.state, status.restart, status.waiting_for, status.tracking,
                 )  # fmt: skip
-                if known.get(ref) != standing:
-                    known[ref] = standing
+                if reported.get(ref) != standing:
+                    reported[ref] = standing
                     yield status
             if quiet and logs:
                 yield None
@@ -359,8 +371,8 @@ class ProjectRuns:
         return self._project.backend(record.backend).storage.kill_orphans(record)
 
     def _settle(self, refs: Sequence[AttemptRef]) -> None:
-        for backend, own in self._by_backend(refs):
-            backend.attempts.settle(own)
+        for kind, records in self._by_backend(refs).items():
+            self._project.backend(kind).attempts.settle(records)
 
     def _attempts(self, record: LaunchRecord) -> "Attempts":
         """Who watches the attempts of the backend that one was launched on."""
@@ -396,12 +408,12 @@ class ProjectRuns:
             )
         return recorded
 
-    def _believed(self, ref: AttemptRef, seen: AttemptView | None) -> AttemptView:
-        """An attempt as it was `seen`; from the record if its backend says nothing, or no more than
-        that it is staged."""
-        if seen is not None and seen.state is not AttemptState.STAGING:
-            return seen
-        links = seen.links if seen is not None else {}
+    def _view(self, ref: AttemptRef, answer: AttemptView | None) -> AttemptView:
+        """An attempt as its backend's `answer` has it; from the record if there is no answer, or it
+        says only that the attempt is staged."""
+        if answer is not None and (answer.unavailable or answer.state is not AttemptState.STAGING):
+            return answer
+        links = answer.links if answer is not None else {}
         record, staging = self.record(ref), AttemptState.STAGING
         if ref in being_launched(self._project.state()):
             return AttemptView(ref=ref, backend=record.backend, state=staging, links=links)
@@ -412,21 +424,25 @@ class ProjectRuns:
             return now
         if recorded is None or recorded.state.active:  # the state lacks this attempt, or its end
             return replace(lost(record), links=links)
+        return replace(self._from_record(record), links=links)
+
+    def _from_record(self, record: LaunchRecord, unavailable: str | None = None) -> AttemptView:
+        attempt = self._recorded(record.ref)
         return AttemptView(
-            ref=ref,
+            ref=attempt.ref,
             backend=record.backend,
-            state=recorded.state,
-            started_at=recorded.started_at,
-            ended_at=recorded.ended_at,
-            exit_code=recorded.exit_code,
-            failure=recorded.failure,
-            links=links,
+            state=attempt.state,
+            started_at=attempt.started_at,
+            ended_at=attempt.ended_at,
+            exit_code=attempt.exit_code,
+            failure=attempt.failure,
+            unavailable=unavailable,
         )
 
     def _must_be_kept(self, ref: AttemptRef) -> None:
         record = self.record(ref)
-        found = self._attempts(record).look([record])
-        if not found and not self._believed(ref, None).state.active:
+        views = self._attempts(record).look([record])
+        if not views and not self._view(ref, None).state.active:
             raise NotFound(
                 f"what `{ref}` left was deleted, by `sgpu gc` or by hand",
                 hint="its record is kept: "
@@ -434,15 +450,12 @@ class ProjectRuns:
                 code="attempt_freed",
             )
 
-    def _by_backend(
-        self, refs: Sequence[AttemptRef]
-    ) -> "Iterator[tuple[Backend, list[LaunchRecord]]]":
-        """Each backend with its own of the attempts: it is asked once about all of them."""
+    def _by_backend(self, refs: Sequence[AttemptRef]) -> dict[str, list[LaunchRecord]]:
+        """The launches of attempts by backend, so that each is asked once about all of its own."""
         by_kind: dict[str, list[LaunchRecord]] = {}
         for record in map(self.record, refs):
             by_kind.setdefault(record.backend, []).append(record)
-        for kind, own in by_kind.items():
-            yield self._project.backend(kind), own
+        return by_kind
 
     def _with_missing_file(self, view: AttemptView) -> AttemptView:
         """Add the rule that kept back a file which ranks did not find, if one did."""
@@ -462,7 +475,7 @@ class ProjectRuns:
 
 
 def _not_gone(
-    pattern: str, found: frozenset[Address], gone: Collection[Address]
+    pattern: str, matches: frozenset[Address], gone: Collection[Address]
 ) -> frozenset[Address]:
     """Those of the addresses that a pattern stands for which are not gone; all of them, where all
     are gone and it is their name.
@@ -470,13 +483,13 @@ def _not_gone(
     Raises:
         NotFound: it is a glob, and nothing but what is gone matches.
     """
-    live = found.difference(gone)
+    live = matches.difference(gone)
     if not live and is_glob(pattern):
         raise NotFound(
             f"no run matches `{pattern}` but destroyed ones",
-            hint=f"one of those is found by its name, such as `{min(found).label}`",
+            hint=f"one of those is found by its name, such as `{min(matches).label}`",
         )
-    return live or found
+    return live or matches
 
 
 def _is_call(spec: Mapping[str, Json]) -> bool:

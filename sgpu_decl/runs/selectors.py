@@ -21,25 +21,25 @@ def split_attempt(text: str) -> tuple[str, int | None]:
     return (match[1], int(match[2])) if match else (text, None)
 
 
-def match_addresses(patterns: Iterable[str], known: Collection[Address]) -> frozenset[Address]:
+def match_addresses(patterns: Iterable[str], addresses: Collection[Address]) -> frozenset[Address]:
     """Every address that a pattern names: an address, a name (all cells of its matrix), or a glob.
 
     Raises:
         NotFound: a pattern matches nothing.
     """
-    found: set[Address] = set()
+    matches: set[Address] = set()
     for pattern in patterns:
-        hits = {address for address in known if _matches(address, pattern)}
+        hits = {address for address in addresses if _matches(address, pattern)}
         if not hits:
             kind = next((kind for kind in Kind if pattern.startswith(f"{kind}.")), Kind.RUN)
-            words = {word for address in known for word in (str(address), address.name)}
+            words = {word for address in addresses for word in (str(address), address.name)}
             close = nearest(pattern, sorted(words))
             raise NotFound(
                 f"no {kind} matches `{pattern}`",
-                hint=f"did you mean `{close}`?" if close else _offered(known, kind),
+                hint=f"did you mean `{close}`?" if close else _offered(addresses, kind),
             )
-        found |= hits
-    return frozenset(found)
+        matches |= hits
+    return frozenset(matches)
 
 
 def resource_named(resources: Mapping[Address, Resource], text: str) -> Resource:
@@ -50,8 +50,8 @@ def resource_named(resources: Mapping[Address, Resource], text: str) -> Resource
         NotFound: there is none.
         SgpuError: there are several.
     """
-    found = sorted(match_addresses([text], resources))
-    (address, *more) = [item for item in found if item.kind is Kind.RUN] or found
+    matches = sorted(match_addresses([text], resources))
+    (address, *more) = [item for item in matches if item.kind is Kind.RUN] or matches
     if more:
         raise SgpuError(
             f"`{text}` matches several resources", hint="give one address", code="ambiguous"
@@ -59,9 +59,9 @@ def resource_named(resources: Mapping[Address, Resource], text: str) -> Resource
     return resources[address]
 
 
-def names_any(pattern: str, known: Iterable[Address]) -> bool:
+def names_any(pattern: str, addresses: Iterable[Address]) -> bool:
     """Whether a pattern names one of them."""
-    return any(_matches(address, pattern) for address in known)
+    return any(_matches(address, pattern) for address in addresses)
 
 
 def is_glob(pattern: str) -> bool:
@@ -69,8 +69,8 @@ def is_glob(pattern: str) -> bool:
     return any(sign in pattern for sign in "*?")
 
 
-def _offered(known: Collection[Address], kind: Kind) -> str:
-    names = sorted({address.name for address in known})
+def _offered(addresses: Collection[Address], kind: Kind) -> str:
+    names = sorted({address.name for address in addresses})
     if len(names) < 2:
         return f"the only {kind} here is `{names[0]}`" if names else f"there are no {kind}s here"
     more = len(names) - _OFFERED

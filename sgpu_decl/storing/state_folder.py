@@ -1,7 +1,6 @@
 """Where the state of a project lies."""
 
 import errno
-import hashlib
 import os
 from pathlib import Path
 
@@ -53,6 +52,8 @@ def state_folder(
     kind = _remote_kind(resolved, mounts)
     if kind is None:
         return near, None
+
+    import hashlib
 
     import platformdirs
 

@@ -19,8 +19,8 @@ FORMAT_VERSION = "1.0"
 def pull(store: StateStore) -> dict[str, Json]:
     """Return everything that is recorded, resources by address and attempts by number. Without a
     state yet, the lineage is null, the serial 0 and the lists are empty."""
-    found = store.read_all()
-    if found is None:
+    everything = store.read_all()
+    if everything is None:
         return {
             "format_version": FORMAT_VERSION,
             "lineage": None,
@@ -29,7 +29,7 @@ def pull(store: StateStore) -> dict[str, Json]:
             "intents": [],
             "package_lists": {},
         }
-    state, attempts = found
+    state, attempts = everything
     histories: defaultdict[Address, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         histories[attempt.ref.address].append(attempt)

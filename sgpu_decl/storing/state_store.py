@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.errors import Locked
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.environment import PackageList
+    from sgpu_decl.model.owner import Presence
 
 __all__ = ["AT_ONCE", "Patience", "StateStore", "StateWriter"]
 
@@ -72,7 +74,7 @@ class StateWriter(Protocol):
         """Record a resource as it is now. Its history stays, its last attempt is never an older
         one than before, and no number that was given is taken back."""
 
-    def record_packages(self, lists: Sequence[PackageList]) -> None:
+    def record_packages(self, lists: "Sequence[PackageList]") -> None:
         """Record what package lists hold; those that are known change nothing."""
 
     def record_attempts(self, attempts: Sequence[Attempt]) -> None:
@@ -130,7 +132,7 @@ class StateStore(Protocol):
     def of_target(self, target: str) -> "StateStore":
         """The store of another target of the same project."""
 
-    def presence(self, lineage: str) -> Presence:
+    def presence(self, lineage: str) -> "Presence":
         """Whether this store keeps the state of that lineage. It raises nothing: `UNKNOWN` where
         the store cannot be asked, or cannot tell. gc deletes what a state needs some time after
         the answer is `MISSING`."""
@@ -174,3 +176,6 @@ class StateStore(Protocol):
 
     def abandoned_lock(self) -> LockHolder | None:
         """The holder of the lock if that process is certainly dead."""
+
+    def close(self) -> None:
+        """Close the connections of this store. A later call opens them again."""

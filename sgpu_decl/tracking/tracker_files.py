@@ -15,7 +15,6 @@ from pathlib import Path
 
 from sgpu_decl.agent.locks import held
 from sgpu_decl.atomic_files import write_atomic
-from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.jsonable import Json
 
 __all__ = [
@@ -90,6 +89,8 @@ def tracking_links(folder: Path) -> dict[str, Json]:
 def _masked(value: Json) -> Json:
     """Passwords of URLs hidden: somebody may have exported one in MLFLOW_TRACKING_URI."""
     if isinstance(value, str):
+        from sgpu_decl.diagnostics.masks import mask
+
         return mask(value)
     if isinstance(value, dict):
         return {name: _masked(below) for name, below in value.items()}

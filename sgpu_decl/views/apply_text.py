@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.model.attempt_view import AttemptView, Restart
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.views.status_text import cause_words, waits
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.attempt_details import Restart
 
 __all__ = ["event_line", "restart_line", "state_line"]
 
@@ -43,16 +47,16 @@ def event_line(event: ApplyEvent, *, waits_for: Sequence[AttemptRef] = ()) -> st
 
 
 def state_line(status: AttemptView) -> str:
-    """How an active attempt stands, and what it waits for."""
+    """The state of an active attempt, and what it waits for."""
     words = f"{status.ref} {status.state}"
     if status.waiting_for is not None:
         words += f": waiting for {waits(status.waiting_for)}"
     return words + (f" (restart {status.restart})" if status.restart else "")
 
 
-def restart_line(ref: AttemptRef, restart: Restart, *, now: datetime) -> str:
-    """That ranks are started again, when, and why."""
-    left = (restart.starts_at - now).total_seconds()
-    how = f"restarts in {duration(left)}" if left > 0 else "restarted"
+def restart_line(ref: AttemptRef, restart: "Restart", *, now: datetime) -> str:
+    """When and why ranks are started again."""
+    seconds = (restart.starts_at - now).total_seconds()
+    how = f"restarts in {duration(seconds)}" if seconds > 0 else "restarted"
     why = cause_words(restart.rank, restart.summary)
     return f"{ref} {how} (restart {restart.number}): {why}"

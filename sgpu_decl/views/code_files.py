@@ -15,39 +15,39 @@ _WIDEST = 60  # columns of a path before the rule stands
 
 def files_text(snapshots: Sequence[Snapshot]) -> str:
     """The files of each tree for people; ended by a newline."""
-    return "".join(f"{line}\n" for taken in snapshots for line in _lines(taken))
+    return "".join(f"{line}\n" for tree in snapshots for line in _lines(tree))
 
 
 def files_json(snapshots: Sequence[Snapshot]) -> list[Json]:
     """For each tree: its root and digest, what travels, and what is kept back."""
     return [
         {
-            "root": os.fspath(taken.root),
-            "digest": taken.digest,
+            "root": os.fspath(tree.root),
+            "digest": tree.digest,
             "travels": [
                 {"path": entry.path, "bytes": entry.size, "link": entry.target}
-                for entry in taken.entries
+                for entry in tree.entries
             ],
-            "kept_back": [_kept_json(back) for back in taken.exclusions],
+            "kept_back": [_kept_json(back) for back in tree.exclusions],
         }
-        for taken in snapshots
+        for tree in snapshots
     ]
 
 
-def _lines(taken: Snapshot) -> Iterator[str]:
-    whole = sum(entry.size for entry in taken.entries)
-    shown = escape(os.path.relpath(taken.root))
-    yield f"The code in `{shown}`, {count(len(taken.entries), 'file')}, {size(whole)}:"
-    for entry in taken.entries:
+def _lines(tree: Snapshot) -> Iterator[str]:
+    whole = sum(entry.size for entry in tree.entries)
+    shown = escape(os.path.relpath(tree.root))
+    yield f"The code in `{shown}`, {count(len(tree.entries), 'file')}, {size(whole)}:"
+    for entry in tree.entries:
         link = f" -> {escape(entry.target)}" if entry.target is not None else ""
         yield f"  {size(entry.size):>9}  {escape(entry.path)}{link}"
-    if not taken.exclusions:
+    if not tree.exclusions:
         yield f"Nothing in `{shown}` is kept back."
         return
     yield f"Kept back in `{shown}`:"
-    paths = [escape(back.path) for back in taken.exclusions]
+    paths = [escape(back.path) for back in tree.exclusions]
     width = min(_WIDEST, max(map(columns, paths)))
-    for path, back in zip(paths, taken.exclusions, strict=True):
+    for path, back in zip(paths, tree.exclusions, strict=True):
         yield f"  {path}{' ' * max(0, width - columns(path))}  {escape(str(back))}"
 
 

@@ -30,5 +30,5 @@ def error_to_json(error: SgpuError) -> dict[str, Json]:
         "message": error.message,
         "hint": error.hint,
         "retryable": error.retryable,
-        "diagnostics": [found.to_json() for found in error.diagnostics],
+        "diagnostics": [finding.to_json() for finding in error.diagnostics],
     }

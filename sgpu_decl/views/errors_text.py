@@ -15,11 +15,11 @@ _MOST = 50
 
 
 def render_error(error: SgpuError, *, read: Reader) -> str:
-    """The findings that an error carries, then its message and hint. `read` gives a file's text."""
+    """The findings that an error carries, then its code, message and hint. A hint that a finding
+    has shown is left out. `read` gives a file's text."""
     parts = [render_findings(error.diagnostics, read=read)] if error.diagnostics else []
-    parts.append(f"error: {printable(error.message)}")
-    told = len(error.diagnostics) == 1 and error.diagnostics[0].hint == error.hint
-    if error.hint and not told:
+    parts.append(f"error[{error.code}]: {printable(error.message)}")
+    if error.hint and error.hint not in [finding.hint for finding in error.diagnostics]:
         parts[-1] += f"\nhint: {printable(error.hint)}"
     return "\n\n".join(parts)
 
@@ -28,11 +28,11 @@ def render_findings(findings: Sequence[Diagnostic], *, read: Reader) -> str:
     """Every finding with the line it is about; beyond the first 50, their number."""
     sources: dict[str, str] = {}
     shown = []
-    for found in findings[:_MOST]:
-        file = found.place.file if found.place else ""
+    for finding in findings[:_MOST]:
+        file = finding.place.file if finding.place else ""
         if file and file not in sources:
             sources[file] = read(file) or ""
-        shown.append(excerpt(found, sources.get(file, "")))
+        shown.append(excerpt(finding, sources.get(file, "")))
     if len(findings) > _MOST:
         shown.append(f"... and {len(findings) - _MOST} more")
     return "\n\n".join(text.rstrip("\n") for text in shown)

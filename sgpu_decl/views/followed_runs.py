@@ -63,5 +63,7 @@ def _elapsed(status: AttemptView, now: datetime) -> str:
 def _restart(status: AttemptView, now: datetime) -> str:
     if not status.restart:
         return ""
-    left = (status.restarts[-1].starts_at - now).total_seconds() if status.restarts else 0
-    return f", restart {status.restart}" + (f" in {duration(int(left) + 1)}" if left > 0 else "")
+    seconds = (status.restarts[-1].starts_at - now).total_seconds() if status.restarts else 0
+    return f", restart {status.restart}" + (
+        f" in {duration(int(seconds) + 1)}" if seconds > 0 else ""
+    )

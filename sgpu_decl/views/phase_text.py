@@ -1,4 +1,4 @@
-"""How far a long step has come, in one line."""
+"""The progress of a long step, in one line."""
 
 from sgpu_decl.views.terminal import size
 
@@ -13,7 +13,7 @@ _CODE = frozenset({"archiving", "uploading"})
 
 _FETCHING = "fetching"
 CONNECTING = "connecting"
-"""A phase that counts seconds of waiting, and is told only where somebody waits."""
+"""A phase that counts seconds of waiting for a workspace."""
 
 
 def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:

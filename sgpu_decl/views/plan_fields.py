@@ -1,8 +1,8 @@
 """Both sides of a changed field, cut so that what differs can be seen."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.plan import Change, FieldChange
 from sgpu_decl.views.plan_words import value

@@ -131,8 +131,8 @@ def _counted(parts: list[str], plan: Plan) -> list[str]:
         if actions[action]
     ]
     named = f"environments: {', '.join(environments)}" if environments else ""
-    told = "; ".join(filter(None, [", ".join(parts), named]))
-    return [f"{told}."] if told else []
+    text = "; ".join(filter(None, [", ".join(parts), named]))
+    return [f"{text}."] if text else []
 
 
 def launches(plan: Plan) -> bool:

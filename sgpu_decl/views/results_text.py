@@ -14,8 +14,8 @@ def secrets_note(ref: AttemptRef, results: Sequence[Mapping[str, Json]]) -> str 
     ranks = [str(result["rank"]) for result in results if result.get("secrets")]
     if not ranks:
         return None
-    found = {str(name) for result in results for name in _listed(result.get("secrets"))}
-    names = ", ".join(f"`{escape(name)}`" for name in sorted(found))
+    references = {str(name) for result in results for name in _listed(result.get("secrets"))}
+    names = ", ".join(f"`{escape(name)}`" for name in sorted(references))
     who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks[:5])}"
     more = f" and {len(ranks) - 5} more" if len(ranks) > 5 else ""
     return (

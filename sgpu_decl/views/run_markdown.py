@@ -1,23 +1,23 @@
-"""One run as a comment on a pull request: how it ended and why, its ranks, where things lie.
-
-The input is the `show` object of the public JSON contract.
-"""
+"""One run as a comment on a pull request: how it ended and why, its ranks, where things lie."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.attempt_view import AttemptView, RankView
+from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.views.markdown import code, fenced, link, prose
 from sgpu_decl.views.status_text import (
     files_of,
     how_it_ended,
     links,
-    mappings,
-    moment,
     restart_lines,
 )
 from sgpu_decl.views.terminal import age, count
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.attempt_details import FirstCause
 
 __all__ = ["render"]
 
@@ -25,83 +25,61 @@ _RANKS_SHOWN = 16
 _HISTORY_SHOWN = 10
 
 
-def render(run: Mapping[str, Json], *, now: datetime) -> str:
+def render(run: RunHistory, *, now: datetime) -> str:
     """Return the run as GitHub Markdown, ended by a newline. `now` is what ages count from."""
-    spec = json.dumps(run.get("spec"), indent=2, ensure_ascii=False)
+    spec = json.dumps(json.loads(run.spec), indent=2, ensure_ascii=False)
     blocks = [
-        list(_head(run)),
-        list(_cause(run)),
-        [f"- restart {line}" for line in restart_lines(run, now)],
-        list(_ranks(mappings(run.get("ranks")))),
-        list(_links(run)),
+        list(_head(run.view)),
+        list(_cause(run.view.first_cause)),
+        [f"- restart {line}" for line in restart_lines(run.view, now)],
+        list(_ranks(run.view.ranks)),
+        [f"- {prose(name)}: {link(target)}" for name, target in links(run.view)],
         list(_folded("spec", [fenced(spec, "json")])),
-        list(_history(mappings(run.get("history")), now)),
+        list(_history([view for _, view in run.attempts], now)),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _head(run: Mapping[str, Json]) -> Iterator[str]:
-    name = f"{run.get('name')}#{run.get('attempt')}"
-    yield f"### {code(name)} {run.get('state')} {how_it_ended(run)}".rstrip()
+def _head(view: AttemptView) -> Iterator[str]:
+    yield f"### {code(str(view.ref))} {view.state} {how_it_ended(view)}".rstrip()
     yield ""
-    started = moment(run.get("started_at"))
+    started = view.started_at
     when = f"Started {started:%Y-%m-%d %H:%M:%S} UTC, on" if started else "Not started yet, on"
-    yield f"{when} the backend {code(str(run.get('backend')))}."
+    yield f"{when} the backend {code(view.backend)}."
 
 
-def _cause(run: Mapping[str, Json]) -> Iterator[str]:
-    cause = run.get("first_cause")
-    if not isinstance(cause, Mapping):
+def _cause(cause: "FirstCause | None") -> Iterator[str]:
+    if cause is None:
         return
-    rank = cause.get("rank")
-    where = "" if rank is None else f" in rank {rank}"
-    yield f"**First cause{where}:** {code(str(cause.get('summary') or cause.get('class')))}"
-    together = cause.get("simultaneous")
-    if isinstance(together, Sequence) and together:
-        yield f"At the same time: rank {', '.join(map(str, together))}."
-    trace = cause.get("traceback")
-    if isinstance(trace, str) and trace.strip():
+    where = "" if cause.rank is None else f" in rank {cause.rank}"
+    yield f"**First cause{where}:** {code(cause.summary or str(cause.failure))}"
+    if cause.simultaneous:
+        yield f"At the same time: rank {', '.join(map(str, cause.simultaneous))}."
+    if cause.traceback and cause.traceback.strip():
         yield ""
-        yield fenced("\n".join([trace.rstrip("\n"), *files_of(cause)]))
+        yield fenced("\n".join([cause.traceback.rstrip("\n"), *files_of(cause)]))
 
 
-def _ranks(ranks: Sequence[Mapping[str, Json]]) -> Iterator[str]:
+def _ranks(ranks: Sequence[RankView]) -> Iterator[str]:
     if not ranks:
         return
     table = ["| rank | node | state | exit |", "|---:|---:|---|---|"]
     for rank in ranks:
-        how = rank.get("signal")
-        if how is None:
-            how = rank.get("exit_code")
+        how = rank.exit_code if rank.signal is None else rank.signal
         ended = "" if how is None else code(str(how))
-        table.append(
-            f"| {rank.get('rank')} | {rank.get('node_rank')} | {rank.get('state')} | {ended} |"
-        )
+        table.append(f"| {rank.rank} | {rank.node_rank} | {rank.state} | {ended} |")
     yield from table if len(ranks) <= _RANKS_SHOWN else _folded(count(len(ranks), "rank"), table)
 
 
-def _links(run: Mapping[str, Json]) -> Iterator[str]:
-    for name, target in links(run):
-        yield f"- {prose(name)}: {link(target)}"
-
-
-def _history(attempts: Sequence[Mapping[str, Json]], now: datetime) -> Iterator[str]:
-    if len(attempts) < 2:
+def _history(views: Sequence[AttemptView], now: datetime) -> Iterator[str]:
+    if len(views) < 2:
         return
     table = ["| attempt | state | class | restarts | ended |", "|---:|---|---|---:|---|"]
-    for past in reversed(attempts[-_HISTORY_SHOWN:]):
-        ended = moment(past.get("ended_at"))
-        when = age(ended, now) if ended else ""
-        failure = str(past.get("class") or "")
-        row = (
-            past.get("attempt"),
-            past.get("state"),
-            prose(failure),
-            past.get("restart") or "",
-            when,
-        )
+    for view in reversed(views[-_HISTORY_SHOWN:]):
+        when = age(view.ended_at, now) if view.ended_at else ""
+        row = (view.ref.number, view.state, prose(view.failure or ""), view.restart or "", when)
         table.append(f"| {' | '.join(map(str, row))} |")
-    yield from _folded(count(len(attempts), "attempt"), table)
+    yield from _folded(count(len(views), "attempt"), table)
 
 
 def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:

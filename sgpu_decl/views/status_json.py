@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from sgpu_decl.model.attempt_view import AttemptView, status_fields
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.state import RunHistory
 from sgpu_decl.model.times import to_text
-from sgpu_decl.storing.state_json import attempt_to_json
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.run_history import RunHistory
 
 __all__ = ["run_object", "status_object", "status_objects"]
 
@@ -22,8 +24,10 @@ def status_objects(views: Iterable[AttemptView]) -> list[dict[str, Json]]:
     return [status_object(view) for view in views]
 
 
-def run_object(run: RunHistory) -> dict[str, Json]:
+def run_object(run: "RunHistory") -> dict[str, Json]:
     """A `status` object whole, with the spec that was launched and the run's history."""
+    from sgpu_decl.storing.state_json import attempt_to_json
+
     return {
         **status_object(run.view),
         "spec": json.loads(run.spec),

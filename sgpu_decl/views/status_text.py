@@ -1,21 +1,23 @@
-"""Attempts as text: the table of `status`, one run whole, and why a run failed.
+"""Attempts as text: the table of `status`, one run whole, and why a run failed.."""
 
-The input is the `status` object of the public JSON contract, so both forms say the same.
-"""
-
+import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.attempt import BACKOFF, AttemptState
-from sgpu_decl.model.attempt_view import restarts_in
+from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Attempt
-from sgpu_decl.views.logs_text import clean
 from sgpu_decl.views.terminal import Colour, age, count, escape, paint, shorten
 from sgpu_decl.views.tracking_text import tracking_notes
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.attempt_details import FirstCause
+    from sgpu_decl.model.run_history import RunHistory
 
 __all__ = [
     "cause_words",
@@ -24,8 +26,6 @@ __all__ = [
     "files_of",
     "how_it_ended",
     "links",
-    "mappings",
-    "moment",
     "nothing_live",
     "restart_lines",
     "run_details",
@@ -54,22 +54,14 @@ _WAITS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def status_table(runs: Sequence[Mapping[str, Json]], *, now: datetime, colour: bool) -> str:
-    """One line per run: name, attempt, state, backend, age, how long it took; what it waits for,
+def status_table(views: Sequence[AttemptView], *, now: datetime, colour: bool) -> str:
+    """One line per attempt: name, number, state, backend, age, how long it took; what it waits for,
     how often its ranks were started again, and the first cause."""
     rows = [("RUN", "STATE", "BACKEND", "STARTED", "TOOK", "")]
-    for run in runs:
-        started = moment(run.get("started_at"))
-        rows.append(
-            (
-                f"{run.get('name')}#{run.get('attempt')}",
-                str(run.get("state")),
-                str(run.get("backend")),
-                age(started, now) if started else "-",
-                _took(run, now),
-                _remark(run, now),
-            )
-        )
+    for view in views:
+        started = age(view.started_at, now) if view.started_at else "-"
+        took, remark = _took(view, now), _remark(view, now)
+        rows.append((str(view.ref), str(view.state), view.backend, started, took, remark))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = []
     for row in rows:
@@ -98,24 +90,23 @@ def tally(states: Sequence[str]) -> str:
     return f"{count(len(states), 'run')}: {parts}"
 
 
-def ending(run: Mapping[str, Json], *, colour: bool) -> str:
+def ending(view: AttemptView, *, colour: bool) -> str:
     """The line that says how an attempt ended: `train#8 failed after 3 s, exit code 1: ...`."""
-    state = _painted(str(run.get("state")), colour=colour)
-    how = how_it_ended(run)
+    how = how_it_ended(view)
     comma = "," if how and not how.startswith("after ") else ""
-    text = f"{run.get('name')}#{run.get('attempt')} {state}{comma} {how}".rstrip()
-    cause = _cause_line(run, 200)
+    text = f"{view.ref} {_painted(str(view.state), colour=colour)}{comma} {how}".rstrip()
+    cause = _cause_line(view, 200)
     return f"{text}: {cause}" if cause else text
 
 
-def how_it_ended(run: Mapping[str, Json]) -> str:
+def how_it_ended(view: AttemptView) -> str:
     """`after 3 s, exit code 1, 2 restarts`, or as much of it as there is to say."""
-    took, code = _took(run, None), run.get("exit_code")
+    took, code = _took(view, None), view.exit_code
     words = [] if took == "-" else [f"after {took}"]
-    if run.get("state") == "failed" and isinstance(code, int) and code >= 0:
+    if view.state is AttemptState.FAILED and code is not None and code >= 0:
         words.append(f"exit code {code}")
-    if restarts := _restarts(run):
-        words.append(restarts)
+    if view.restart:
+        words.append(count(view.restart, "restart"))
     return ", ".join(words)
 
 
@@ -130,172 +121,140 @@ def cause_words(rank: object, summary: str) -> str:
     return text if rank is None or text.startswith(f"rank {rank} ") else f"rank {rank}: {text}"
 
 
-def waiting_words(run: Mapping[str, Json], now: datetime) -> str:
+def waiting_words(view: AttemptView, now: datetime) -> str:
     """What an active attempt waits for; empty if it does not wait."""
-    reason = run.get("waiting_for")
-    if not isinstance(reason, str):
+    if view.waiting_for is None:
         return ""
-    restarts = restarts_in(run)
-    if reason != BACKOFF or not restarts:
-        return f"waits for {waits(reason)}"
-    left = max(0.0, (restarts[-1].starts_at - now).total_seconds())
-    return f"restart {restarts[-1].number} in {duration(left)}"
+    if view.waiting_for != BACKOFF or not view.restarts:
+        return f"waits for {waits(view.waiting_for)}"
+    restart = view.restarts[-1]
+    seconds = max(0.0, (restart.starts_at - now).total_seconds())
+    return f"restart {restart.number} in {duration(seconds)}"
 
 
-def failure(run: Mapping[str, Json]) -> str:
+def failure(view: AttemptView) -> str:
     """The traceback of the first cause, indented; empty where there is none."""
-    cause = run.get("first_cause")
-    if not isinstance(cause, Mapping):
+    cause = view.first_cause
+    if cause is None or not (cause.traceback or "").strip():
         return ""
-    traceback = cause.get("traceback")
-    if not isinstance(traceback, str) or not traceback.strip():
-        return ""
-    lines = [*traceback.rstrip().split("\n"), *files_of(cause)]
+    from sgpu_decl.views.logs_text import clean
+
+    lines = [*(cause.traceback or "").rstrip().split("\n"), *files_of(cause)]
     return "\n".join(f"    {clean(line)}" for line in lines)
 
 
-def files_of(cause: Mapping[str, Json]) -> list[str]:
+def files_of(cause: "FirstCause") -> list[str]:
     """The files that a failure is about, one line each: the stacks of ranks, the run's copy of the
     code, files that were changed since, and a file that a rank did not find."""
-    lines = [
-        f"stack of rank {stack['rank']}: {stack['file']}" for stack in mappings(cause.get("stacks"))
-    ]
-    code = cause.get("code")
-    if isinstance(code, Mapping):
-        lines.append(f"the code as it ran: {code['copy']}")
-        changed = code["changed"]
-        if isinstance(changed, Sequence):
-            lines += [f"changed since then: {name}" for name in changed]
-    missing = cause.get("missing")
-    if isinstance(missing, Mapping):
-        lines.append(f"`{missing['path']}` is in the project: {missing['reason']}")
-        lines.append(f"hint: {missing['hint']}")
+    lines = [f"stack of rank {stack.rank}: {stack.file}" for stack in cause.stacks]
+    if cause.code is not None:
+        lines.append(f"the code as it ran: {cause.code.copy}")
+        lines += [f"changed since then: {name}" for name in cause.code.changed]
+    if cause.missing is not None and cause.missing.reason is not None:
+        lines.append(f"`{cause.missing.path}` is in the project: {cause.missing.reason}")
+        lines.append(f"hint: {cause.missing.hint}")
     return lines
 
 
-def working_files_note(run: Mapping[str, Json]) -> str:
+def working_files_note(view: AttemptView) -> str:
     """A note on files that an attempt wrote into its working folder; empty if there are none."""
-    files = run.get("working_files")
-    if not isinstance(files, Mapping):
+    files = view.working_files
+    if files is None:
         return ""
-    names, number = files.get("names"), files.get("count")
-    if not isinstance(names, Sequence) or not isinstance(number, int):
-        return ""
-    shown = ", ".join(f"`{escape(str(name))}`" for name in names)
+    shown = ", ".join(f"`{escape(name)}`" for name in files.names)
+    more = ", ..." if files.count > len(files.names) else ""
     return (
-        f"{run.get('name')}#{run.get('attempt')} wrote {count(number, 'file')} into its working "
-        f"folder ({shown}{', ...' if number > len(names) else ''}). The next attempt does not see "
-        "them: write files that you want to keep to SGPU_OUTPUT_DIR"
+        f"{view.ref} wrote {count(files.count, 'file')} into its working folder ({shown}{more}). "
+        "The next attempt does not see them: write files that you want to keep to SGPU_OUTPUT_DIR"
     )
 
 
-def run_details(run: Mapping[str, Json], *, now: datetime, colour: bool) -> str:
+def run_details(run: "RunHistory", *, now: datetime, colour: bool) -> str:
     """One run whole: its latest attempt, ranks, first cause, links, spec and history."""
-    parts = [f"{run.get('address')}\n  {ending(run, colour=colour)}"]
-    if trace := failure(run):
-        parts.append(trace)
-    if note := working_files_note(run):
-        parts.append(note)
-    parts.append(_section("restarts", restart_lines(run, now)))
-    parts.append(_section("ranks", [_rank_line(rank) for rank in mappings(run.get("ranks"))]))
-    parts.append(_section("links", [f"{name}: {escape(target)}" for name, target in links(run)]))
-    parts.append(_section("tracking", tracking_notes(run)))
-    spec = [f"{path}: {escape(value)}" for path, value in _flat(run.get("spec"))]
-    parts.append(_section("spec", spec))
-    history = [
-        ", ".join(filter(None, [_standing(past), _when(past, now), _restarts(past)]))
-        for past in mappings(run.get("history"))
+    view = run.view
+    parts = [
+        f"{view.ref.address}\n  {ending(view, colour=colour)}",
+        failure(view),
+        working_files_note(view),
+        _section("restarts", restart_lines(view, now)),
+        _section("ranks", [_rank_line(rank) for rank in view.ranks]),
+        _section("links", [f"{name}: {escape(target)}" for name, target in links(view)]),
+        _section("tracking", tracking_notes(view)),
+        _section("spec", [f"{path}: {escape(text)}" for path, text in _flat(json.loads(run.spec))]),
+        _section("history", [_history_line(past, now) for _, past in run.attempts]),
     ]
-    parts.append(_section("history", history))
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(filter(None, parts))
 
 
-def _took(run: Mapping[str, Json], now: datetime | None) -> str:
-    started, ended = moment(run.get("started_at")), moment(run.get("ended_at")) or now
-    return duration((ended - started).total_seconds()) if started and ended else "-"
-
-
-def restart_lines(run: Mapping[str, Json], now: datetime) -> list[str]:
+def restart_lines(view: AttemptView, now: datetime) -> list[str]:
     """One line for each restart that is known: when, and why."""
     lines = []
-    for restart in restarts_in(run):
-        left = (restart.starts_at - now).total_seconds()
-        when = f"in {duration(left)}" if left > 0 else age(restart.starts_at, now)
+    for restart in view.restarts:
+        seconds = (restart.starts_at - now).total_seconds()
+        when = f"in {duration(seconds)}" if seconds > 0 else age(restart.starts_at, now)
         why = cause_words(restart.rank, restart.summary)
         lines.append(f"{restart.number}: {when}, after {why} ({restart.failure})")
     return lines
 
 
-def _restarts(run: Mapping[str, Json]) -> str:
-    number = run.get("restart")
-    return count(number, "restart") if isinstance(number, int) and number > 0 else ""
-
-
-def _remark(run: Mapping[str, Json], now: datetime) -> str:
-    if words := supervision_words(run, now):
-        return words
-    if waiting := waiting_words(run, now):
-        cause = restarts_in(run)[-1:] if run.get("waiting_for") == BACKOFF else ()
-        why = [cause_words(restart.rank, restart.summary) for restart in cause]
-        return shorten("; ".join([waiting, *why]), _LONGEST_CAUSE)
-    return "; ".join(filter(None, [_restarts(run), _cause_line(run, _LONGEST_CAUSE)]))
-
-
-def supervision_words(run: Mapping[str, Json], now: datetime) -> str:
+def supervision_words(view: AttemptView, now: datetime) -> str:
     """What is wrong with the supervision of an attempt, and the command to use; empty if nothing
     is wrong."""
-    cancel = f"`sgpu cancel {shlex.quote(str(run.get('name')))}`"
-    since, left = moment(run.get("not_responding_since")), run.get("processes_left")
+    cancel = f"`sgpu cancel {shlex.quote(view.ref.address.label)}`"
+    since, processes = view.not_responding_since, view.processes_left
     if since is not None:
         shown = f"{since:%H:%M:%S} UTC, {age(since, now)}"
         return f"not responding since {shown}: {cancel} ends it by force"
-    if isinstance(left, list) and left:
-        pids = ", ".join(map(str, left[:5])) + (", ..." if len(left) > 5 else "")
-        one = len(left) == 1
-        what = f"{count(len(left), 'process', 'processes')} {'is' if one else 'are'} left ({pids})"
-        return f"{what}: {cancel} stops {'it' if one else 'them'}"
-    return ""
+    if not processes:
+        return ""
+    pids = ", ".join(map(str, processes[:5])) + (", ..." if len(processes) > 5 else "")
+    amount = count(len(processes), "process", "processes")
+    verb, object_ = ("is", "it") if len(processes) == 1 else ("are", "them")
+    return f"{amount} {verb} left ({pids}): {cancel} stops {object_}"
 
 
-def _standing(past: Mapping[str, Json]) -> str:
-    return f"#{past.get('attempt')} {past.get('state')}"
+def links(view: AttemptView) -> list[tuple[str, str]]:
+    """Where an attempt's things lie: `folder`, `mlflow.run_id`; what ranks are given is no link."""
+    return [(name, to) for name, to in _flat(view.links) if not name.startswith("mlflow.env")]
 
 
-def _when(past: Mapping[str, Json], now: datetime) -> str:
-    ended = moment(past.get("ended_at"))
-    return age(ended, now) if ended else ""
+def _took(view: AttemptView, now: datetime | None) -> str:
+    started, ended = view.started_at, view.ended_at or now
+    return duration((ended - started).total_seconds()) if started and ended else "-"
 
 
-def _rank_line(rank: Mapping[str, Json]) -> str:
-    how = rank.get("signal") or rank.get("exit_code")
-    line = f"{rank.get('rank')}: {rank.get('state')}" + (f" ({how})" if how is not None else "")
-    dropped = rank.get("dropped_bytes")
-    if isinstance(dropped, int):
-        line += f", {dropped:,} bytes of its output were dropped: the disk was full"
+def _remark(view: AttemptView, now: datetime) -> str:
+    if view.unavailable is not None:
+        return f"as last recorded: {escape(view.unavailable)}"
+    if words := supervision_words(view, now):
+        return words
+    if waiting := waiting_words(view, now):
+        causes = view.restarts[-1:] if view.waiting_for == BACKOFF else ()
+        why = [cause_words(restart.rank, restart.summary) for restart in causes]
+        return shorten("; ".join([waiting, *why]), _LONGEST_CAUSE)
+    restarts = count(view.restart, "restart") if view.restart else ""
+    return "; ".join(filter(None, [restarts, _cause_line(view, _LONGEST_CAUSE)]))
+
+
+def _history_line(past: AttemptView, now: datetime) -> str:
+    when = age(past.ended_at, now) if past.ended_at else ""
+    restarts = count(past.restart, "restart") if past.restart else ""
+    return ", ".join(filter(None, [f"#{past.ref.number} {past.state}", when, restarts]))
+
+
+def _rank_line(rank: RankView) -> str:
+    how = rank.signal or rank.exit_code
+    line = f"{rank.rank}: {rank.state}" + (f" ({how})" if how is not None else "")
+    if rank.dropped_bytes is not None:
+        line += f", {rank.dropped_bytes:,} bytes of its output were dropped: the disk was full"
     return line
 
 
-def _cause_line(run: Mapping[str, Json], longest: int) -> str:
-    cause = run.get("first_cause")
-    if not isinstance(cause, Mapping):
+def _cause_line(view: AttemptView, longest: int) -> str:
+    cause = view.first_cause
+    if cause is None:
         return ""
-    summary = str(cause.get("summary") or cause.get("class") or "")
-    return shorten(cause_words(cause.get("rank"), summary), longest)
-
-
-def moment(value: Json) -> datetime | None:
-    return datetime.fromisoformat(value) if isinstance(value, str) else None
-
-
-def mappings(value: Json) -> list[Mapping[str, Json]]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return []
-    return [item for item in value if isinstance(item, Mapping)]
-
-
-def links(run: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """Where an attempt's things lie: `folder`, `mlflow.run_id`; what ranks are given is no link."""
-    return [(name, to) for name, to in _flat(run.get("links")) if not name.startswith("mlflow.env")]
+    return shorten(cause_words(cause.rank, cause.summary or cause.failure or ""), longest)
 
 
 def _flat(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
@@ -312,5 +271,5 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 def _painted(cell: str, *, colour: bool) -> str:
-    chosen = _COLOURS.get(cell.rstrip())
-    return paint(cell, chosen, on=colour) if chosen else cell
+    paint_colour = _COLOURS.get(cell.rstrip())
+    return paint(cell, paint_colour, on=colour) if paint_colour else cell

@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 from datetime import datetime
 from enum import StrEnum
 
@@ -36,9 +35,9 @@ class Colour(StrEnum):
 
 # what `paint` writes, and the line breaks and tabs of our own text
 _OURS = rf"\x1b\[(?:0|{'|'.join(Colour)})m|\n|\t"
-_NEUTRAL = re.compile(f"({_OURS})|{OBEYED}")
+_NEUTRAL = f"({_OURS})|{OBEYED}"  # compiled when it is first needed
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n"
-_IN_JSON = re.compile(f"(\n)|{OBEYED}")
+_IN_JSON = f"(\n)|{OBEYED}"
 
 
 def neutral(text: str) -> str:
@@ -46,14 +45,14 @@ def neutral(text: str) -> str:
     colours: so a value that a view forgot to escape does no harm."""
     if text.isascii() and not text.encode().translate(None, _PLAIN):
         return text
-    return _NEUTRAL.sub(lambda found: found[1] or escape(found[0]), text)
+    return re.sub(_NEUTRAL, lambda match: match[1] or escape(match[0]), text)
 
 
 def json_text(value: Json, *, indent: int | None = None) -> str:
     """Return JSON for people: other alphabets unchanged, and all that a terminal obeys as escapes
     of JSON. It reads back as the same value."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    return _IN_JSON.sub(lambda found: found[1] or json.dumps(found[0])[1:-1], text)
+    return re.sub(_IN_JSON, lambda match: match[1] or json.dumps(match[0])[1:-1], text)
 
 
 def paint(text: str, colour: Colour, *, on: bool) -> str:
@@ -101,6 +100,8 @@ def hours(amount: float) -> str:
 
 
 def _columns_of(character: str) -> int:
+    import unicodedata
+
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

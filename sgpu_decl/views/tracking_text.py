@@ -1,16 +1,17 @@
-"""Where MLflow has the run of an attempt, and notes if it is not where it was asked for."""
+"""Where MLflow has the run of an attempt, and notes if that is another store than the run names."""
 
 from collections.abc import Iterator, Mapping
 
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.terminal import count, escape
 
 __all__ = ["tracked_line", "tracking_notes"]
 
 
-def tracked_line(run: Mapping[str, Json]) -> str:
+def tracked_line(view: AttemptView) -> str:
     """Where MLflow has an attempt; empty where it is not tracked."""
-    tracked = _tracked(run)
+    tracked = _tracked(view)
     if "run_id" not in tracked:
         return ""
     experiment = _text(tracked, "experiment") or _text(tracked, "experiment_id")
@@ -19,9 +20,9 @@ def tracked_line(run: Mapping[str, Json]) -> str:
     return f"MLflow: run {_text(tracked, 'run_id')} of the experiment {experiment}{where}"
 
 
-def tracking_notes(run: Mapping[str, Json]) -> list[str]:
+def tracking_notes(view: AttemptView) -> list[str]:
     """Notes on what a user may not expect of the tracking of a run; mostly none."""
-    return list(_notes(_tracked(run), f"{run.get('name')}#{run.get('attempt')}"))
+    return list(_notes(_tracked(view), str(view.ref)))
 
 
 def _notes(tracked: Mapping[str, Json], name: str) -> Iterator[str]:
@@ -60,9 +61,8 @@ def _elsewhere(place: Mapping[str, Json], name: str) -> str:
     )
 
 
-def _tracked(run: Mapping[str, Json]) -> Mapping[str, Json]:
-    links = run.get("links")
-    tracked = links.get("mlflow") if isinstance(links, Mapping) else None
+def _tracked(view: AttemptView) -> Mapping[str, Json]:
+    tracked = view.links.get("mlflow")
     return tracked if isinstance(tracked, Mapping) else {}
 
 

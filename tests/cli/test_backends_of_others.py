@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.storing.sqlite.store import SqliteStore
 from tests.cli.conftest import Shell
+from tests.storing.conftest import make_launch
 
 MODULE = """
 from sgpu_decl.backends.base import Survey
@@ -122,3 +125,23 @@ def test_a_kind_that_is_no_longer_installed_is_told_by_name(sgpu: Shell) -> None
     (found,) = answer.json["error"]["diagnostics"]
     assert (found["code"], found["line"]) == ("unknown_value", 5)
     assert "entry points `sgpu.backends`" in found["hint"]
+
+
+def test_a_run_whose_backend_is_not_installed_is_shown_as_recorded(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
+    sgpu.write(".sgpu/default/.keep", "")
+    store = SqliteStore(sgpu.folder / ".sgpu" / "default" / "state.db")
+    with store.lock("apply", lineage="lin") as writer:
+        for name, backend in (("here", "local"), ("gone", "cluster")):
+            done = make_launch(name, state=AttemptState.SUCCEEDED)
+            attempt = replace(done.attempt, backend=backend)
+            writer.begin(done.intent)
+            writer.launched(done.intent, replace(done.resource, backend=backend), attempt)
+    gone, here = sgpu("status", "-o", "json").json["data"]["runs"]
+    assert (gone["name"], gone["state"]) == ("gone", "succeeded")
+    assert gone["unavailable"] == "there is no backend `cluster`"
+    assert (here["name"], "unavailable" in here) == ("here", False)
+    assert "as last recorded: there is no backend `cluster`" in sgpu("status").out
+    assert sgpu("show", "gone").code == 0
+    refused = sgpu("logs", "gone")
+    assert (refused.code, "there is no backend `cluster`" in refused.err) == (1, True)

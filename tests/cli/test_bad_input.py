@@ -21,12 +21,12 @@ def refused(sgpu: Shell, *arguments: str, code: int, anew: bool = False) -> str:
     text = sgpu(*arguments)
     took = _cpu_seconds() - before
     assert text.code == code, text.err
-    assert "error: " in text.err
     assert "Traceback" not in text.err
     assert "internal error" not in text.err
     structured = (sgpu if anew else sgpu.here)(*arguments, "-o", "json")
     assert structured.code == code
     error = structured.json["error"]
+    assert f"error[{error['code']}]: " in text.err
     assert error["message"]
     assert took < 5, "half a second on an idle machine with compiled bytecode"
     return f"{text.err}\n{error['message']} {error['hint']}"
@@ -161,7 +161,7 @@ def test_a_rerun_that_is_left_out_of_the_plan(sgpu: Shell) -> None:
     sgpu.write("sgpu.yml", "project: {name: p}\nruns:\n" + runs)
     for left_out in (("--select", "cmd"), ("--exclude", "grid")):
         message = refused(sgpu, "plan", "--rerun", "grid", *left_out, code=64)
-        assert "error: `--rerun grid` names nothing of this plan\n" in message
+        assert ": `--rerun grid` names nothing of this plan\n" in message
     assert sgpu("plan", "--rerun", "*", "--select", "cmd").code == 0
 
 
@@ -236,7 +236,9 @@ def test_saving_a_plan_overwrites_no_file_that_is_none(sgpu: Shell, name: str, t
     sgpu.write(name, text)
     file = name if name.startswith("run.") else "run.yaml"
     message = refused(sgpu, "plan", file, "--out", name, code=1)
-    assert f"error: `{name}` exists and is no saved plan: it is not overwritten\n" in message
+    assert (
+        f"error[exists]: `{name}` exists and is no saved plan: it is not overwritten\n" in message
+    )
     assert "give `--out` another name" in message
     assert sgpu.here("plan", file, "--out", name, "-o", "json").json["error"]["code"] == "exists"
     assert (sgpu.folder / name).read_text() == text
@@ -265,7 +267,7 @@ def test_a_saved_plan_in_place_of_a_run_file(sgpu: Shell, command: list[str]) ->
     sgpu.write("run.yaml", RUN)
     assert sgpu("plan", "--out", "a.plan").code == 0
     message = refused(sgpu, *command, "a.plan", code=1)
-    assert "error: `a.plan` is a saved plan, not a run or project file\n" in message
+    assert ": `a.plan` is a saved plan, not a run or project file\n" in message
     assert "hint: carry it out with `sgpu apply a.plan`, or look at it with " in message
     error = sgpu.here(*command, "a.plan", "-o", "json").json["error"]
     assert (error["code"], error["diagnostics"]) == ("invalid_input", [])
@@ -415,7 +417,7 @@ def test_a_target_where_nothing_declares_any(sgpu: Shell) -> None:
     assert "leave `-t` out" in refused(sgpu, "status", "-t", "prod", code=1)
     for name in ("../x", "", "default", "x" * 101):
         message = refused(sgpu, "status", "-t", name, code=1)
-        assert f"error: `{name}` is no name of a target\nhint: " in message
+        assert f"error[unknown_target]: `{name}` is no name of a target\nhint: " in message
 
 
 NEAR = """name: hello
@@ -629,15 +631,15 @@ def test_durations_of_options_are_written_as_those_of_the_file(sgpu: Shell) -> N
     for text in ("90", "90s", "1h30m", "1 h 30 m", "1.5h", "2w", "500ms"):
         assert sgpu.here("gc", "--older-than", text).code == 0, text
     for text in ("", "h", "1x", "1h30", "-1s", "1h-30m", "h1"):
-        assert "is no duration" in refused(sgpu, "gc", "--older-than", text, code=64), text
+        assert "is not a duration" in refused(sgpu, "gc", "--older-than", text, code=64), text
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("gc", "--keep-last", "x"), "`x` is no whole number of at least 0"),
-        (("plan", "--parallelism", "0"), "`0` is no whole number of at least 1"),
-        (("logs", "hello", "--restart", "1.5"), "`1.5` is no whole number of at least 0"),
+        (("gc", "--keep-last", "x"), "`x` is not a whole number of at least 0"),
+        (("plan", "--parallelism", "0"), "`0` is not a whole number of at least 1"),
+        (("logs", "hello", "--restart", "1.5"), "`1.5` is not a whole number of at least 0"),
         (("schema", "plan"), "`sgpu schema --write DIR`"),
         (("init", "run.yaml"), "`run.yaml` is a file, not a folder"),
         (("show", "environment.hello"), "no environment matches `environment.hello`"),

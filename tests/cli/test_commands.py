@@ -381,7 +381,7 @@ def test_several_runs_are_prefixed_and_each_ending_is_told(sgpu: Shell) -> None:
     assert applied.err.count("bad#1 failed") == 1
     assert "bad#1 failed after" in applied.err
     assert "exit code 3: rank 0 exited with 3" in applied.err
-    assert "\n2 runs: 1 succeeded, 1 failed\nerror: `bad#1` did not succeed" in applied.err
+    assert "\n2 runs: 1 succeeded, 1 failed\nerror[run_failed]: `bad#1` did" in applied.err
 
 
 def test_launches_are_told_in_the_order_of_the_plan(sgpu: Shell) -> None:

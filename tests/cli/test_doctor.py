@@ -661,7 +661,7 @@ def test_code_that_is_no_longer_in_the_store(sgpu: Shell) -> None:
     assert line.startswith("warn: the code of hello#1 lacks `train.py`")
     shutil.rmtree(path.parents[2] / "manifests")
     (line, _) = lines(doctor(sgpu), "store")
-    assert line.startswith("warn: the code of hello#1 is not there")
+    assert line.startswith("warn: the code of hello#1 is missing")
 
 
 # What attempts leave

@@ -87,7 +87,10 @@ def test_requirements_of_a_base(sgpu: Shell) -> None:
 def test_an_attempt_is_compared_by_what_its_ranks_found(sgpu: Shell) -> None:
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
     unknown = sgpu.here("env", "show", "a#1")
-    assert (unknown.code, unknown.err.splitlines()[0]) == (1, "error: no run matches `a`")
+    assert (unknown.code, unknown.err.splitlines()[0]) == (
+        1,
+        "error[not_found]: no run matches `a`",
+    )
     assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
     commanded = sgpu.here("env", "show", "a#1")
     assert commanded.code == 1
@@ -100,7 +103,7 @@ def test_an_attempt_is_compared_by_what_its_ranks_found(sgpu: Shell) -> None:
         (["show", "gpu4"], "not_found", "did you mean `gpu-4`?"),
         (["diff", "gpu-4", "nope"], "not_found", "name a base (`sgpu env bases` lists them)"),
         (["requirements", "ai-44"], "not_found", "did you mean `ai-4`?"),
-        (["requirements", "gpu-6"], "base_incomplete", "env show gpu-6` shows the known packages"),
+        (["requirements", "gpu-6"], "base_incomplete", "`sgpu env show gpu-6` shows"),
         (["show", "gone.lock"], "not_found", "check the path of the lock file"),
     ],
 )

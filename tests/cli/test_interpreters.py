@@ -145,7 +145,7 @@ def test_an_interpreter_outside_of_the_project_that_does_not_run(
 ) -> None:
     broken = shell_program(tmp_path / "broken/python", "echo 'no such version' >&2; exit 1")
     declare(project, f"{{python: {broken}}}")
-    assert "no interpreter that runs: no such version" in refused(project)[1]
+    assert "not a working interpreter: no such version" in refused(project)[1]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,16 @@
 """Ctrl-C in commands that wait: 130, a message, and nothing that was begun is undone."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from sgpu_decl.cli.error_exit import as_sgpu_error
 from tests.cli.conftest import Shell
 from tests.support import PATIENCE
 
@@ -58,7 +63,7 @@ def interrupted(sgpu: Shell, *arguments: str, after: str) -> tuple[str, str]:
 
 def test_wait_is_left_and_the_run_goes_on(stubborn: Shell) -> None:
     _, said = interrupted(stubborn, "wait", "stubborn", after="waiting for stubborn#1")
-    assert "error: interrupted\nhint: if something was launched, it goes on: `sgpu status`" in said
+    assert "error[interrupted]: interrupted\nhint: if something was launched, it goes on" in said
     out, _ = interrupted(stubborn, "wait", "stubborn", "-o", "json", after="waiting for")
     assert json.loads(out)["error"]["code"] == "interrupted"
     (run,) = stubborn("status", "-o", "json").json["data"]["runs"]
@@ -68,13 +73,37 @@ def test_wait_is_left_and_the_run_goes_on(stubborn: Shell) -> None:
 @pytest.mark.parametrize("command", [["cancel", "stubborn"], ["destroy", "-y"]])
 def test_what_is_being_stopped_goes_on_stopping(stubborn: Shell, command: list[str]) -> None:
     _, said = interrupted(stubborn, *command, after="stubborn#1 asked to stop")
-    assert "error: left while runs are being stopped" in said
+    assert "error[interrupted]: left while runs are being stopped" in said
     assert "hint: they go on stopping" in said
     stubborn.write("end", "")
     if command[0] == "cancel":
         stubborn("wait", "stubborn")
         (run,) = stubborn("status", "-o", "json").json["data"]["runs"]
         assert run["state"] == "cancelled"
+
+
+def test_the_hint_after_ctrl_c_names_target_and_project() -> None:
+    for arguments, where in (
+        (["wait", "a"], ""),
+        (["wait", "a", "-t", "prod"], " -t prod"),
+        (["wait", "-tprod", "a", "--project", "my folder"], " -t prod --project 'my folder'"),
+        (["wait", "--target=prod", "--", "--project=x"], " -t prod"),
+    ):
+        hint = as_sgpu_error(KeyboardInterrupt(), arguments).hint
+        assert hint == f"if something was launched, it goes on: see `sgpu status{where}`"
+
+
+def test_ctrl_c_while_the_command_line_is_loaded_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "sgpu_decl", "status"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "error[interrupted]: interrupted\n")
 
 
 def test_following_logs_is_left(stubborn: Shell) -> None:

@@ -179,4 +179,4 @@ def test_a_lock_timeout_that_is_no_duration_is_wrong_usage(sgpu: Shell) -> None:
     declare(sgpu, "train")
     refused = sgpu.here("apply", "train.yaml", "-y", "--lock-timeout", "soon")
     assert refused.code == 64
-    assert "`soon` is no duration" in refused.err
+    assert "`soon` is not a duration" in refused.err

@@ -24,10 +24,10 @@ from sgpu_decl.cli.main import main
         (["plan", "--on-active", "maybe"], "maybe"),
         (["apply", "--parallelism", "0"], "parallelism"),
         (["plan", "--parallelism", "0"], "parallelism"),
-        (["apply", "--logs", "first"], "`first` is no rank"),
-        (["gc", "--older-than", "soon"], "`soon` is no duration"),
-        (["wait", "x", "--timeout", "-1"], "`-1` is no duration"),
-        (["logs", "x", "-f", "-o", "text", "--rank", "-2"], "is no rank"),
+        (["apply", "--logs", "first"], "`first` is not a rank"),
+        (["gc", "--older-than", "soon"], "`soon` is not a duration"),
+        (["wait", "x", "--timeout", "-1"], "`-1` is not a duration"),
+        (["logs", "x", "-f", "-o", "text", "--rank", "-2"], "is not a rank"),
     ],
 )
 def test_wrong_usage_is_64_with_a_way_on(
@@ -94,7 +94,7 @@ def test_an_unforeseen_error_names_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    error = as_sgpu_error(ZeroDivisionError("by zero"))
+    error = as_sgpu_error(ZeroDivisionError("by zero"), ())
     assert error.exit_code == 1
     assert error.message == "internal error: ZeroDivisionError: by zero"
     (report,) = (tmp_path / "sgpu" / "crashes").iterdir()
@@ -103,13 +103,13 @@ def test_an_unforeseen_error_names_its_report(
 
 
 def test_an_error_of_the_system_names_the_file_and_is_no_crash() -> None:
-    error = as_sgpu_error(PermissionError(13, "Permission denied", "/x"))
+    error = as_sgpu_error(PermissionError(13, "Permission denied", "/x"), ())
     assert error.message == "the operating system refused: EACCES of `/x` (permission denied)"
     assert error.exit_code == 1
 
 
 def test_an_interruption_is_130() -> None:
-    assert as_sgpu_error(KeyboardInterrupt()).exit_code == 130
+    assert as_sgpu_error(KeyboardInterrupt(), ()).exit_code == 130
 
 
 def test_init_writes_two_files_and_overwrites_nothing(
@@ -130,4 +130,4 @@ def test_init_writes_two_files_and_overwrites_nothing(
 
 def test_init_refuses_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--name", "a b", "/nowhere"]) == 64
-    assert "`a b` is no name for a run" in capsys.readouterr().err
+    assert "`a b` is not a name for a run" in capsys.readouterr().err

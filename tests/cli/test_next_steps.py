@@ -62,14 +62,14 @@ def test_the_last_words_of_the_rank_that_failed_are_shown_if_its_output_was_not(
     failing(sgpu, "if [ $RANK = 1 ]; then seq 1 40; echo no data >&2; exit 3; fi; sleep 60")
     applied = sgpu.here("apply", "-y")
     assert applied.code == 5
-    told = applied.err.partition("the last that rank 1 wrote:\n")[2].splitlines()
+    told = applied.err.partition("the last lines of rank 1:\n")[2].splitlines()
     assert len(told[:-2]) == 10
     assert {"    no data", "    40"} <= set(told)
     assert "    30" not in told
-    assert "the last that rank 1 wrote:" in sgpu.here("wait", "train").err
+    assert "the last lines of rank 1:" in sgpu.here("wait", "train").err
     again = sgpu.here("apply", "-y", "--retry-failed", "--logs", "all")
     assert "[train 1] no data" in again.out
-    assert "the last that rank" not in again.err
+    assert "the last lines of rank" not in again.err
 
 
 def test_globs_leave_out_what_was_destroyed(sgpu: Shell) -> None:

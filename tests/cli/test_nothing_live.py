@@ -34,7 +34,7 @@ def test_outside_of_a_project_each_command_says_that_there_is_none(
 ) -> None:
     refused = sgpu.here(*arguments)
     assert refused.code == 1
-    assert f"error: there is no project in `{sgpu.folder}`" in refused.err
+    assert f"error[no_project]: there is no project in `{sgpu.folder}`" in refused.err
     assert "`--project`" in refused.err
     assert sgpu.here(*arguments, "-o", "json").json["error"]["code"] == "no_project"
     assert list(sgpu.folder.iterdir()) == []
@@ -102,3 +102,18 @@ def test_a_state_without_a_file_is_a_project(sgpu: Shell, tmp_path: Path) -> Non
     assert sgpu.here("apply", "-y", "exp.yaml").code == 0
     file.unlink()
     assert "hello#1" in sgpu.here("status").out
+
+
+def test_destroy_names_a_file_that_is_not_there(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", COMMAND_RUN)
+    for path in ("nope.yaml", "runs/nope"):
+        refused = sgpu.here("destroy", "-y", path)
+        assert (refused.code, f"there is no file `{path}`" in refused.err) == (1, True)
+
+
+def test_destroy_takes_the_run_and_not_a_file_of_its_name(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", COMMAND_RUN)
+    assert sgpu.here("apply", "-y").code == 0
+    sgpu.write("hello", "what a run wrote\n")
+    assert sgpu.here("destroy", "-y", "hello").code == 0
+    assert sgpu.here("status").out.startswith("nothing is live")

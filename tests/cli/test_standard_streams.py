@@ -10,8 +10,8 @@ import pytest
 from tests.cli.conftest import Shell
 from tests.support import PATIENCE
 
-FULL = "error: the answer cannot be written to stdout: no space left on device\nhint: "
-CLOSED = "error: stdout is closed, so that no answer can be written\nhint: "
+FULL = "error[system]: the answer cannot be written to stdout: no space left on device\nhint: "
+CLOSED = "error[system]: stdout is closed, so that no answer can be written\nhint: "
 COMMANDS = (["status"], ["status", "-o", "json"], ["plan", "--help"], ["plna", "-o", "json"])
 
 

@@ -182,7 +182,7 @@ def test_status_says_since_when_a_supervisor_does_not_respond(
         patch.setattr(time, "monotonic_ns", lambda: later)
         assert "not_responding_since" in run.status()
         assert "not responding since" in sgpu.here("status").out
-        assert "of train#1 gives no sign of life since" in sgpu.here("doctor").out
+        assert "of train#1 has been silent since" in sgpu.here("doctor").out
     os.kill(run.identity["pid"], signal.SIGCONT)
     assert sgpu("cancel", "train").code == 0
     assert run.status()["state"] == "cancelled"

@@ -490,3 +490,9 @@ def test_a_lock_says_since_when_it_is_held(store: StateStore) -> None:
         held = store.holder()
     assert abs((datetime.now(UTC) - held.since).total_seconds()) < 60
     assert held.pid == os.getpid()
+
+
+def test_a_closed_store_is_opened_again_by_the_next_call(filled: StateStore) -> None:
+    filled.close()
+    filled.close()
+    assert filled.read() is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.api import Location, PlanOptions, Session, environment
+from sgpu_decl.api import Location, PlanOptions, Session
 from sgpu_decl.applying.plan_file import load_plan
 from sgpu_decl.errors import InvalidInput, StalePlan
 from sgpu_decl.model.environment import Package
@@ -399,6 +399,6 @@ def test_a_declared_environment_can_be_looked_at_by_its_address(
     venv: Venv, folder: Path, apply: Apply
 ) -> None:
     apply()
-    found = environment("environment.train", Location(project=folder))
+    found = Session.open(Location(project=folder)).environment("environment.train")
     assert found.packages == (Package("greet", "1.0"),)
     assert found.kind is EnvironmentKind.SNAPSHOT

@@ -53,7 +53,7 @@ def test_a_timeout_is_seconds_a_duration_or_none(given: object, seconds: float |
         ({"num_accelerators": "2"}, "`num_accelerators` must be a whole number"),
         ({"gpu_type": "H10"}, "`gpu_type` must be a type of GPU, not `H10`"),
         ({"accelerator_type": 5}, "`accelerator_type` must be a type of GPU"),
-        ({"gpus": 2, "num_accelerators": 4}, "one setting, and say two things: `2` and `4`"),
+        ({"gpus": 2, "num_accelerators": 4}, "the same setting with different values: `2` and `4`"),
         ({"timeout": -5}, "`timeout` must be a number of seconds"),
         ({"timeout": "soon"}, "`timeout` must be a number of seconds"),
         ({"timeout": float("nan")}, "`timeout` must be a number of seconds"),

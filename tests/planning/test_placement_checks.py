@@ -6,7 +6,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.launch import Placement
+from sgpu_decl.model.desired import Placement
 from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.plan_json import saved_from_json, saved_text
 

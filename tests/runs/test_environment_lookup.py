@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.api import Location, environment
+from sgpu_decl.api import Location, Session
 from sgpu_decl.environments.package_lists.installed import this_interpreter
 from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 from sgpu_decl.errors import NotFound
@@ -25,11 +25,11 @@ def test_an_attempt_stands_for_what_its_ranks_found(
     (folder / "run.yaml").write_text(FUNCTION_RUN)
     (folder / "train.py").write_text("def main():\n    pass\n")
     apply()
-    found = environment("a#1", Location(project=folder))
+    found = Session.open(Location(project=folder)).environment("a#1")
     assert (found.name, found.kind) == ("a#1", EnvironmentKind.ATTEMPT)
     assert found.packages == this_interpreter().packages
     with pytest.raises(NotFound):
-        environment("a#2", Location(project=folder))
+        Session.open(Location(project=folder)).environment("a#2")
 
 
 def staged(folder: Path, version: str) -> str:
@@ -53,16 +53,16 @@ def test_a_staged_environment_is_named_by_the_start_of_its_digest(tmp_path: Path
     digests = [staged(tmp_path, version) for version in ("1.0", "2.0")]
     hexes = [digest.removeprefix("sha256:") for digest in digests]
     for name in (digests[1], hexes[1], hexes[1][:12], digests[1][:19]):
-        found = environment(name, Location())
+        found = Session.open(Location()).environment(name)
         assert (found.kind, found.digest) == (EnvironmentKind.SNAPSHOT, digests[1])
         assert found.packages == (Package("tiny", "2.0"),)
     unknown = "0" * 12
     with pytest.raises(NotFound) as caught:
-        environment(unknown, Location())
+        Session.open(Location()).environment(unknown)
     assert caught.value.message == f"no staged environment begins with `{unknown}`"
 
 
 @pytest.mark.usefixtures("folder")
 def test_before_anything_was_staged_no_digest_is_known() -> None:
     with pytest.raises(NotFound):
-        environment("sha256:abcdef", Location())
+        Session.open(Location()).environment("sha256:abcdef")

@@ -1,36 +1,42 @@
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt_details import FirstCause
+from sgpu_decl.model.attempt_view import AttemptView, RankView
+from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.views.markdown import code, fenced, link, prose
 from sgpu_decl.views.run_markdown import render
+from tests.storing.conftest import make_launch
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
-FAILED: dict[str, Json] = {
-    "address": 'run.sweep["lr=0.1"]',
-    "name": 'sweep["lr=0.1"]',
-    "attempt": 8,
-    "state": "failed",
-    "backend": "local",
-    "started_at": "2026-01-02T11:00:00Z",
-    "ended_at": "2026-01-02T11:00:03Z",
-    "exit_code": 1,
-    "ranks": [
-        {"rank": 0, "node_rank": 0, "state": "failed", "exit_code": 1, "signal": None},
-        {"rank": 1, "node_rank": 0, "state": "stopped", "exit_code": None, "signal": "SIGTERM"},
-    ],
-    "first_cause": {
-        "rank": 0,
-        "class": "exception",
-        "summary": "ValueError: a | b ` c",
-        "traceback": "Traceback:\n  \x1b[31mx\x1b[0m = ```\nValueError: no\x1b[2J\n",
-        "simultaneous": [1],
-    },
-    "links": {
+ADDRESS = Address.parse('run.sweep["lr=0.1"]')
+FAILED = AttemptView(
+    ref=AttemptRef(ADDRESS, 8),
+    backend="local",
+    state=AttemptState.FAILED,
+    started_at=datetime(2026, 1, 2, 11, 0, 0, tzinfo=UTC),
+    ended_at=datetime(2026, 1, 2, 11, 0, 3, tzinfo=UTC),
+    exit_code=1,
+    failure=FailureClass.EXCEPTION,
+    ranks=(
+        RankView(rank=0, node_rank=0, state="failed", exit_code=1),
+        RankView(rank=1, node_rank=0, state="stopped", signal="SIGTERM"),
+    ),
+    first_cause=FirstCause(
+        rank=0,
+        failure="exception",
+        summary="ValueError: a | b ` c",
+        traceback="Traceback:\n  \x1b[31mx\x1b[0m = ```\nValueError: no\x1b[2J\n",
+        simultaneous=(1,),
+    ),
+    links={
         "folder": "/p/.sgpu/default/runs/sweep/8",
         "mlflow": {
             "run_id": "0a1b",
@@ -38,35 +44,36 @@ FAILED: dict[str, Json] = {
             "env": {"MLFLOW_RUN_ID": "0a1b"},
         },
     },
-    "spec": {"args": {"lr": 0.1}, "gpus": 2},
-    "history": [
-        {"attempt": 7, "state": "succeeded", "ended_at": "2026-01-01T11:00:00Z", "class": None},
-        {"attempt": 8, "state": "failed", "ended_at": "2026-01-02T11:00:03Z", "class": "exception"},
-    ],
-}
+)
+SUCCEEDED = AttemptView(
+    ref=AttemptRef(ADDRESS, 7),
+    backend="local",
+    state=AttemptState.SUCCEEDED,
+    ended_at=datetime(2026, 1, 1, 11, 0, 0, tzinfo=UTC),
+)
+
+
+def shown(view: AttemptView, *views: AttemptView) -> str:
+    """A run as Markdown whose history are the `views`."""
+    attempts = tuple((make_launch("sweep", past.ref.number).attempt, past) for past in views)
+    spec = '{"args":{"lr":0.1},"gpus":2}'
+    return render(RunHistory(view=view, spec=spec, attempts=attempts), now=NOW)
 
 
 def test_a_failed_run(golden: Callable[[str, str], None]) -> None:
-    golden("run_failed.md", render(FAILED, now=NOW))
+    golden("run_failed.md", shown(FAILED, SUCCEEDED, FAILED))
 
 
 def test_a_run_that_is_queued_has_only_what_there_is() -> None:
-    queued: dict[str, Json] = {
-        **FAILED, "state": "queued", "started_at": None, "ended_at": None, "exit_code": None,
-        "ranks": [], "first_cause": None, "links": {}, "history": [],
-    }  # fmt: skip
-    text = render(queued, now=NOW)
+    text = shown(AttemptView(ref=FAILED.ref, backend="local", state=AttemptState.QUEUED))
     assert text.startswith('### `sweep["lr=0.1"]#8` queued\n\nNot started yet, on')
     for absent in ("First cause", "| rank |", "- ", "attempts"):
         assert absent not in text
 
 
 def test_many_ranks_are_folded() -> None:
-    ranks: Json = [
-        {"rank": rank, "node_rank": 0, "state": "running", "exit_code": None, "signal": None}
-        for rank in range(512)
-    ]
-    text = render({**FAILED, "ranks": ranks}, now=NOW)
+    ranks = tuple(RankView(rank=rank, node_rank=0, state="running") for rank in range(512))
+    text = shown(replace(FAILED, ranks=ranks))
     assert "<details><summary>512 ranks</summary>\n\n| rank |" in text
 
 

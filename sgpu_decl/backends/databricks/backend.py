@@ -70,4 +70,5 @@ def open_databricks(context: "BackendContext") -> Backend:
         ),
         jobs=jobs,
         checks=checks,
+        close=attempts.close,
     )

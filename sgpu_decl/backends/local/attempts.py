@@ -5,16 +5,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import attempt_status
-from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Attempts, LogReader
 from sgpu_decl.backends.local.cause_files import with_files
-from sgpu_decl.backends.local.logs import LocalLog
-from sgpu_decl.backends.rank_values import output_files, read_results
-from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import (
     AttemptRef,
@@ -23,9 +20,11 @@ from sgpu_decl.model.attempt import (
 from sgpu_decl.model.attempt_view import AttemptView, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.rank_output import Output
-from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.tracking.tracker_files import tracking_links
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.rank_output import Output
+    from sgpu_decl.model.step_progress import Progress
 
 __all__ = ["LocalAttempts"]
 
@@ -64,13 +63,17 @@ class LocalAttempts(Attempts):
         }
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
+        from sgpu_decl.backends.rank_values import read_results
+
         return read_results(self._layout.attempt(record.ref) / "ranks")
 
     def output(
         self,
         record: LaunchRecord,
-        progress: Progress,  # noqa: ARG002  the protocol's
-    ) -> Output:
+        progress: "Progress",  # noqa: ARG002  the protocol's
+    ) -> "Output":
+        from sgpu_decl.backends.rank_values import output_files
+
         return output_files(self._layout.attempt(record.ref) / "output")
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
@@ -90,6 +93,9 @@ class LocalAttempts(Attempts):
         follow: bool,
         restart: int | None = None,
     ) -> LogReader:
+        from sgpu_decl.agent.redactor import Redactor
+        from sgpu_decl.backends.local.logs import LocalLog
+
         folder = self._layout.attempt(record.ref)
         return LocalLog(
             record.ref,
@@ -110,6 +116,8 @@ class LocalAttempts(Attempts):
 
         Values are stored nowhere; this asks where they came from once more.
         """
+        from sgpu_decl.backends.secret_resolution import resolve_secrets
+
         try:
             spec = json.loads((self._layout.attempt(record.ref) / "spec.json").read_bytes())
         except (OSError, ValueError):

@@ -5,16 +5,19 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sgpu_decl.agent.regular_opener import regular_opener
-from sgpu_decl.model.attempt_view import CodeCopy, FirstCause
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.attempt_details import CodeCopy, FirstCause
 
 __all__ = ["with_files"]
 
-_FRAME = re.compile(r'^ *File "([^"\n]+)", line \d+', re.MULTILINE)
+_FRAME = r'(?m)^ *File "([^"\n]+)", line \d+'
 
 
-def with_files(cause: FirstCause | None, folder: Path) -> FirstCause | None:
+def with_files(cause: "FirstCause | None", folder: Path) -> "FirstCause | None":
     """Return a first cause with the files of the attempt folder that it is about: stacks with whole
     paths, and the copy of the code, if the traceback names files of the run's code."""
     if cause is None:
@@ -23,8 +26,8 @@ def with_files(cause: FirstCause | None, folder: Path) -> FirstCause | None:
     return replace(cause, stacks=stacks, code=_code(folder, cause.traceback or ""))
 
 
-def _code(folder: Path, trace: str) -> CodeCopy | None:
-    files = set(_FRAME.findall(trace))
+def _code(folder: Path, trace: str) -> "CodeCopy | None":
+    files = set(re.findall(_FRAME, trace))
     if not files:
         return None
     try:
@@ -36,6 +39,8 @@ def _code(folder: Path, trace: str) -> CodeCopy | None:
     if not ours or not copy.is_dir():
         return None
     changed = [name for name in ours if _differ(name, copy / os.path.relpath(name, root))]
+    from sgpu_decl.model.attempt_details import CodeCopy
+
     return CodeCopy(copy=str(copy), changed=tuple(changed))
 
 

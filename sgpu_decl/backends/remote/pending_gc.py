@@ -42,4 +42,5 @@ class PendingGc:
         if not pending:
             self._file.unlink(missing_ok=True)
             return
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(self._file, json.dumps(pending).encode(), durable=False)

@@ -84,9 +84,9 @@ def prepare(connection: sqlite3.Connection, path: Path, *, lineage: str) -> None
     connection.execute("BEGIN")
     try:
         if is_ours(connection, path):
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if found != ("ok",):
-                raise unusable(path, f"is corrupt: {found[0] if found else 'no answer'}")
+            answer = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if answer != ("ok",):
+                raise unusable(path, f"is corrupt: {answer[0] if answer else 'no answer'}")
     finally:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
@@ -124,8 +124,8 @@ def complete_attempts(connection: sqlite3.Connection) -> None:
 def _lacking_columns(connection: sqlite3.Connection) -> frozenset[str]:
     """The fields of a launch that the state of an older sgpu has no column for. An older sgpu can
     go on with a state that has more."""
-    found = connection.execute("SELECT name FROM pragma_table_info('attempts')")
-    return frozenset(LAUNCH_COLUMNS) - {str(name) for (name,) in found}
+    columns = connection.execute("SELECT name FROM pragma_table_info('attempts')")
+    return frozenset(LAUNCH_COLUMNS) - {str(name) for (name,) in columns}
 
 
 def is_ours(connection: sqlite3.Connection, path: Path) -> bool:

@@ -1,15 +1,16 @@
 """Whether the process that took the state lock can still be alive."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["ProcessMark", "mark_of_this_process", "provably_dead"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMark:
-    """One process, told apart from every other: a pid alone is used again.
+    """The identity of one process. A pid alone is not enough, since it is used again.
 
     `boot` names the boot and the pid namespace (containers of one host share a boot, not their
     pids), `started` when in that boot the process began; both are `None` where the system does not

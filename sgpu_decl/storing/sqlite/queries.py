@@ -3,14 +3,17 @@
 import sqlite3
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import ACTIVE
-from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, LockHolder, Resource, State
 from sgpu_decl.model.times import from_text
-from sgpu_decl.storing.sqlite.liveness import ProcessMark
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, attempt_of, intent_of
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.environment import PackageList
+    from sgpu_decl.storing.sqlite.liveness import ProcessMark
 
 __all__ = [
     "active_of",
@@ -57,8 +60,8 @@ def serial_of(connection: sqlite3.Connection) -> tuple[str, int]:
 
 
 def resources_of(connection: sqlite3.Connection) -> dict[Address, Resource]:
-    found = map(_resource, connection.execute(f"{_RESOURCE} ORDER BY r.address"))
-    return {resource.address: resource for resource in found}
+    resources = map(_resource, connection.execute(f"{_RESOURCE} ORDER BY r.address"))
+    return {resource.address: resource for resource in resources}
 
 
 def resource_at(connection: sqlite3.Connection, address: Address) -> Resource | None:
@@ -73,15 +76,15 @@ def active_of(
         rows = connection.execute(f"{_ATTEMPTS} WHERE {_IS_ACTIVE} ORDER BY a.address, a.number")
         return tuple(map(attempt_of, rows))
     rows = connection.execute(f"{_ATTEMPTS} WHERE a.address = ? ORDER BY a.number", (str(address),))
-    found = (attempt_of(row, address) for row in rows)
-    return tuple(attempt for attempt in found if attempt.state in ACTIVE)
+    attempts = (attempt_of(row, address) for row in rows)
+    return tuple(attempt for attempt in attempts if attempt.state in ACTIVE)
 
 
 def _active_beside(
     connection: sqlite3.Connection, resources: Mapping[Address, Resource]
 ) -> tuple[Attempt, ...]:
     """Most active attempts are the last of their resource, and were read with it already."""
-    found = [
+    attempts = [
         resource.last
         for resource in resources.values()
         if resource.last and resource.last.state in ACTIVE
@@ -92,8 +95,10 @@ def _active_beside(
     )
     beside = [attempt_of(row) for row in older]
     if beside:
-        found = sorted((*found, *beside), key=lambda item: (str(item.ref.address), item.ref.number))
-    return tuple(found)
+        attempts = sorted(
+            (*attempts, *beside), key=lambda item: (str(item.ref.address), item.ref.number)
+        )
+    return tuple(attempts)
 
 
 def intents_of(connection: sqlite3.Connection) -> tuple[Intent, ...]:
@@ -105,8 +110,12 @@ def intents_of(connection: sqlite3.Connection) -> tuple[Intent, ...]:
     return tuple(intent_of(row, lineage) for row in rows)
 
 
-def package_lists_of(connection: sqlite3.Connection) -> dict[str, PackageList]:
-    rows = connection.execute("SELECT digest, packages FROM package_lists")
+def package_lists_of(connection: sqlite3.Connection) -> "dict[str, PackageList]":
+    rows = connection.execute("SELECT digest, packages FROM package_lists").fetchall()
+    if not rows:
+        return {}
+    from sgpu_decl.model.environment import PackageList
+
     return {str(digest): PackageList(str(text), str(digest)) for digest, text in rows}
 
 
@@ -119,12 +128,14 @@ def all_attempts(connection: sqlite3.Connection) -> tuple[Attempt, ...]:
     return tuple(map(attempt_of, connection.execute(f"{_ATTEMPTS} ORDER BY a.address, a.number")))
 
 
-def holder_of(connection: sqlite3.Connection) -> tuple[LockHolder, ProcessMark] | None:
+def holder_of(connection: sqlite3.Connection) -> "tuple[LockHolder, ProcessMark] | None":
     row = connection.execute(
         "SELECT id, who, host, pid, boot, started, operation, since FROM lock"
     ).fetchone()
     if row is None:
         return None
+    from sgpu_decl.storing.sqlite.liveness import ProcessMark
+
     identity, who, host, pid, boot, started, operation, since = row
     holder = LockHolder(
         id=identity,

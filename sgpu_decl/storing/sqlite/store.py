@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sgpu_decl.errors import Locked, NotFound, SgpuError, StateError
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Attempt, LockHolder, State
 from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.sqlite import queries
@@ -26,10 +25,12 @@ from sgpu_decl.storing.sqlite.database import (
     prepare,
     unusable,
 )
-from sgpu_decl.storing.sqlite.liveness import mark_of_this_process, provably_dead
-from sgpu_decl.storing.sqlite.writer import SqliteWriter
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
 from sgpu_decl.system_errors import path_in_errors
+
+if TYPE_CHECKING:
+    from sgpu_decl.model.owner import Presence
+    from sgpu_decl.storing.sqlite.writer import SqliteWriter
 
 __all__ = ["SCHEME", "SqliteStore"]
 
@@ -42,10 +43,7 @@ _LOOK_AGAIN = 0.05  # seconds between two looks at a lock that is held
 
 class SqliteStore:
     """`path` is the database, `.sgpu/<target>/state.db`; nothing is made before the first lock.
-
-    Every method may raise `StateError` (corrupt, foreign or newer), or `SgpuError` when the file
-    cannot be reached.
-    """
+    `StateStore` says what each call promises."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,74 +51,60 @@ class SqliteStore:
 
     @property
     def url(self) -> str:
-        """How `open_store` finds it again, from any folder."""
         return f"{SCHEME}:{self.path.absolute()}"
 
     @property
     def file(self) -> Path | None:
-        """The database."""
         return self.path.absolute()
 
     def targets(self) -> tuple[str, ...]:
-        """The targets whose databases lie beside this one, by name."""
-        found = self.path.parent.parent.glob(f"*/{self.path.name}")
-        return tuple(sorted(item.parent.name for item in found))
+        files = self.path.parent.parent.glob(f"*/{self.path.name}")
+        return tuple(sorted(item.parent.name for item in files))
 
     def of_target(self, target: str) -> "SqliteStore":
         return SqliteStore(self.path.parent.with_name(target) / self.path.name)
 
-    def presence(self, lineage: str) -> Presence:
-        """Whether the state of that lineage is here. A database that is there and cannot be read
-        may be it."""
+    def presence(self, lineage: str) -> "Presence":
+        from sgpu_decl.model.owner import Presence
+
         try:
-            found = self._reading(queries.serial_of)
+            serial = self._reading(queries.serial_of)
         except SgpuError:
             return Presence.UNKNOWN
-        if found is None or found[0] != lineage:
+        if serial is None or serial[0] != lineage:
             return Presence.MISSING
         return Presence.PRESENT
 
     def read(self) -> State | None:
-        """The state as of one moment; `None` when nothing was ever applied."""
         return self._reading(queries.state_of)
 
     def read_all(self) -> tuple[State, tuple[Attempt, ...]] | None:
-        """The state and every attempt in its history, as of one moment."""
         return self._reading(lambda item: (queries.state_of(item), queries.all_attempts(item)))
 
     def history(self, address: Address) -> tuple[Attempt, ...]:
-        """Every attempt of a run, oldest first."""
         return self._reading(lambda item: queries.history_of(item, address)) or ()
 
     def check(self) -> None:
-        """Read the whole database.
-
-        Raises:
-            StateError: its pages do not fit together.
-        """
-        found = self._reading(lambda item: item.execute("PRAGMA quick_check(1)").fetchone())
-        if found is not None and found != ("ok",):
-            raise unusable(self.path, f"is corrupt: {found[0]}")
+        answer = self._reading(lambda item: item.execute("PRAGMA quick_check(1)").fetchone())
+        if answer is not None and answer != ("ok",):
+            raise unusable(self.path, f"is corrupt: {answer[0]}")
 
     def abandoned_lock(self) -> LockHolder | None:
-        """The holder of the lock if that process is certainly dead; the next `lock` takes it."""
-        found = self._reading(queries.holder_of)
-        return found[0] if found is not None and provably_dead(found[1]) else None
+        from sgpu_decl.storing.sqlite.liveness import provably_dead
+
+        lock = self._reading(queries.holder_of)
+        return lock[0] if lock is not None and provably_dead(lock[1]) else None
 
     def holder(self) -> LockHolder | None:
-        """Who holds the lock, a dead process included: the next `lock` finds that out."""
-        found = self._reading(queries.holder_of)
-        return found[0] if found else None
+        lock = self._reading(queries.holder_of)
+        return lock[0] if lock else None
 
     @contextmanager
     def lock(
         self, operation: str, *, lineage: str, patience: Patience = AT_ONCE
-    ) -> Iterator[SqliteWriter]:
-        """Hold the state for writing; a database that is not there is made with `lineage`.
+    ) -> "Iterator[SqliteWriter]":
+        from sgpu_decl.storing.sqlite.writer import SqliteWriter
 
-        Raises:
-            Locked: a process that may be alive held it for as long as `patience` lasts.
-        """
         connection, lock_id = self._locked(operation, lineage, patience)
         with closing(connection):
             try:
@@ -132,6 +116,9 @@ class SqliteStore:
                 )
             finally:
                 self._release(connection, lock_id)
+
+    def close(self) -> None:
+        """Each call opens a connection of its own and closes it."""
 
     def _release(self, connection: sqlite3.Connection, lock_id: str) -> None:
         """Release a lock. If the disk refuses that, the next `lock` of this store does it, or
@@ -165,14 +152,9 @@ class SqliteStore:
                 time.sleep(min(deadline - now, _LOOK_AGAIN))
 
     def unlock(self, lock_id: str) -> None:
-        """Break a lock by its id: its holder's next write fails.
-
-        Raises:
-            NotFound: that lock is not held.
-        """
-        held = self.holder()
-        if held is None or held.id != lock_id:
-            instead = f"; the lock that is held is `{held.id}`" if held else ""
+        holder = self.holder()
+        if holder is None or holder.id != lock_id:
+            instead = f"; the lock that is held is `{holder.id}`" if holder else ""
             raise NotFound(
                 f"no lock `{lock_id}` is held{instead}", hint="a command that is refused names it"
             )
@@ -212,22 +194,24 @@ class SqliteStore:
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def _take(connection: sqlite3.Connection, operation: str, *, unreleased: str | None) -> str:
     """Take the lock row and return its id, if it is free, held by a dead process, or the lock
     `unreleased`, which this store could not release."""
+    from sgpu_decl.storing.sqlite.liveness import mark_of_this_process, provably_dead
+
     mark = mark_of_this_process()
     lock_id = uuid.uuid4().hex[:12]
     connection.execute("BEGIN IMMEDIATE")
     try:
-        held = queries.holder_of(connection)
-        if held is not None and held[0].id != unreleased and not provably_dead(held[1]):
-            raise _refused(held[0])
+        lock = queries.holder_of(connection)
+        if lock is not None and lock[0].id != unreleased and not provably_dead(lock[1]):
+            raise _refused(lock[0])
         row = (
             1,
             lock_id,

@@ -147,8 +147,8 @@ class SqliteWriter:
     def record_packages(self, lists: Sequence[PackageList]) -> None:
         """Remember what package lists hold. Nothing new writes nothing."""
         with self._guard, explained(self._path):
-            known = queries.package_lists_of(self._connection)
-        fresh = [(item.digest, item.text) for item in lists if item.digest not in known]
+            recorded = queries.package_lists_of(self._connection)
+        fresh = [(item.digest, item.text) for item in lists if item.digest not in recorded]
         if fresh:
             with self._writing():
                 self._connection.executemany(
@@ -160,12 +160,12 @@ class SqliteWriter:
         if not attempts:
             return
         with self._guard, explained(self._path):
-            known = {
+            recorded = {
                 attempt.ref: attempt
                 for address in {attempt.ref.address for attempt in attempts}
                 for attempt in queries.history_of(self._connection, address)
             }
-        fresh = [attempt for attempt in attempts if known.get(attempt.ref) != attempt]
+        fresh = [attempt for attempt in attempts if recorded.get(attempt.ref) != attempt]
         if not fresh:
             return
         with self._writing(*{attempt.ref.address for attempt in fresh}):
@@ -199,8 +199,10 @@ class SqliteWriter:
         with self._writing():
             self._resources = None
             self._must_have_history(source)
-            (taken,) = self._connection.execute(_HAS_HISTORY, {"at": str(destination)}).fetchone()
-            if taken:
+            (has_history,) = self._connection.execute(
+                _HAS_HISTORY, {"at": str(destination)}
+            ).fetchone()
+            if has_history:
                 raise SgpuError(
                     f"`{destination}` is recorded already, and two histories cannot be one",
                     hint="choose an address that was never used",

@@ -93,10 +93,10 @@ def test_an_mlflow_that_takes_no_tags_costs_a_word_and_no_run(
     ref = launched(opened)
     (status,) = opened.runs.wait([ref], timeout=PATIENCE)
 
-    (run,) = status_objects(opened.runs.describe([ref]))
+    (view,) = opened.runs.describe([ref])
 
-    tracked: Any = run["links"]
+    tracked: Any = view.links
     assert status.state is AttemptState.SUCCEEDED
     assert "no edit here" in tracked["mlflow"]["undescribed"]
-    (note,) = tracking_notes(run)
+    (note,) = tracking_notes(view)
     assert note.startswith("the MLflow run of hello#1 lacks its name, tags and parameters: ")

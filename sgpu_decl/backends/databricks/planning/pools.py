@@ -12,7 +12,7 @@ from sgpu_decl.backends.databricks.planning.catalog import ReservedPool
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.model.launch import Placement
+from sgpu_decl.model.desired import Placement
 
 __all__ = ["PoolChoice", "PoolKind", "check_priority", "choose_pool"]
 

@@ -28,8 +28,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
-from sgpu_decl.model.desired import Interpreter
-from sgpu_decl.model.launch import Placement
+from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.ray_cluster import NodeShape
 from sgpu_decl.staging.snapshot import Snapshot
 

@@ -39,6 +39,11 @@ class DatabricksAttempts(RemoteAttempts):
         self._settled: set[AttemptRef] = set()
         self._undescribed: dict[str, str] = {}  # MLflow runs, and why they could not be told
 
+    def close(self) -> None:
+        """End the threads that ask about attempts; a request that is under way is not waited
+        for."""
+        self._looks.shutdown(wait=False, cancel_futures=True)
+
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         return {ref: found.view for ref, found in self._statuses(records).items()}
 

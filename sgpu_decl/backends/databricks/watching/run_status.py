@@ -19,7 +19,8 @@ from sgpu_decl.model.attempt import (
     FailureClass,
     blame_of,
 )
-from sgpu_decl.model.attempt_view import AttemptView, FirstCause, status_fields, view_in
+from sgpu_decl.model.attempt_details import FirstCause
+from sgpu_decl.model.attempt_view import AttemptView, status_fields, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 

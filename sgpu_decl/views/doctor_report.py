@@ -36,12 +36,12 @@ def _line(finding: Finding) -> str:
         named = _CHECK.fullmatch(finding.check)
         return f"{finding.grade:<4}  {finding.check if named else 'another check'}"
     vocabulary = _texts(assumption.expected) | set(assumption.known)
-    expected, found = (
+    expected, shown = (
         assumption.expected, _shown(finding.found, vocabulary),
     )  # fmt: skip
-    differs = "" if _plain(expected) == found else ", differs"
+    differs = "" if _plain(expected) == shown else ", differs"
     return (
-        f"{finding.grade:<4}  {assumption.id}: expected {_plain(expected)}, found {found}{differs}"
+        f"{finding.grade:<4}  {assumption.id}: expected {_plain(expected)}, found {shown}{differs}"
     )
 
 
@@ -57,14 +57,14 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _shown(found: Json, vocabulary: set[str]) -> str:
-    if isinstance(found, bool | int | float):
-        return _plain(found)
-    if isinstance(found, list):
-        known = sorted(str(item) for item in found if item in vocabulary)
-        others = len(found) - len(known)
-        return " ".join([*known, *([f"and {others} more"] if others else [])]) or "nothing"
-    if found is None:
+def _shown(value: Json, vocabulary: set[str]) -> str:
+    if isinstance(value, bool | int | float):
+        return _plain(value)
+    if isinstance(value, list):
+        listed_words = sorted(str(item) for item in value if item in vocabulary)
+        others = len(value) - len(listed_words)
+        return " ".join([*listed_words, *([f"and {others} more"] if others else [])]) or "nothing"
+    if value is None:
         return "nothing"
-    text = str(found)
+    text = str(value)
     return text if text in vocabulary or re.fullmatch(r"\d+(\.\d+)*", text) else "another text"

@@ -1,29 +1,32 @@
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
+from sgpu_decl.model.attempt_details import FirstCause
+from sgpu_decl.model.attempt_view import AttemptView, RankView
+from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.views.status_text import ending, failure, nothing_live, run_details, status_table
+from tests.storing.conftest import make_launch
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
-FAILED: dict[str, Json] = {
-    "address": "run.train",
-    "name": "train",
-    "attempt": 8,
-    "state": "failed",
-    "backend": "local",
-    "started_at": "2026-01-02T11:00:00Z",
-    "ended_at": "2026-01-02T11:00:03Z",
-    "exit_code": 1,
-    "ranks": [{"rank": 0, "node_rank": 0, "state": "failed", "exit_code": 1, "signal": None}],
-    "first_cause": {
-        "rank": 0,
-        "class": "exception",
-        "summary": "ValueError: no\x1b[2J",
-        "traceback": "Traceback:\n  x\nValueError: no\n",
-        "simultaneous": [],
-    },
-    "links": {"folder": "/f"},
-}
+FAILED = AttemptView(
+    ref=AttemptRef(Address.run("train"), 8),
+    backend="local",
+    state=AttemptState.FAILED,
+    started_at=datetime(2026, 1, 2, 11, 0, 0, tzinfo=UTC),
+    ended_at=datetime(2026, 1, 2, 11, 0, 3, tzinfo=UTC),
+    exit_code=1,
+    failure=FailureClass.EXCEPTION,
+    ranks=(RankView(rank=0, node_rank=0, state="failed", exit_code=1),),
+    first_cause=FirstCause(
+        rank=0,
+        failure="exception",
+        summary="ValueError: no\x1b[2J",
+        traceback="Traceback:\n  x\nValueError: no\n",
+    ),
+    links={"folder": "/f"},
+)
 
 
 def test_the_table_names_run_state_and_cause() -> None:
@@ -50,15 +53,12 @@ def test_colour_only_where_asked() -> None:
 
 def test_the_traceback_is_indented() -> None:
     assert failure(FAILED) == "    Traceback:\n      x\n    ValueError: no"
-    assert failure({**FAILED, "first_cause": None}) == ""
+    assert failure(replace(FAILED, first_cause=None)) == ""
 
 
 def test_a_run_whole_shows_ranks_spec_and_history() -> None:
-    whole: dict[str, Any] = {
-        **FAILED,
-        "spec": {"gpus": 1},
-        "history": [{"attempt": 8, "state": "failed"}],
-    }
-    text = run_details(whole, now=NOW, colour=False)
+    attempt = make_launch("train", 8, state=AttemptState.FAILED).attempt
+    run = RunHistory(view=FAILED, spec='{"gpus":1}', attempts=((attempt, FAILED),))
+    text = run_details(run, now=NOW, colour=False)
     for part in ("ranks:\n  0: failed (1)", "spec:\n  gpus: 1", "history:\n  #8 failed"):
         assert part in text

@@ -1,4 +1,4 @@
-"""What `plan`, `apply` and `destroy` share: the errors and the failures that a plan stands for."""
+"""The errors with which `plan`, `apply` and `destroy` end because of what is in the plan."""
 
 from typing import TYPE_CHECKING
 
@@ -9,32 +9,32 @@ from sgpu_decl.model.plan import Reason
 if TYPE_CHECKING:
     from sgpu_decl.model.plan import Plan
 
-__all__ = ["left_failed", "refusal"]
+__all__ = ["failed_runs_error", "plan_error"]
 
 
-def refusal(plan: "Plan") -> SgpuError | None:
-    """The error of a plan with error checks, which are its diagnostics, or `None`."""
+def plan_error(plan: "Plan") -> SgpuError | None:
+    """The error of a plan that has error checks, with these as its diagnostics; else `None`."""
     errors = [check for check in plan.checks if check.severity is Severity.ERROR]
     if not errors:
         return None
-    found = tuple(
+    findings = tuple(
         Diagnostic(code=error.id, summary=error.summary, place=error.place, hint=error.hint)
         for error in errors
     )
-    cause = f"{len(errors)} errors stand in the way"
-    hint: str | None = "mend what they name, then plan again"
+    cause = f"it has {len(errors)} errors"
+    hint: str | None = "fix them, then plan again"
     if len(errors) == 1:
         cause, hint = errors[0].summary.partition("\n")[0], errors[0].hint
     return SgpuError(
         f"this plan cannot be applied: {cause}",
         hint=hint,
         code="plan_has_errors",
-        diagnostics=found,
+        diagnostics=findings,
     )
 
 
-def left_failed(plan: "Plan") -> SgpuError | None:
-    """The error of an apply that leaves a failed run as it is, or `None`."""
+def failed_runs_error(plan: "Plan") -> SgpuError | None:
+    """The error of an apply that does not relaunch a run that failed, or `None`."""
     names = [
         f"`{change.address.label}#{change.prior.attempt}`"
         for change in plan.changes

@@ -1,0 +1,106 @@
+"""Options of commands that read a run file or a project file."""
+
+import functools
+from typing import Any
+
+import click
+
+from sgpu_decl.cli.options import Command, ProjectSource, project_option, target_option, whole
+from sgpu_decl.model.plan_options import PlanOptions
+
+__all__ = ["ON_ACTIVE", "file_argument", "file_options", "parallelism_option", "selection_options"]
+
+ON_ACTIVE = ("error", "replace", "queue", "parallel")
+
+
+def file_options(command: Command) -> Command:
+    """`-t`, `--var`, `--set` and `--project` of a command that reads a file, as one `source`."""
+
+    @target_option
+    @click.option(
+        "--var",
+        "variables",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_pairs,
+        help="Set a variable of the file (repeatable).",
+    )
+    @click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="PATH=VALUE",
+        callback=_pairs,
+        help="Override a field of the file, such as `args.lr=0.1` (repeatable).",
+    )
+    @project_option
+    @functools.wraps(command)
+    def with_source(**values: Any) -> object:
+        names = ("target", "variables", "sets", "project")
+        source = ProjectSource(**{name: values.pop(name) for name in names})
+        return command(source=source, **values)
+
+    return with_source  # type: ignore[return-value]  # click calls it by keyword
+
+
+def file_argument(command: Command) -> Command:
+    return click.argument("file", required=False, metavar="[FILE]")(command)
+
+
+def selection_options(command: Command) -> Command:
+    """`--rerun`, `--select` and so on, handed to the command as one `selection`."""
+
+    @click.option(
+        "--rerun",
+        multiple=True,
+        metavar="ADDRESS",
+        help="Relaunch these runs even if they are up to date (repeatable; globs).",
+    )
+    @click.option(
+        "--select", multiple=True, metavar="ADDRESS", help="Plan only these (repeatable; globs)."
+    )
+    @click.option(
+        "--exclude",
+        multiple=True,
+        metavar="ADDRESS",
+        help="Skip these (repeatable; globs).",
+    )
+    @click.option(
+        "--retry-failed", is_flag=True, help="Relaunch runs whose last attempt failed in user code."
+    )
+    @click.option(
+        "--on-active",
+        type=click.Choice(ON_ACTIVE),
+        help="What to do with a changed run that is still active. Wins over `on_active`.",
+    )
+    @functools.wraps(command)
+    def with_selection(**values: Any) -> object:
+        names = ("rerun", "select", "exclude", "retry_failed", "on_active")
+        selection = PlanOptions(**{name: values.pop(name) for name in names})
+        return command(selection=selection, **values)
+
+    return with_selection  # type: ignore[return-value]  # click calls it by keyword
+
+
+def parallelism_option(command: Command) -> Command:
+    return click.option(
+        "--parallelism",
+        callback=whole(1),
+        default="8",
+        show_default=True,
+        metavar="N",
+        help="How many runs to launch at the same time.",
+    )(command)
+
+
+def _pairs(
+    _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    pairs: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"`{value}` is not of the form `name=value`", param=parameter)
+        if pairs.setdefault(name, text) != text:
+            raise click.BadParameter(f"`{name}` is given twice, with two values", param=parameter)
+    return tuple(pairs.items())

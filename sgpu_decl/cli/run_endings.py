@@ -1,0 +1,111 @@
+"""How runs ended: shown to people, and as the error of a command."""
+
+import shlex
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from sgpu_decl.cli.terminal_output import note, takes_colour
+from sgpu_decl.errors import Interrupted, RunFailed, SgpuError
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.views.status_text import ending, failure, working_files_note
+from sgpu_decl.views.tracking_text import tracking_notes
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+    from sgpu_decl.cli.interrupts import Signals
+    from sgpu_decl.model.attempt import AttemptRef
+    from sgpu_decl.model.attempt_view import AttemptView
+
+__all__ = ["FollowEnd", "await_stops", "outcome_error", "show_endings"]
+
+LAST_LINES = 10  # lines of a rank that failed without a traceback
+
+
+class FollowEnd(StrEnum):
+    """Why following stopped."""
+
+    ENDED = "ended"
+    DETACHED = "detached"
+    CANCELLED = "cancelled"
+
+
+def await_stops(
+    session: "Session",
+    stopping: "Sequence[AttemptRef]",
+    signals: "Signals",
+    patience: float | None = None,
+) -> None:
+    """Wait for runs that were asked to stop: they end within their grace. One whose supervisor is
+    silent for `patience` seconds is ended by force.
+
+    Raises:
+        Interrupted: a signal came; they go on stopping.
+    """
+
+    force = session.runs.forced_stops(stopping, note, patience)
+
+    def look() -> None:
+        force()
+        if signals.any:
+            raise Interrupted(
+                "left while runs are being stopped",
+                hint=f"they go on stopping: see {session.shell_command('status')}",
+            )
+
+    session.runs.wait(stopping, tick=look)
+
+
+def show_endings(
+    session: "Session",
+    views: "Sequence[AttemptView]",
+    *,
+    shown: tuple[int, ...] | None = (),
+    say: Callable[[str], None] = note,
+) -> None:
+    """Show one line per attempt, the traceback of the first cause, and notes on its tracking. If
+    the rank that failed left no traceback, show its last lines, unless its output was `shown`
+    already (`None`: that of all ranks)."""
+    for view in views:
+        say(ending(view, colour=takes_colour(sys.stderr)))
+        trace = failure(view) or _last_lines(session, view, shown)
+        for text in (trace, working_files_note(view), *tracking_notes(view)):
+            if text:
+                say(text)
+
+
+def _last_lines(session: "Session", view: "AttemptView", shown: tuple[int, ...] | None) -> str:
+    """The last lines of the rank that failed first; empty where there are none to be shown."""
+    rank = view.first_cause.rank if view.first_cause is not None else None
+    if rank is None or shown is None or rank in shown:
+        return ""
+    log = session.runs.logs(view.ref, ranks=(rank,), follow=False, restart=view.restart)
+    lines = deque((line for item in log if item for line in item.lines), maxlen=LAST_LINES)
+    if not lines:
+        return ""
+    from sgpu_decl.views.logs_text import clean_lines
+
+    return f"the last lines of rank {rank}:\n" + clean_lines("\n".join(lines), "    ")
+
+
+def outcome_error(
+    session: "Session", views: "Sequence[AttemptView]", end: FollowEnd
+) -> SgpuError | None:
+    """The error of a command that followed these attempts and stopped for this reason."""
+    if end is not FollowEnd.ENDED:
+        cancelled = end is FollowEnd.CANCELLED
+        return Interrupted(
+            "cancelled" if cancelled else "detached before the runs ended",
+            hint=None if cancelled else f"the runs go on: see {session.shell_command('status')}",
+        )
+    bad = [str(view.ref) for view in views if view.state is not AttemptState.SUCCEEDED]
+    if not bad:
+        return None
+    more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+    return RunFailed(
+        f"{', '.join(f'`{ref}`' for ref in bad[:5])}{more} did not succeed",
+        hint="the output of all ranks: "
+        + session.shell_command(f"logs {shlex.quote(bad[0])} --rank all"),
+    )

@@ -1,0 +1,169 @@
+"""Why an attempt failed or started its ranks again, and what it left: values that few attempts
+have, apart from `attempt_view` so that looking at the others does not load them."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.attempt_view import time_text
+from sgpu_decl.model.jsonable import Json
+
+__all__ = [
+    "CodeCopy",
+    "FirstCause",
+    "MissingFile",
+    "Restart",
+    "StackFile",
+    "WorkingFiles",
+    "cause_fields",
+    "cause_in",
+    "restart_fields",
+    "restarts_in",
+    "working_files_fields",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Why the ranks of an attempt were started again for the `number`th time: how they ended at
+    `at`, by the fault of `rank` where it was one rank's. They start at `starts_at`."""
+
+    number: int
+    at: datetime
+    starts_at: datetime
+    rank: int | None
+    failure: str
+    summary: str
+
+    @property
+    def backoff(self) -> float:
+        """Seconds that are waited for."""
+        return (self.starts_at - self.at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackFile:
+    """The stack of a rank, in a file of this machine."""
+
+    rank: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeCopy:
+    """The folder with the code as it ran, and the files that differ by now."""
+
+    copy: str
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingFile:
+    """A file that a rank did not find: its path, and why the copy of the code lacks it, where that
+    is known."""
+
+    path: str
+    reason: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstCause:
+    """What made an attempt fail: of `rank`, where it was one rank's fault. `failure` is a
+    `FailureClass`, or None where somebody ended it. `simultaneous` ranks failed within 5 ms.
+    `memory` says what took it, where there was too little."""
+
+    summary: str
+    failure: str | None
+    rank: int | None = None
+    traceback: str | None = None
+    simultaneous: tuple[int, ...] = ()
+    stacks: tuple[StackFile, ...] = ()
+    memory: Json = None
+    code: CodeCopy | None = None
+    missing: MissingFile | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingFiles:
+    """How many files ranks wrote into their working folder, and some of their names."""
+
+    names: tuple[str, ...]
+    count: int
+
+
+def restarts_in(seen: Mapping[str, Any]) -> tuple[Restart, ...]:
+    """The restarts that a `status` object tells of."""
+    return tuple(
+        Restart(
+            number=item["restart"],
+            at=datetime.fromisoformat(item["at"]),
+            starts_at=datetime.fromisoformat(item["starts_at"]),
+            rank=item["rank"],
+            failure=item["class"],
+            summary=item["summary"],
+        )
+        for item in seen.get("restarts") or ()
+    )
+
+
+def cause_in(item: Mapping[str, Any]) -> FirstCause:
+    """The first cause that a `status` object tells of."""
+    missing = item.get("missing")
+    return FirstCause(
+        rank=item["rank"],
+        failure=item["class"],
+        summary=item["summary"],
+        traceback=item["traceback"],
+        simultaneous=tuple(item["simultaneous"]),
+        stacks=tuple(
+            StackFile(rank=one["rank"], file=one["file"]) for one in item.get("stacks", ())
+        ),
+        memory=item.get("memory"),
+        missing=MissingFile(path=missing) if isinstance(missing, str) else None,
+    )
+
+
+def cause_fields(cause: FirstCause) -> dict[str, Json]:
+    """`first_cause` of a `status` object."""
+    missing = cause.missing if cause.missing is not None and cause.missing.reason else None
+    sometimes: dict[str, Json] = {
+        "stacks": [_plain(stack) for stack in cause.stacks] or None,
+        "memory": cause.memory,
+        "code": _plain(cause.code) if cause.code is not None else None,
+        "missing": _plain(missing) if missing is not None else None,
+    }
+    return {
+        "rank": cause.rank,
+        "class": cause.failure,
+        "summary": cause.summary,
+        "traceback": cause.traceback,
+        "simultaneous": list(cause.simultaneous),
+        **{name: value for name, value in sometimes.items() if value is not None},
+    }
+
+
+def restart_fields(restart: Restart) -> dict[str, Json]:
+    """One of the `restarts` of a `status` object."""
+    return {
+        "restart": restart.number,
+        "at": time_text(restart.at),
+        "starts_at": time_text(restart.starts_at),
+        "rank": restart.rank,
+        "class": restart.failure,
+        "summary": restart.summary,
+    }
+
+
+def working_files_fields(files: WorkingFiles) -> Json:
+    """`working_files` of a `status` object."""
+    return _plain(files)
+
+
+def _plain(value: StackFile | CodeCopy | MissingFile | WorkingFiles) -> Json:
+    return {
+        name: list(item) if isinstance(item, tuple) else item
+        for name, item in asdict(value).items()
+    }

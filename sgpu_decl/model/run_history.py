@@ -1,0 +1,17 @@
+"""One attempt of a run, with the history of the run."""
+
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.state import Attempt
+
+__all__ = ["RunHistory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHistory:
+    """One attempt of a run with the spec that was launched, and all attempts of the run, each as it
+    is recorded and as its backend sees it now."""
+
+    view: AttemptView
+    spec: str
+    attempts: tuple[tuple[Attempt, AttemptView], ...]
