@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     processes.become_subreaper()
     tracker_pipe, tracked = os.pipe()
     answer = os.open(os.devnull, os.O_WRONLY)  # nobody waits for the answer
-    attempt_files.set_aside(folder)
+    attempt_files.reserve_space(folder)
     supervisor = fork_supervisor()
     if supervisor == 0:
         os.close(lock)

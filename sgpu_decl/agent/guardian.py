@@ -74,7 +74,7 @@ def run(folder: str) -> int:
         if not alone or held(os.path.join(folder, attempt_files.SUPERVISOR_LOCK)) is not None:
             raise OSError(17, "this attempt was launched before")
         lock = create_held(os.path.join(folder, attempt_files.GUARDIAN_LOCK), replace=True)
-        attempt_files.set_aside(folder)
+        attempt_files.reserve_space(folder)
         host_record = HostRecord(folder)
         start_reaper(folder, rank_marks(spec["token"], FIRST.number))
         processes.become_subreaper()

@@ -120,7 +120,7 @@ def _with_stacks(outcome: Outcome, endings: Sequence[RankEnding]) -> Outcome:
 
 def _cut_short(ending: RankEnding) -> bool:
     """Whether a rank did not come to its own end: one that tidies up when told to exits with 0."""
-    return ending.failed or ending.told_ns is not None
+    return ending.failed or ending.term_ns is not None
 
 
 def _failed_before(verdict: Verdict, lost_ns: int) -> bool:

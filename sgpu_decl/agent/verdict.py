@@ -35,7 +35,7 @@ def blames_the_user(failure: str) -> bool:
 class RankEnding:
     """How one rank ended; times are CLOCK_MONOTONIC in nanoseconds.
 
-    `told_ns` and `killed_ns` say when this agent sent it TERM and KILL, if it did; `error` is the
+    `term_ns` and `kill_ns` say when this agent sent it TERM and KILL, if it did; `error` is the
     record that the rank left, already judged for size and form; `memory` is the lack of memory for
     which the kernel killed it, if it did; `stack` holds the `file`, relative to the run's folder,
     and the `text` of the stacks that it left when it crashed or was asked for them."""
@@ -44,13 +44,13 @@ class RankEnding:
         "ended_ns",
         "error",
         "exit_code",
-        "killed_ns",
+        "kill_ns",
         "memory",
         "rank",
         "signal",
         "stack",
         "started_ns",
-        "told_ns",
+        "term_ns",
     )
 
     def __init__(
@@ -62,8 +62,8 @@ class RankEnding:
         exit_code: int | None = None,
         signal: int | None = None,
         error: dict[str, Any] | None = None,
-        told_ns: int | None = None,
-        killed_ns: int | None = None,
+        term_ns: int | None = None,
+        kill_ns: int | None = None,
         memory: dict[str, Any] | None = None,
         stack: dict[str, str] | None = None,
     ) -> None:
@@ -73,8 +73,8 @@ class RankEnding:
         self.exit_code = exit_code
         self.signal = signal
         self.error = error
-        self.told_ns = told_ns
-        self.killed_ns = killed_ns
+        self.term_ns = term_ns
+        self.kill_ns = kill_ns
         self.memory = memory
         self.stack = stack
 
@@ -90,7 +90,7 @@ class RankEnding:
         """
         fields = dict(message)
         ahead = fields.pop("now_ns") - heard_ns
-        for name in ("started_ns", "ended_ns", "told_ns", "killed_ns"):
+        for name in ("started_ns", "ended_ns", "term_ns", "kill_ns"):
             if fields[name] is not None:
                 fields[name] -= ahead
         error = fields["error"]
@@ -118,17 +118,17 @@ class RankEnding:
     @property
     def by_us(self) -> bool:
         """Whether it only ended because it was told to."""
-        if self.told_ns is None or not self.failed:
+        if self.term_ns is None or not self.failed:
             return False
         if self.recorded_ns is not None:
-            return self.recorded_ns > self.told_ns
+            return self.recorded_ns > self.term_ns
         if self.signal == signal.SIGKILL:
-            return self.killed_ns is not None
+            return self.kill_ns is not None
         if self.signal is not None:
-            return self.signal == signal.SIGTERM or self.ended_ns > self.told_ns + SIMULTANEOUS_NS
+            return self.signal == signal.SIGTERM or self.ended_ns > self.term_ns + SIMULTANEOUS_NS
         if self.exit_code == 128 + signal.SIGTERM:
             return True
-        return self.ended_ns > self.told_ns + SIMULTANEOUS_NS
+        return self.ended_ns > self.term_ns + SIMULTANEOUS_NS
 
     @property
     def collateral(self) -> bool:

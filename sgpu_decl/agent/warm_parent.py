@@ -23,9 +23,9 @@ from sgpu_decl.agent.attempt_files import encode, parse_object, say
 from sgpu_decl.agent.error_file import read_error, read_stack
 from sgpu_decl.agent.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.kernel_features import CHILD_SUBREAPER, available
-from sgpu_decl.agent.memory_file import memory_file
 from sgpu_decl.agent.processes import until_one_ends
 from sgpu_decl.agent.rank_start import LaunchError, argv_of, exec_error, spawn
+from sgpu_decl.agent.secret_environ import memory_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 import sgpu_decl.agent
-from sgpu_decl.agent.attempt_status import read_attempt, read_events
+from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.node_wire import _proof
 from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import start_time, tell
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
+from tests.agent.event_log import read_events
 from tests.support import PATIENCE
 
 Record = Callable[..., None]
@@ -76,7 +77,7 @@ class Nodes:
         return read_attempt(self.folder(number))
 
     def events(self, name: str, number: int = 0) -> list[dict[str, Any]]:
-        return [event for event in read_events(self.folder(number))[0] if event["event"] == name]
+        return [event for event in read_events(self.folder(number)) if event["event"] == name]
 
     def up(self, *ranks: int) -> None:
         output = self.attempt.folder / "output"
