@@ -126,13 +126,13 @@ def request_cancel(folder: Path | str) -> None:
     if not os.path.exists(os.path.join(path, attempt_files.SUPERVISOR_LOCK)):
         record = read_record(path)
         if record is not None:  # the folder is gone, so it takes no file
-            processes.tell(record["pid"], record["start_time"], signal.SIGTERM)
+            processes.send_signal(record["pid"], record["start_time"], signal.SIGTERM)
             return
     with suppress(FileExistsError):  # there was a request before
         os.link(os.path.join(path, attempt_files.SPEC), os.path.join(path, attempt_files.CANCEL))
     identity = attempt_files.read_json(path, attempt_files.IDENTITY)
     if identity and held(os.path.join(path, attempt_files.SUPERVISOR_LOCK)):
-        processes.tell(identity["pid"], identity["start_time"], signal.SIGWINCH)
+        processes.send_signal(identity["pid"], identity["start_time"], signal.SIGWINCH)
 
 
 def clear_remains(folder: Path | str, *, grace: float = 5.0) -> int:
@@ -160,7 +160,7 @@ def remaining_processes(folders: Sequence[Path | str]) -> dict[str, list[int]]:
         if (identity := abandoned_identity(folder)) is not None
     }
     carriers = processes.carriers_by_cookie(frozenset(tokens)) if tokens else {}
-    return {tokens[token]: sorted(pids) for token, pids in carriers.items()}
+    return {tokens[token]: sorted(pid for pid, _ in pids) for token, pids in carriers.items()}
 
 
 def abandoned_identity(folder: Path | str) -> dict[str, Any] | None:

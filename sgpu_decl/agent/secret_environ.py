@@ -38,8 +38,7 @@ def startup_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_secrets(environment: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without secrets: without variables of their names, and without
-    variables of any name that have their values."""
+    """Return an environment without the variables that have the name or the value of a secret."""
     hidden = {value for value in secrets.values() if value}
     return {
         name: value
@@ -51,8 +50,8 @@ def without_secrets(environment: Mapping[str, str], secrets: Mapping[str, str]) 
 def split_secrets(
     environment: Mapping[str, str], secrets: Mapping[str, str]
 ) -> tuple[dict[str, str], int]:
-    """Split an environment into the variables that a program is started with, and a descriptor of
-    the rest: secrets, and variables whose names look like secrets. The program calls
+    """Split an environment into the variables that a program starts with, and a descriptor of the
+    others: secrets, and variables whose names look like secrets. The program calls
     `receive_variables`.
 
     Raises:

@@ -137,7 +137,7 @@ class TrackerProcess:
         """Kill a tracker that takes too long, and go on without it."""
         self._record.event("tracker_gave_up", seconds=_PATIENCE)
         self._refuse(f"the tracker made no run within {_PATIENCE:g} s; see `tracker.log`")
-        processes.tell(self._pid, processes.start_time(self._pid), signal.SIGKILL)
+        processes.send_signal(self._pid, processes.start_time(self._pid), signal.SIGKILL)
 
     def _refuse(self, why: str) -> None:
         """Write the answer that there is no run, instead of the tracker."""

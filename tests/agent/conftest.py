@@ -17,7 +17,7 @@ from sgpu_decl.agent.agent_launch import launch
 from sgpu_decl.agent.attempt_status import clear_remains, read_attempt
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.locks import create_held, held
-from sgpu_decl.agent.processes import carriers, start_time, tell
+from sgpu_decl.agent.processes import carriers, send_signal, start_time
 from sgpu_decl.backends.call_files import call_entry, write_call
 from sgpu_decl.backends.entrypoint_files import write_entrypoint
 from sgpu_decl.functions.pickles import PicklePart, pickled
@@ -271,7 +271,7 @@ def make_attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
     yield make
     for attempt in made:
         for pid, started in carriers(attempt.token):
-            tell(pid, started, signal.SIGKILL)
+            send_signal(pid, started, signal.SIGKILL)
         clear_remains(attempt.folder, grace=0.0)
 
 

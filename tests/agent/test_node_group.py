@@ -21,7 +21,7 @@ from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.node_wire import _proof
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.processes import start_time, tell
+from sgpu_decl.agent.processes import send_signal, start_time
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
 from tests.agent.event_log import read_events
 from tests.support import PATIENCE
@@ -236,7 +236,7 @@ def test_a_node_that_says_nothing_any_more_is_lost(make_nodes: Any, record_fault
     os.kill(stopped, signal.SIGSTOP)
     assert nodes.agents[0].wait(PATIENCE) == 1
     assert "nothing was heard of it" in nodes.read()["first_cause"]["summary"]
-    assert tell(stopped, start_time(stopped), signal.SIGCONT)
+    assert send_signal(stopped, start_time(stopped), signal.SIGCONT)
     assert nodes.wait() == [1, 1]
     record_fault(nodes.attempt)
     assert nodes.read(1)["class"] == "node_lost"
