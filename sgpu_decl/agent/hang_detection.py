@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["STACKS", "HangDetector"]
 
-# On this signal, faulthandler writes all stacks of a rank to `fault.log`: `_air.py` sets that up. It
-# is only sent to ranks that run `_air.py`, and no other program is likely to use it.
+# On this signal, faulthandler writes all stacks of a rank to `fault.log`, as `_air.py` sets up. No
+# program uses it by chance, and it is only sent to ranks that run `_air.py`.
 STACKS = signal.SIGRTMIN + 8
 
 _LOOKS = 4  # in one progress_timeout: a hang is reported after at most 1.25 of it

@@ -235,7 +235,7 @@ def test_a_node_that_says_nothing_any_more_is_lost(make_nodes: Any, record_fault
     stopped = nodes.supervisor(1)
     os.kill(stopped, signal.SIGSTOP)
     assert nodes.agents[0].wait(PATIENCE) == 1
-    assert "nothing was heard of it" in nodes.read()["first_cause"]["summary"]
+    assert "it sent nothing for" in nodes.read()["first_cause"]["summary"]
     assert send_signal(stopped, start_time(stopped), signal.SIGCONT)
     assert nodes.wait() == [1, 1]
     record_fault(nodes.attempt)
@@ -494,7 +494,7 @@ def test_nodes_that_see_each_other_over_a_network_until_it_is_cut(
     record_fault(nodes.attempt)
     for number in (0, 1):
         assert nodes.read(number)["class"] == "node_lost"
-        assert "nothing was heard" in nodes.read(number)["first_cause"]["summary"]
+        assert "sent nothing for" in nodes.read(number)["first_cause"]["summary"]
 
 
 def test_ranks_know_the_address_at_which_other_nodes_reach_them(
