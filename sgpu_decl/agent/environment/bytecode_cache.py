@@ -1,8 +1,8 @@
 """Bytecode for the sources of a tree that have none, compiled once for each source ever.
 
-It is kept in `bytecode/<cache tag>/<source>-<pyc>` of the store, both named by SHA-256, and linked
+It lies in `bytecode/<cache tag>/<source>-<pyc>` of the store, both named by SHA-256, and is linked
 into trees like objects. It is unchecked and hash-based (PEP 552): it depends on nothing but the
-source, and Python asks the source for nothing.
+source, and Python does not look at the source.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _UNCHECKED = (1).to_bytes(4, "little")
 
 
 def uncompiled(manifest: Manifest, furnishing: Furnishing, tag: str) -> dict[str, list[str]]:
-    """The sources on the path without bytecode for `tag`: paths by digest."""
-    taken = {file.path for file in (*manifest.files, *manifest.bytecode)}
+    """Return the sources on the path without bytecode for `tag`: paths by digest."""
+    present = {file.path for file in (*manifest.files, *manifest.bytecode)}
     sites = tuple(site + "/" for site in manifest.sites)
-    found: dict[str, list[str]] = {}
+    sources: dict[str, list[str]] = {}
     for path, content in furnishing.files.items():
         if path.endswith(".py"):
-            found[hashlib.sha256(content).hexdigest()] = [path]
+            sources[hashlib.sha256(content).hexdigest()] = [path]
     for file in manifest.files:
-        source = file.kind in "fx" and file.path.endswith(".py") and file.path.startswith(sites)
-        if source and bytecode_path(file.path, tag) not in taken:
-            found.setdefault(file.content, []).append(file.path)
-    return found
+        on_path = file.kind in "fx" and file.path.endswith(".py") and file.path.startswith(sites)
+        if on_path and bytecode_path(file.path, tag) not in present:
+            sources.setdefault(file.content, []).append(file.path)
+    return sources
 
 
 def bytecode_path(source: str, tag: str) -> str:
-    """Where Python looks for the bytecode of a source."""
+    """Return where Python looks for the bytecode of a source."""
     folder, slash, name = source.rpartition("/")
     return f"{folder}{slash}__pycache__/{name[: -len('.py')]}.{tag}.pyc"
 
 
 def cached(folder: str) -> dict[str, str]:
-    """The names of the bytecode in a folder, by the digest of the source."""
+    """Return the names of the bytecode in a folder, by the digest of the source."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -61,9 +61,9 @@ def cached(folder: str) -> dict[str, str]:
 
 
 def compile_source(source: bytes) -> bytes | None:
-    """The content of a pyc file; None for what is no Python of this version.
+    """Return the content of a pyc file; None if the source is not Python of this version.
 
-    A module tells where it lies when it is loaded: the name within does not matter.
+    The file name within does not matter: loading sets it.
     """
     try:
         with warnings.catch_warnings():
@@ -76,14 +76,14 @@ def compile_source(source: bytes) -> bytes | None:
 
 
 class Compiler:
-    """Puts bytecode into the tree that it works in, from `folder` or compiled and kept there."""
+    """Puts bytecode into the tree in the current folder; new bytecode is also put into `folder`."""
 
     def __init__(self, folder: str, tag: str) -> None:
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._tag = tag
 
     def compile(self, sources: Iterable[Source]) -> list[str]:
-        """Do it for all of them; what does not compile is left out, and is no failure."""
+        """Do it for all sources; one that does not compile is passed over."""
         for digest, paths, name in sources:
             if not (name and self._place(name, paths)):
                 name = self._compile(digest, paths[0])
@@ -92,17 +92,17 @@ class Compiler:
         return []
 
     def _place(self, name: str, paths: Sequence[str]) -> bool:
-        """Verify and link what was kept; false if it is damaged, and then it is gone."""
+        """Verify and link bytecode; False if it is missing or damaged, and then it is deleted."""
         try:
-            kept = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
+            source = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
         except FileNotFoundError:
             return False
-        with open(kept, "rb") as file:
+        with open(source, "rb") as file:
             if hashlib.sha256(file.read()).hexdigest() != name.partition("-")[2]:
                 os.unlink(name, dir_fd=self._folder)
                 return False
             for path in paths:
-                place(name, self._folder, kept, as_bytes(bytecode_path(path, self._tag)))
+                place(name, self._folder, source, as_bytes(bytecode_path(path, self._tag)))
         return True
 
     def _compile(self, digest: str, path: str) -> str:
@@ -113,11 +113,10 @@ class Compiler:
         name = f"{digest}-{hashlib.sha256(pyc).hexdigest()}"
         temporary = os.urandom(8).hex() + ".tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        made = os.open(temporary, flags, 0o600, dir_fd=self._folder)
-        with open(made, "wb") as file:
+        with open(os.open(temporary, flags, 0o600, dir_fd=self._folder), "wb") as file:
             file.write(pyc)
             file.flush()
-            os.fchmod(made, 0o444)
-            os.utime(made, ns=(FIXED_NS, FIXED_NS))
+            os.fchmod(file.fileno(), 0o444)
+            os.utime(file.fileno(), ns=(FIXED_NS, FIXED_NS))
         os.rename(temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         return name

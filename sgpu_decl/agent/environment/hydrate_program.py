@@ -1,9 +1,9 @@
-"""Making the tree of an environment, as a program: a backend runs it where ranks will run.
+"""The program that makes the tree of an environment, on the machine where ranks will run.
 
     python agent.zip hydrate --manifest M --objects DIR --tree DIR --python PYTHON
                              [--digest SHA256] [--packs DIR] [--bytecode DIR]
 
-It says how far it is in lines of JSON, and last how it ended:
+It writes its progress in lines of JSON, and last its result:
 
     {"phase": "linking", "done": 4096, "total": 81920}
     {"tree": "/path"}
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_OFTEN = 0.1  # seconds between two lines of progress
+_PAUSE = 0.1  # seconds between two lines of progress
+_KINDS = {Mismatch: "mismatch", BadManifest: "manifest", BadPack: "packs"}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the command line says; return the exit code."""
-    gc.disable()  # a manifest is many small values that stay to the end
+    """Make the tree; return the exit code."""
+    gc.disable()  # a manifest has many small values, which stay to the end
     options = _parser().parse_args(arguments[1:])
     try:
         with open(options.manifest, "rb") as file:
@@ -45,11 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         progress = _Progress()
         if options.packs is not None:
             unpack(
-                manifest,
-                options.packs,
-                options.objects,
-                options.python,
-                advance=progress.advance,
+                manifest, options.packs, options.objects, options.python, advance=progress.advance
             )
         hydrate(
             manifest,
@@ -61,12 +58,8 @@ def main(arguments: Sequence[str]) -> int:
         )
     except Damaged as error:
         return _failed("damaged", error, objects=error.objects)
-    except Mismatch as error:
-        return _failed("mismatch", error)
-    except BadManifest as error:
-        return _failed("manifest", error)
-    except BadPack as error:
-        return _failed("packs", error)
+    except (Mismatch, BadManifest, BadPack) as error:
+        return _failed(_KINDS[type(error)], error)
     except OSError as error:
         return _failed("system", error, errno=error.errno)
     _say({"tree": os.path.abspath(options.tree)})
@@ -76,11 +69,11 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="agent hydrate", description="Make a tree.")
     parser.add_argument("--manifest", required=True, metavar="FILE")
-    parser.add_argument("--digest", metavar="SHA256", help="what the manifest must have")
+    parser.add_argument("--digest", metavar="SHA256", help="the digest of the manifest")
     parser.add_argument("--objects", required=True, metavar="DIR")
-    parser.add_argument("--packs", metavar="DIR", help="where objects come from, and their index")
+    parser.add_argument("--packs", metavar="DIR", help="the folder of packs, with their index")
     parser.add_argument("--tree", required=True, metavar="DIR")
-    parser.add_argument("--python", required=True, metavar="FILE", help="what ranks run")
+    parser.add_argument("--python", required=True, metavar="FILE", help="the ranks' interpreter")
     parser.add_argument(
         "--bytecode", metavar="DIR", help="`bytecode` beside the objects if left out"
     )
@@ -88,15 +81,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Progress:
-    """Lines at most every so often, and the last one of each phase."""
+    """Writes ten lines a second at most, and the last one of each phase."""
 
     def __init__(self) -> None:
-        self._said = 0.0
+        self._written_at = 0.0
 
     def advance(self, phase: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if done == total or now - self._said >= _OFTEN:
-            self._said = now
+        if done == total or now - self._written_at >= _PAUSE:
+            self._written_at = now
             _say({"phase": phase, "done": done, "total": total})
 
 

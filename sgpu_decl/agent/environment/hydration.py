@@ -1,10 +1,10 @@
-"""Making the tree of an environment from its manifest and its objects.
+"""Makes the tree of an environment from its manifest and its objects.
 
     looking ─▶ folders ─▶ linking, each object verified ─▶ compiling ─▶ closing ─▶ renamed
        └ another Python, or none: nothing is made
 
-A tree is made beside its place. Whoever is first renames it there; who comes second uses that one.
-What a process that was killed leaves is cleared by the next one.
+A tree is made beside its place. The first process that has one renames it there, and others use
+that one. Each process first deletes what killed processes left.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SHALLOW = 4  # names in lib/python3.11/site-packages/package
 
 
 class Damaged(Exception):
-    """Objects are missing or do not hold what their names say; `objects` are their names."""
+    """Objects are missing, or their content does not fit their names; `objects` are the names."""
 
     def __init__(self, objects: Iterable[str]) -> None:
         self.objects = sorted(objects)
@@ -62,7 +62,7 @@ class Damaged(Exception):
 
 
 class Mismatch(Exception):
-    """The environment was made for another interpreter than the one that is here."""
+    """The environment was made for another interpreter."""
 
 
 def _quiet(phase: str, done: int, total: int) -> None:
@@ -76,27 +76,27 @@ def hydrate(
     python: str,
     *,
     bytecode: str | None = None,
-    known: Mapping[str, int] = MappingProxyType({}),
+    hashed_ns: Mapping[str, int] = MappingProxyType({}),
     advance: Advance = _quiet,
 ) -> None:
-    """Make the tree of an environment; one that is whole already is left as it is.
+    """Make the tree of an environment, unless there is a whole one already.
 
     Args:
-        manifest: what it holds.
+        manifest: its content.
         objects: the folder of objects, `ab/<sha256>[.x]`.
-        tree: its place. Scripts know it, so it cannot be moved.
-        python: the interpreter that ranks run: the base one, or one that tells it.
-        bytecode: the folder where compiled bytecode is kept; `bytecode` beside the objects if None.
-        known: when objects were hashed as they were written, in ns since the epoch, by name. One
-            that nobody touched since is not read again.
-        advance: called with a phase, how much is done and how much there is: `linking` counts bytes
-            and `compiling` sources. One call at a time, from any thread.
+        tree: its place. Scripts name it, so it cannot be moved.
+        python: the interpreter of the ranks, or the base of it.
+        bytecode: the folder of compiled bytecode; `bytecode` beside the objects if None.
+        hashed_ns: when objects were hashed while they were written, in ns since the epoch, by name.
+            An object that has not changed since is not read again.
+        advance: called with a phase, the work done and the total: bytes of `linking`, sources of
+            `compiling`. There is one call at a time, from any thread.
 
     Raises:
         Damaged: objects are missing or damaged; nothing was made.
         Mismatch: the environment does not work with that interpreter; nothing was made.
-        BadManifest: it holds a file that only the tree itself may have.
-        OSError: the interpreter does not start, or the disk does not take it.
+        BadManifest: it has a file that only the tree itself may have.
+        OSError: the interpreter does not start, or the disk is full or broken.
     """
     tree, objects = os.path.abspath(tree), os.path.abspath(objects)
     if whole(tree):
@@ -107,8 +107,8 @@ def hydrate(
             raise Mismatch(f"this environment cannot be used here: {problem}")
         furnishing = furnish(manifest, crew.base)
         beside = os.path.join(os.path.dirname(objects), "bytecode")
-        kept = os.path.join(os.path.abspath(bytecode or beside), crew.tag)
-        os.makedirs(kept, mode=0o700, exist_ok=True)
+        cache = os.path.join(os.path.abspath(bytecode or beside), crew.tag)
+        os.makedirs(cache, mode=0o700, exist_ok=True)
         parent = os.path.dirname(tree)
         os.makedirs(parent, mode=0o700, exist_ok=True)
         clear(parent)
@@ -118,11 +118,11 @@ def hydrate(
             crew.begin(
                 folder=_utf8(place),
                 objects=_utf8(objects),
-                bytecode=_utf8(kept),
+                bytecode=_utf8(cache),
                 interpreter=_utf8(tree + "/bin/python"),
                 tag=crew.tag,
             )
-            _make(manifest, furnishing, os.fsencode(place) + b"/", kept, crew, known, advance)
+            _make(manifest, furnishing, os.fsencode(place) + b"/", cache, crew, hashed_ns, advance)
             install(place, tree)
         finally:
             remove(place)
@@ -133,15 +133,15 @@ def _make(
     manifest: Manifest,
     furnishing: Furnishing,
     place: bytes,
-    kept: str,
+    cache: str,
     crew: Crew,
-    known: Mapping[str, int],
+    hashed_ns: Mapping[str, int],
     advance: Advance,
 ) -> None:
     sources = uncompiled(manifest, furnishing, crew.tag)
     folders = _folders(manifest, furnishing, sources.values())
     _make_folders(folders, crew)
-    _link(manifest, crew, known, advance)
+    _link(manifest, crew, hashed_ns, advance)
     for file in manifest.files:
         if file.kind == FileKind.LINK:
             write_link(place + as_bytes(file.path), as_bytes(file.content))
@@ -151,30 +151,30 @@ def _make(
         write_file(place + as_bytes(path), content, 0o555)
     for path, target in furnishing.links.items():
         write_link(place + as_bytes(path), os.fsencode(target))
-    _compile(sources, cached(kept), crew, advance)
-    written = {**furnishing.files, **furnishing.programs}
-    made = {path: len(content) for path, content in written.items()}
-    write_file(place + as_bytes(RECORD), record_of(manifest, folders, made), 0o444)
+    _compile(sources, cached(cache), crew, advance)
+    own = {**furnishing.files, **furnishing.programs}
+    sizes = {path: len(content) for path, content in own.items()}
+    write_file(place + as_bytes(RECORD), record_of(manifest, folders, sizes), 0o444)
     half = len(folders) // 2
     crew.work("finish", [folders[:half], folders[half:]])
 
 
 def _folders(manifest: Manifest, furnishing: Furnishing, sources: Iterable[list[str]]) -> list[str]:
-    """All folders of the tree, those above first; its own is the empty path."""
-    found = {""}
+    """Return all folders of the tree, parents first; the tree itself is the empty path."""
+    folders = {""}
     paths = [file.path for file in (*manifest.files, *manifest.bytecode)]
     paths += furnishing.paths
     paths += [bytecode_path(path, "") for group in sources for path in group]
     for path in paths:
         folder = path.rpartition("/")[0]
-        while folder not in found:
-            found.add(folder)
+        while folder not in folders:
+            folders.add(folder)
             folder = folder.rpartition("/")[0]
-    return sorted(found)
+    return sorted(folders)
 
 
 def _make_folders(folders: list[str], crew: Crew) -> None:
-    """Those of packages below the shallow ones, each package's by one worker."""
+    """Make the shallow folders first, then those of each package, by one worker each."""
     deep = [folder for folder in folders if folder.count("/") >= _SHALLOW]
     shallow = [folder for folder in folders if folder and folder.count("/") < _SHALLOW]
     crew.work("folders", [shallow])
@@ -182,12 +182,12 @@ def _make_folders(folders: list[str], crew: Crew) -> None:
     crew.work("folders", (list(group) for _, group in packages))
 
 
-def _link(manifest: Manifest, crew: Crew, known: Mapping[str, int], advance: Advance) -> None:
+def _link(manifest: Manifest, crew: Crew, hashed_ns: Mapping[str, int], advance: Advance) -> None:
     items: dict[str, Item] = {}
     for file in (*manifest.files, *manifest.bytecode):
         if file.kind != FileKind.LINK:
             key = file.key
-            item = items.setdefault(key, (key, file.size, [], [], known.get(key, 0)))
+            item = items.setdefault(key, (key, file.size, [], [], hashed_ns.get(key, 0)))
             (item[3] if file.kind == FileKind.SCRIPT else item[2]).append(file.path)
     total = sum(item[1] for item in items.values())
     done = 0
@@ -205,7 +205,7 @@ def _link(manifest: Manifest, crew: Crew, known: Mapping[str, int], advance: Adv
 
 
 def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Large files first and alone, so that no worker has one left when the other is done."""
+    """Large files come first and alone, so that the workers end at about the same time."""
     small = []
     for item in sorted(items, key=lambda one: -one[1] if one[1] >= _LARGE else 0):
         if item[1] >= _LARGE:
@@ -225,10 +225,10 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def _compile(
-    sources: Mapping[str, list[str]], kept: Mapping[str, str], crew: Crew, advance: Advance
+    sources: Mapping[str, list[str]], names: Mapping[str, str], crew: Crew, advance: Advance
 ) -> None:
     work: list[Source] = [
-        (digest, paths, kept.get(digest, "")) for digest, paths in sources.items()
+        (digest, paths, names.get(digest, "")) for digest, paths in sources.items()
     ]
     done = 0
 
@@ -242,5 +242,5 @@ def _compile(
 
 
 def _utf8(path: str) -> str:
-    """A path of this process as the workers read it: they are in UTF-8 mode."""
+    """Return a path for the workers, which are in UTF-8 mode."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")

@@ -1,11 +1,11 @@
-"""What a Python environment holds, by content: the one form that capture writes and that trees and
-packs are made from, here and on workers.
+"""The content of a Python environment: capture writes manifests, and trees and packs are made from
+them, here and on workers.
 
 A tree that is made from a manifest looks like a virtual environment:
 
     pyvenv.cfg  bin/python  bin/<scripts>  lib/python3.11/site-packages/…  share/…
 
-`files` and `python` make the digest; bytecode is carried beside them and makes no difference.
+The digest covers `files`, `sites` and `python`, and not the bytecode.
 """
 
 import hashlib
@@ -17,18 +17,18 @@ from typing import Any, NamedTuple
 __all__ = ["BadManifest", "File", "FileKind", "Manifest", "Python", "check_path"]
 
 FORMAT = 1
-MOST = 2_000_000  # files; beyond it somebody means harm
+MOST = 2_000_000  # files: a larger manifest is an attack
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class BadManifest(ValueError):
-    """The text is no manifest, is damaged, or names what must not be written."""
+    """The text is not a manifest, is damaged, or names a path that must not be written."""
 
 
 class FileKind:
-    """What a path is. A script is a file whose first line, `#!python` and what follows it, becomes
-    the path of the tree's interpreter, as in wheels; a link's content is its target, relative and
-    inside the tree."""
+    """What a path is. The first line of a script, `#!python` and its arguments, becomes the path of
+    the tree's interpreter, as in wheels. The content of a link is its target, relative and inside
+    the tree."""
 
     FILE = "f"
     EXECUTABLE = "x"
@@ -37,8 +37,8 @@ class FileKind:
 
 
 class File(NamedTuple):
-    """`path` is relative to the tree, with `/`, and may hold surrogate escapes; `content` is the
-    SHA-256 of the bytes in hex, or a link's target; `size` counts bytes, 0 for links."""
+    """`path` is relative to the tree, with `/`, and may have surrogate escapes. `content` is the
+    SHA-256 of the bytes in hex, or a link's target. `size` is in bytes, 0 for links."""
 
     path: str
     kind: str
@@ -104,18 +104,19 @@ class Manifest(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes, digest: "str | None" = None) -> "Manifest":
-        """Read a manifest and check that it can be trusted with a folder.
+        """Read a manifest, and check that its tree stays within a folder.
 
         Args:
-            digest: what it must have.
+            digest: the digest that it must have.
 
         Raises:
-            BadManifest: no manifest, another digest, or a path that leads out of the tree, occurs
-                twice, differs from another in case alone, or lies below a file or a link.
+            BadManifest: it is not a manifest, has another digest, or has a path that leads out of
+                the tree, occurs twice, differs from another in case alone, or lies below a file or
+                a link.
         """
         try:
             raw = json.loads(data)
-            made = cls(
+            manifest = cls(
                 Python(*map(str, raw["python"])),
                 tuple(map(str, raw["sites"])),
                 tuple((str(name), str(version)) for name, version in raw["packages"]),
@@ -129,16 +130,16 @@ class Manifest(NamedTuple):
             raise BadManifest(f"not a manifest of an environment: {error}") from None
         if version != FORMAT:
             raise BadManifest(f"a manifest of another format: {version!r}")
-        if digest is not None and made.digest != digest:
+        if digest is not None and manifest.digest != digest:
             raise BadManifest("the manifest was altered: it has another digest")
-        for site in made.sites:
+        for site in manifest.sites:
             check_path(site)
-        _check_tree([*made.files, *made.bytecode])
-        return made
+        _check_tree([*manifest.files, *manifest.bytecode])
+        return manifest
 
 
 def check_path(path: str) -> None:
-    """Refuse what is not a plain relative path below the tree.
+    """Refuse a path that is not a plain relative one below the tree.
 
     Raises:
         BadManifest: absolute, empty, with `.`, `..`, an empty part, a NUL or a backslash.
@@ -162,7 +163,7 @@ def _file(path: Any, kind: Any, size: Any, content: Any) -> File:
 
 
 def _check_link(path: str, target: str) -> None:
-    """`..` may only lead, so that no chain of links climbs further than each of them says."""
+    """`..` may only come first, so that no chain of links climbs further than each link says."""
     parts = target.split("/")
     up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
     if up > path.count("/") or not target or "\0" in target or ".." in parts[up:] or not parts[0]:
@@ -170,22 +171,20 @@ def _check_link(path: str, target: str) -> None:
 
 
 def _check_tree(files: "Iterable[File]") -> None:
-    """No two paths that a file system may take for one, and nothing below what is no folder."""
-    seen: set[str] = set()
+    """Refuse paths that a file system may take for one, and files below a file or link."""
     leaves: set[str] = set()
     folders: dict[str, str] = {}
     for file in files:
         folded = file.path.casefold()
-        if folded in seen:
+        if folded in leaves:
             raise BadManifest(f"{file.path!r} occurs twice, or differs from another in case alone")
-        seen.add(folded)
         leaves.add(folded)
         folder = file.path.rpartition("/")[0]
         while folder and folders.get(folder.casefold()) != folder:
             if folders.setdefault(folder.casefold(), folder) != folder:
                 raise BadManifest(f"the folder {folder!r} differs from another in case alone")
             folder = folder.rpartition("/")[0]
-    if len(seen) > MOST:
+    if len(leaves) > MOST:
         raise BadManifest(f"more than {MOST:,} files")
     for folder in folders:
         if folder in leaves:

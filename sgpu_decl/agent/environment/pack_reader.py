@@ -1,7 +1,7 @@
-"""Objects out of packs: nothing is believed but what has the right SHA-256.
+"""Reads objects from packs, and verifies the SHA-256 of each.
 
-A pack is read into a folder of its own; only when all of it was right are its objects moved to
-where objects are. So what is refused leaves nothing, and what was cut off begins anew.
+A pack is read into a folder of its own, and its objects are moved to the others once all of it was
+verified. So a pack that is refused leaves nothing, and an interrupted one is read again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import os
 import zlib
 
-from sgpu_decl.agent.environment.packs import BadPack, Index, Pack, index_name, needed
+from sgpu_decl.agent.environment.packs import BadPack, Index, Pack, index_name, object_sizes
 from sgpu_decl.agent.environment.tree_files import FIXED_NS, clear, making, remove
 from sgpu_decl.agent.environment.workers import Crew
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.environment.manifest import Manifest
 
-    # Its file, its contents, those that are wanted, where to read it to, and where they belong.
+    # The file, its contents, the keys to read, the folder to read it to, and the folder of objects.
     Task = tuple[str, Sequence[tuple[str, int]], Sequence[str], str, str]
 
 __all__ = ["read_pack", "unpack", "unpack_task"]
@@ -40,36 +40,36 @@ def unpack(
     *,
     advance: Callable[[str, int, int], None],
 ) -> None:
-    """Bring the objects of a manifest that are not there yet from a folder of packs.
+    """Read the missing objects of a manifest from a folder of packs.
 
     Args:
-        manifest: what it is for; its index lies beside the packs.
-        packs: the folder.
-        objects: where objects are kept; made where it is missing.
+        manifest: its index lies beside the packs.
+        packs: the folder of packs.
+        objects: the folder of objects; it is made if it is missing.
         python: the interpreter of the two processes that read packs.
-        advance: told `unpacking`, in bytes of content.
+        advance: called with `unpacking`, in bytes of content.
 
     Raises:
-        BadPack: the index or a pack is missing, cut off, or holds something else than it must.
-        OSError: the disk does not take it.
+        BadPack: the index or a pack is missing, is cut off, or has another content.
+        OSError: the disk is full or broken.
     """
     objects = os.path.abspath(objects)
     os.makedirs(objects, mode=0o700, exist_ok=True)
-    there = {name for part in os.listdir(objects) for name in os.listdir(f"{objects}/{part}")}
-    wanted = {key for key in needed(manifest) if key not in there}
+    present = {name for part in os.listdir(objects) for name in os.listdir(f"{objects}/{part}")}
+    missing = {key for key in object_sizes(manifest) if key not in present}
     index = _index(manifest, packs)
-    chosen = [pack for pack in index.packs if any(key in wanted for key, _ in pack.contents)]
-    if not chosen:
+    useful = [pack for pack in index.packs if any(key in missing for key, _ in pack.contents)]
+    if not useful:
         return
     store = os.path.dirname(objects)
     clear(store)
     place, lock = making(store)
-    total, done = sum(pack.size for pack in chosen), 0
+    total, done = sum(pack.size for pack in useful), 0
 
-    def note(task: Task, refused: list[str]) -> None:
+    def note(task: Task, errors: list[str]) -> None:
         nonlocal done
-        if refused:
-            raise BadPack(refused[0])
+        if errors:
+            raise BadPack(errors[0])
         done += sum(size for _, size in task[1])
         advance("unpacking", done, total)
 
@@ -77,7 +77,7 @@ def unpack(
         os.mkdir(place, 0o700)
         with contextlib.closing(Crew(python)) as crew:
             crew.work(
-                "unpack", (_task(item, wanted, packs, place, objects) for item in chosen), note
+                "unpack", (_task(pack, missing, packs, place, objects) for pack in useful), note
             )
     finally:
         remove(place)
@@ -93,47 +93,48 @@ def _index(manifest: Manifest, packs: str) -> Index:
         raise BadPack(f"there is no index `{path}`: the transfer was not completed") from None
 
 
-def _task(pack: Pack, wanted: set[str], packs: str, place: str, objects: str) -> Task:
+def _task(pack: Pack, missing: set[str], packs: str, place: str, objects: str) -> Task:
     paths = [os.path.abspath(os.path.join(packs, pack.name)), os.path.join(place, pack.name)]
-    file, own, there = (
+    file, folder, target = (
         os.fsencode(path).decode("utf-8", "surrogateescape") for path in (*paths, objects)
     )
-    return (file, pack.contents, [key for key, _ in pack.contents if key in wanted], own, there)
+    keys = [key for key, _ in pack.contents if key in missing]
+    return (file, pack.contents, keys, folder, target)
 
 
 def unpack_task(task: Task) -> list[str]:
-    """What a worker does with one pack; answers why it refused it."""
-    path, contents, wanted, place, objects = task
+    """Read one pack, as a worker; return why it is refused, if it is."""
+    path, contents, keys, place, objects = task
     pack = Pack(tuple((key, size) for key, size in contents))
     os.mkdir(place, 0o700)
     try:
         with open(path, "rb") as file:
-            read_pack(file, pack, set(wanted), place)
+            read_pack(file, pack, set(keys), place)
     except FileNotFoundError:
         return [f"there is no pack `{path}`: the transfer was not completed"]
     except BadPack as error:
         return [f"the pack `{path}` is refused: {error}"]
-    for key in wanted:
+    for key in keys:
         folder = os.path.join(objects, key[:2])
         os.makedirs(folder, mode=0o700, exist_ok=True)
         os.rename(os.path.join(place, key), os.path.join(folder, key))
     return []
 
 
-def read_pack(file: BinaryIO, pack: Pack, wanted: set[str], place: str) -> None:
-    """Read a pack to its end, and write its wanted objects to a folder under their names.
+def read_pack(file: BinaryIO, pack: Pack, keys: set[str], place: str) -> None:
+    """Read a pack to its end, and write the objects of these keys to a folder.
 
     Raises:
-        BadPack: it is not exactly what it must be.
+        BadPack: its content is not exactly that of its name.
     """
     if pack.size > _DENSEST * os.fstat(file.fileno()).st_size:
-        raise BadPack("it is too small for what it should hold")
+        raise BadPack("it is too small for its contents")
     stream = _Stream(file)
     head = pack.head
     if b"".join(stream.read(len(head))) != head:
-        raise BadPack("it begins otherwise than its name says")
+        raise BadPack("its beginning does not fit its name")
     for key, size in pack.contents:
-        if key not in wanted:
+        if key not in keys:
             for _ in stream.read(size):
                 pass
             continue
@@ -146,12 +147,12 @@ def read_pack(file: BinaryIO, pack: Pack, wanted: set[str], place: str) -> None:
             os.fchmod(target.fileno(), 0o555 if key.endswith(".x") else 0o444)
             os.utime(target.fileno(), ns=(FIXED_NS, FIXED_NS))
         if hashed.hexdigest() != key[:64]:
-            raise BadPack(f"{key} has another content than its name says")
+            raise BadPack(f"the content of {key} does not fit its name")
     stream.end()
 
 
 class _Stream:
-    """What a gzip file holds, never more of it in memory than a chunk."""
+    """The content of a gzip file, with one chunk at a time in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -159,7 +160,7 @@ class _Stream:
         self._waiting = b""
 
     def read(self, size: int) -> Iterator[bytes]:
-        """Exactly so many bytes, in chunks."""
+        """Yield exactly so many bytes, in chunks."""
         while size:
             chunk = self._next(min(size, _CHUNK))
             if not chunk:
@@ -168,9 +169,9 @@ class _Stream:
             yield chunk
 
     def end(self) -> None:
-        """Refuse what follows."""
+        """Refuse anything that follows."""
         if self._next(1) or not self._inflate.eof:
-            raise BadPack("it holds more than it should, or is cut off")
+            raise BadPack("it has more than its contents, or is cut off")
         if self._waiting or self._inflate.unused_data or self._file.read(1):
             raise BadPack("something follows its end")
 
@@ -179,11 +180,11 @@ class _Stream:
             while not self._inflate.eof:
                 if not self._waiting:
                     self._waiting = self._file.read(_CHUNK)
-                given = self._waiting
-                made = self._inflate.decompress(given, most)
+                data = self._waiting
+                chunk = self._inflate.decompress(data, most)
                 self._waiting = self._inflate.unconsumed_tail
-                if made or not given:
-                    return made
+                if chunk or not data:
+                    return chunk
         except zlib.error as error:
             raise BadPack(f"it cannot be decompressed: {error}") from None
         return b""

@@ -1,8 +1,8 @@
-"""How objects travel: packs of many, and an index that says which of them make an environment.
+"""The format in which objects are sent: packs of many, and an index of the packs of an environment.
 
-A pack is gzip of `sgpu-pack 1`, a line with its contents as JSON, and their bytes one behind the
-other. It holds no paths, so there is nothing in it that could lead anywhere. A pack is named after
-its contents, an index after its manifest: who has one of that name has no need of another.
+A pack is gzip of `sgpu-pack 1`, a line with its contents as JSON, and their bytes in that order. It
+has no paths, so nothing in it can lead out of a folder. A pack is named after its contents, an
+index after its manifest: a second one of the same name need not be sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.environment.manifest import Manifest
 
-__all__ = ["MOST", "BadPack", "Index", "Pack", "index_name", "needed"]
+__all__ = ["MOST", "BadPack", "Index", "Pack", "index_name", "object_sizes"]
 
 FORMAT = 1
 MAGIC = b"sgpu-pack 1\n"
@@ -29,7 +29,7 @@ _KEY = re.compile(r"[0-9a-f]{64}(\.x)?")
 
 
 class BadPack(ValueError):
-    """A pack or an index is missing, is cut off, or does not hold what it must."""
+    """A pack or an index is missing, is cut off, or has another content."""
 
 
 class Pack(NamedTuple):
@@ -39,7 +39,7 @@ class Pack(NamedTuple):
 
     @property
     def head(self) -> bytes:
-        """What a pack begins with, before it is compressed."""
+        """The beginning of a pack, before it is compressed."""
         return MAGIC + json.dumps(self.contents, separators=(",", ":")).encode("ascii") + b"\n"
 
     @property
@@ -67,10 +67,10 @@ class Index(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes, manifest: Manifest) -> Index:
-        """Read an index, and check that it brings what a manifest needs and not much else.
+        """Read an index, and check that its packs have what a manifest needs and not much else.
 
         Raises:
-            BadPack: it does not.
+            BadPack: they do not, or it is not an index.
         """
         try:
             raw = json.loads(data)
@@ -85,38 +85,38 @@ class Index(NamedTuple):
             raise BadPack(f"an index of another format: {version!r}")
         if digest != manifest.digest:
             raise BadPack("the index is that of another manifest")
-        _check(packs, needed(manifest))
+        _check(packs, object_sizes(manifest))
         return cls(digest, packs)
 
 
 def index_name(manifest_digest: str) -> str:
-    """The name of an index's file."""
+    """Return the name of the file of an index."""
     return manifest_digest.partition(":")[2] + ".packs"
 
 
-def needed(manifest: Manifest) -> dict[str, int]:
-    """Names and sizes of the objects of a manifest, bytecode included, in the order of paths."""
+def object_sizes(manifest: Manifest) -> dict[str, int]:
+    """Return names and sizes of the objects of a manifest, with bytecode, in the order of paths."""
     entries = sorted((*manifest.files, *manifest.bytecode))
     return {file.key: file.size for file in entries if file.kind != FileKind.LINK}
 
 
-def _check(packs: Iterable[Pack], wanted: dict[str, int]) -> None:
-    seen: set[str] = set()
+def _check(packs: Iterable[Pack], sizes: dict[str, int]) -> None:
+    keys: set[str] = set()
     for pack in packs:
         useful = 0
         for key, size in pack.contents:
             if not _KEY.fullmatch(key) or size < 0:
-                raise BadPack(f"{key!r} is no name of an object")
-            if key in seen:
+                raise BadPack(f"{key!r} is not the name of an object")
+            if key in keys:
                 raise BadPack(f"{key} occurs twice")
-            seen.add(key)
-            if wanted.get(key, size) != size:
+            keys.add(key)
+            if sizes.get(key, size) != size:
                 raise BadPack(f"{key} has another size than in the manifest")
-            useful += size if key in wanted else 0
+            useful += size if key in sizes else 0
         if pack.size > MOST and len(pack.contents) > 1:
             raise BadPack(f"the pack {pack.name} holds more than {MOST:,} bytes")
         if pack.size > 2 * useful:
             raise BadPack(f"more than half of the pack {pack.name} is not in the manifest")
-    missing = [key for key in wanted if key not in seen]
+    missing = [key for key in sizes if key not in keys]
     if missing:
         raise BadPack(f"the index lacks {len(missing)} objects, such as {missing[0]}")

@@ -1,4 +1,4 @@
-"""What of an interpreter an environment depends on, and whether another one will do."""
+"""The facts of an interpreter on which an environment depends, and whether another one fits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["base_executable", "mismatch", "this_python"]
 
 
 def this_python() -> Python:
-    """The interpreter that runs this."""
+    """Return the interpreter that runs this."""
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]  # .cpython-311-x86_64-linux-gnu.so
     return Python(
         implementation=sys.implementation.name,
@@ -24,30 +24,30 @@ def this_python() -> Python:
 
 
 def base_executable() -> str:
-    """The interpreter itself where this one is that of a virtual environment; no symbolic link."""
+    """Return the path of the interpreter, or of the base of its virtual environment."""
     executable: str = getattr(sys, "_base_executable", sys.executable)
     return os.path.realpath(executable)
 
 
-def mismatch(made_for: Python, found: Python) -> str:
+def mismatch(original: Python, other: Python) -> str:
     """Say why an environment made for one interpreter does not work with another; empty if it does.
 
-    Extension modules bind to the minor version, its ABI and the platform, and need the C library
-    that they were built against or a newer one.
+    Extension modules need the same minor version, ABI and platform, and the C library that they
+    were built against or a newer one.
     """
-    for what, wanted, there in (
-        ("", made_for.implementation, found.implementation),
-        ("Python ", made_for.minor, found.minor),
-        ("the ABI ", made_for.abi, found.abi),
-        ("", made_for.platform, found.platform),
+    for what, old, new in (
+        ("", original.implementation, other.implementation),
+        ("Python ", original.minor, other.minor),
+        ("the ABI ", original.abi, other.abi),
+        ("", original.platform, other.platform),
     ):
-        if wanted != there:
-            return f"it was made for {what}{wanted}, and this is {what}{there}"
-    family, _, version = made_for.libc.partition("-")
-    there_family, _, there_version = found.libc.partition("-")
-    if family != there_family or _numbers(version) > _numbers(there_version):
-        wanted, there = (libc.replace("-", " ") for libc in (made_for.libc, found.libc))
-        return f"it was made for {wanted}, and this is {there}"
+        if old != new:
+            return f"it was made for {what}{old}, and this is {what}{new}"
+    family, _, version = original.libc.partition("-")
+    other_family, _, other_version = other.libc.partition("-")
+    if family != other_family or _numbers(version) > _numbers(other_version):
+        old, new = (libc.replace("-", " ") for libc in (original.libc, other.libc))
+        return f"it was made for {old}, and this is {new}"
     return ""
 
 

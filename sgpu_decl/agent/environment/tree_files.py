@@ -1,12 +1,12 @@
-"""Trees on disk: which files are ours in one, whether one is whole, and what was written to.
+"""Trees on disk: their own files, whether a tree is whole, and which files were written to.
 
     pyvenv.cfg  bin/python  lib64 -> lib        what makes it an environment to Python
     lib/python3.11/EXTERNALLY-MANAGED           what tells installers to leave it alone
     lib/python3.11/site-packages/zzzz_sgpu.pth  further folders on the path
     .sgpu-tree.json                             the folders, and the files that are not objects
 
-Every file and folder of a tree carries one time of change. A folder whose time is another one had
-entries made or removed; a file whose time is another one was written to.
+All files and folders of a tree have one modification time. A folder with another time had entries
+made or removed; a file with another time was written to.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ __all__ = [
     "whole",
 ]
 
-FIXED_NS = 946_684_800 * 10**9  # 2000-01-01, before anything that anybody writes now
+FIXED_NS = 946_684_800 * 10**9  # 2000-01-01: no file that is written now has this time
 MAKING = ".making-"
 RECORD = ".sgpu-tree.json"
 _FORMAT = 1
-_LONGEST_SHEBANG = 127  # what every kernel reads of it
+_LONGEST_SHEBANG = 127  # bytes that every kernel reads
 
 
 def as_bytes(path: str) -> bytes:
-    """A path of a manifest as the system has it, whatever the locale."""
+    """Return a path of a manifest as the system has it, whatever the locale."""
     return path.encode("utf-8", "surrogateescape")
 
 
 def shebang(interpreter: str, rest: bytes) -> bytes:
-    """The first lines of a script that `interpreter` runs; `rest` are the arguments for it.
+    """Return the first lines of a script that `interpreter` runs with the arguments `rest`.
 
-    Where the kernel would not understand the path, a shell starts it: to Python the same lines are
-    a string (as pip and distlib write it).
+    If the kernel cannot read the path, a shell starts it: for Python the same lines are a string,
+    as pip and distlib write it.
     """
     program = as_bytes(interpreter)
     line = b"#!" + program + rest + b"\n"
@@ -70,23 +70,23 @@ def shebang(interpreter: str, rest: bytes) -> bytes:
     return b"#!/bin/sh\n'''exec' " + quoted + rest + b' "$0" "$@"\n' + b"' '''\n"
 
 
-def record_of(manifest: Manifest, folders: list[str], made: dict[str, int]) -> bytes:
-    """The text of `.sgpu-tree.json`; `made` are the sizes of the files that are not objects."""
+def record_of(manifest: Manifest, folders: list[str], sizes: dict[str, int]) -> bytes:
+    """Return the text of `.sgpu-tree.json`; `sizes` are those of files that are not objects."""
     record = {
         "v": _FORMAT,
         "manifest": manifest.digest,
         "boot": boot_id(),
         "folders": folders,
-        "made": made,
+        "made": sizes,
     }
     return json.dumps(record, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def whole(tree: str) -> bool:
-    """Whether a tree is there with all its files, by looking at its folders alone.
+    """Whether a tree has all its files. Only folders are looked at.
 
-    One of before a reboot is none: nothing was synced, so a power cut may have emptied its files;
-    making it again verifies them. It does not see what was written into a file: see `altered`.
+    A tree from before a reboot does not count: nothing was synced, so a power cut may have emptied
+    files, and making it again verifies them. `altered` finds files that were written to.
     """
     top = os.fsencode(tree) + b"/"
     try:
@@ -94,14 +94,14 @@ def whole(tree: str) -> bool:
             record = json.loads(file.read())
         if record["boot"] != boot_id():
             return False
-        os.stat(top + b"bin/python")  # leads to an interpreter that may be gone
+        os.stat(top + b"bin/python")  # the interpreter may be gone
         for folder in record["folders"]:
-            seen = os.lstat(top + as_bytes(folder))
-            if seen.st_mtime_ns != FIXED_NS or not stat.S_ISDIR(seen.st_mode):
+            status = os.lstat(top + as_bytes(folder))
+            if status.st_mtime_ns != FIXED_NS or not stat.S_ISDIR(status.st_mode):
                 return False
         for path, size in record["made"].items():
-            seen = os.lstat(top + as_bytes(path))
-            if seen.st_mtime_ns != FIXED_NS or seen.st_size != size:
+            status = os.lstat(top + as_bytes(path))
+            if status.st_mtime_ns != FIXED_NS or status.st_size != size:
                 return False
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
@@ -109,22 +109,22 @@ def whole(tree: str) -> bool:
 
 
 def altered(tree: str, manifest: Manifest) -> list[str]:
-    """The paths in a tree that were written to, made or removed since it was made, sorted.
+    """Return the paths in a tree that were written, made or removed since it was made, sorted.
 
-    It looks at every file, but reads none: who sets the time of a file back is not found out.
+    It looks at every file, but reads none: it cannot see a change whose time was set back.
     """
     top = os.fsencode(tree)
     missing = {as_bytes(file.path): file for file in (*manifest.files, *manifest.bytecode)}
-    found = set()
+    changes = set()
     for folder, entry in _walk(top):
         path = folder + entry.name
-        seen = entry.stat(follow_symlinks=False)
+        status = entry.stat(follow_symlinks=False)
         file = missing.pop(path, None)
-        if seen.st_mtime_ns != FIXED_NS or (
-            file is not None and file.kind in "fx" and seen.st_size != file.size
+        if status.st_mtime_ns != FIXED_NS or (
+            file is not None and file.kind in "fx" and status.st_size != file.size
         ):
-            found.add(path)
-    return [path.decode("utf-8", "surrogateescape") for path in sorted(found | set(missing))]
+            changes.add(path)
+    return [path.decode("utf-8", "surrogateescape") for path in sorted(changes | set(missing))]
 
 
 def _walk(top: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
@@ -139,7 +139,7 @@ def _walk(top: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
 
 
 def making(folder: str) -> tuple[str, int]:
-    """Name a place for a tree that is being made in `folder`, and hold it; it is not made yet.
+    """Choose and lock a path for a new tree in `folder`; it is not made yet.
 
     Returns the path and the descriptor of its lock.
     """
@@ -148,13 +148,13 @@ def making(folder: str) -> tuple[str, int]:
 
 
 def clear(folder: str) -> None:
-    """Remove what was being made in `folder` by processes that are gone."""
+    """Remove the unfinished trees in `folder` of processes that are gone."""
     for name in sorted(os.listdir(folder)):
         if name.startswith(MAKING) and name.endswith(".lock"):
             path = os.path.join(folder, name)
             try:
                 lock = open_lock(path)
-            except OSError:  # its owner, or another one who clears, was faster
+            except OSError:  # its owner or another process removed it
                 continue
             if try_lock(lock):
                 remove(path[: -len(".lock")])
@@ -162,10 +162,10 @@ def clear(folder: str) -> None:
 
 
 def install(place: str, tree: str) -> None:
-    """Give a tree that was made at `place` its own one, unless there is a whole one by now.
+    """Move a tree from `place` to `tree`, unless there is a whole one by now.
 
-    One that is not whole makes room at the same moment: ranks that use it find the files of the new
-    one under the same names.
+    One that is not whole is moved away: ranks that use it then find the files of the new one under
+    the same names.
     """
     aside, lock = making(os.path.dirname(tree))
     try:
@@ -186,7 +186,7 @@ def install(place: str, tree: str) -> None:
 
 
 def discard(tree: str) -> None:
-    """Remove a tree; at no time is a part of it seen at its place.
+    """Remove a tree; nobody sees a part of it at its place.
 
     Raises:
         OSError: it cannot be removed.
@@ -202,11 +202,11 @@ def discard(tree: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove what was being made at `path` and its lock; whoever calls holds that."""
+    """Remove an unfinished tree and its lock, which the caller holds."""
     for folder, _, _ in os.walk(path):
         os.chmod(folder, 0o700)
     shutil.rmtree(path, ignore_errors=True)
     if os.path.lexists(path):
-        return  # somebody still writes there: the next one clears it
+        return  # somebody still writes there: the next process removes it
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path + ".lock")

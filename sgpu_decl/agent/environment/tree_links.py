@@ -1,6 +1,6 @@
-"""What a worker of hydrating does with files: look at each object, and put it into the tree.
+"""The work of a worker on files: it verifies each object, and puts it into the tree.
 
-A worker works in the folder of the tree that is being made, so that all paths are relative.
+Its current folder is the tree that is being made, so that all paths are relative.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    # Key, size, paths, paths of scripts, and when the object was known to be whole, in ns.
+    # Key, size, paths, paths of scripts, and when the object was hashed, in ns.
     Item = tuple[str, int, list[str], list[str], int]
 
 __all__ = ["Linker", "finish_folders", "make_folders", "place", "write_file", "write_link"]
@@ -24,12 +24,12 @@ __all__ = ["Linker", "finish_folders", "make_folders", "place", "write_file", "w
 _FICLONE = 0x40049409
 _CHUNK = 1 << 18  # as much as stays in a core's cache
 _NO_LINKS = frozenset({errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
-_REPLACED = errno.ENOENT  # what `link` says of a file that another process replaces meanwhile
+_REPLACED = errno.ENOENT  # of `link`, if another process replaces the file meanwhile
 _SCRIPT = b"#!python"
 
 
 class Linker:
-    """Puts objects of `objects` into the folder that it works in."""
+    """Puts objects of the folder `objects` into the current folder."""
 
     def __init__(self, objects: str, interpreter: str) -> None:
         self._objects = os.open(objects, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -47,7 +47,7 @@ class Linker:
         size: int,
         paths: Sequence[str],
         scripts: Sequence[str],
-        known: int,
+        hashed_ns: int,
     ) -> bool:
         name = f"{key[:2]}/{key}"
         try:
@@ -55,7 +55,7 @@ class Linker:
         except FileNotFoundError:
             return False
         try:
-            if not _unchanged(source, size, known) and not self._verify(source, size, key[:64]):
+            if not _unchanged(source, size, hashed_ns) and not self._verify(source, size, key[:64]):
                 return False
             mode = 0o555 if key.endswith(".x") else 0o444
             if paths:
@@ -69,24 +69,24 @@ class Linker:
         return True
 
     def _open(self, name: str) -> int:
-        """Open an object; its time of access is left alone, since noting it costs as much again."""
+        """Open an object without a new access time, which would cost as much again."""
         try:
             return os.open(name, self._flags, dir_fd=self._objects)
         except PermissionError:
             if not self._flags & os.O_NOATIME:
                 raise
-            self._flags &= ~os.O_NOATIME  # for owners alone
+            self._flags &= ~os.O_NOATIME  # only owners may use it
             return self._open(name)
 
     def _verify(self, source: int, size: int, digest: str) -> bool:
         if size < _CHUNK:
-            read = os.readv(source, [self._buffer])
-            return read == size and hashlib.sha256(self._buffer[:read]).hexdigest() == digest
+            count = os.readv(source, [self._buffer])
+            return count == size and hashlib.sha256(self._buffer[:count]).hexdigest() == digest
         if os.fstat(source).st_size != size:
             return False
         hashed = hashlib.sha256()
-        while read := os.readv(source, [self._buffer]):
-            hashed.update(self._buffer[:read])
+        while count := os.readv(source, [self._buffer]):
+            hashed.update(self._buffer[:count])
         return hashed.hexdigest() == digest
 
     def _script(self, source: int, size: int) -> bytes:
@@ -95,12 +95,12 @@ class Linker:
 
 
 def place(name: str, folder: int, source: int, path: bytes) -> None:
-    """Put a file into the tree: as a hard link, else a clone, else a copy.
+    """Put a file into the tree as a hard link, else a clone, else a copy.
 
     Args:
         name: the file, below `folder`.
         folder: a descriptor of the folder.
-        source: a descriptor of the file itself, whose content the caller has verified.
+        source: a descriptor of the file, which the caller has verified.
         path: the place in the tree.
     """
     try:
@@ -109,22 +109,22 @@ def place(name: str, folder: int, source: int, path: bytes) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS and error.errno != _REPLACED:
             raise
-    seen = os.fstat(source)
+    status = os.fstat(source)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.ioctl(target, _FICLONE, source)
         except OSError:
             at = 0
-            while at < seen.st_size:
-                at += os.sendfile(target, source, at, seen.st_size - at)
-        _settle(target, seen.st_mode & 0o777)
+            while at < status.st_size:
+                at += os.sendfile(target, source, at, status.st_size - at)
+        _settle(target, status.st_mode & 0o777)
     finally:
         os.close(target)
 
 
 def write_file(path: bytes, content: bytes, mode: int) -> None:
-    """Write a new file, as all files of a tree are."""
+    """Write a new file of a tree."""
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(target, "wb") as file:
         file.write(content)
@@ -133,20 +133,20 @@ def write_file(path: bytes, content: bytes, mode: int) -> None:
 
 
 def write_link(path: bytes, target: bytes) -> None:
-    """Make a symbolic link, as all of a tree are."""
+    """Make a symbolic link of a tree."""
     os.symlink(target, path)
     os.utime(path, ns=(FIXED_NS, FIXED_NS), follow_symlinks=False)
 
 
 def make_folders(folders: Iterable[str]) -> list[str]:
-    """Make folders, those above first."""
+    """Make folders; parents come first."""
     for folder in folders:
         os.mkdir(as_bytes(folder), 0o755)
     return []
 
 
 def finish_folders(folders: Iterable[str]) -> list[str]:
-    """Close folders and set their time; nothing is made in them any more."""
+    """Make folders read-only and set their time."""
     for folder in folders:
         path = as_bytes(folder) or b"."
         os.utime(path, ns=(FIXED_NS, FIXED_NS))
@@ -155,15 +155,15 @@ def finish_folders(folders: Iterable[str]) -> list[str]:
 
 
 def _unchanged(file: int, size: int, since: int) -> bool:
-    """Whether nobody did anything to a file since then."""
-    seen = os.fstat(file)
-    return seen.st_size == size and seen.st_ctime_ns <= since
+    """Whether a file has not changed since then."""
+    status = os.fstat(file)
+    return status.st_size == size and status.st_ctime_ns <= since
 
 
 def _settle(file: int, mode: int) -> None:
     """Give a file the mode and the time of an object."""
-    seen = os.fstat(file)
-    if seen.st_mode & 0o7777 != mode:
+    status = os.fstat(file)
+    if status.st_mode & 0o7777 != mode:
         os.fchmod(file, mode)
-    if seen.st_mtime_ns != FIXED_NS:
+    if status.st_mtime_ns != FIXED_NS:
         os.utime(file, ns=(FIXED_NS, FIXED_NS))

@@ -1,6 +1,6 @@
 """Runs first in every interpreter of a tree, where it lies beside the packages as `_sgpu_tree`.
 
-It puts the further folders on the path, and keeps installers from writing to what all runs share.
+It puts the other folders of packages on the path, and keeps installers from changing the tree.
 """
 
 import os
@@ -30,18 +30,17 @@ def begin(*sites: str) -> None:
         packages = os.path.dirname(__file__)
         sys.path.insert(sys.path.index(packages) if packages in sys.path else len(sys.path), own)
     if any("get_interpreter_info" in word for word in sys.orig_argv):
-        # uv asks what this is. It takes EXTERNALLY-MANAGED seriously, but not in what it would call
-        # a virtual environment.
+        # uv asks what this is. It obeys EXTERNALLY-MANAGED, but not in what it calls a virtual
+        # environment.
         sys.base_prefix, sys.base_exec_prefix = sys.prefix, sys.exec_prefix
     if changes(_arguments_of_pip(sys.orig_argv)):
         sys.stderr.write(REFUSAL)
         sys.stderr.flush()
-        os._exit(1)  # SystemExit would be told with a traceback of the interpreter's start
+        os._exit(1)  # SystemExit would show a traceback of the interpreter's start
 
 
 def changes(arguments: "list[str]") -> bool:
-    """Whether pip would change the tree: the marker is for the world outside of virtual
-    environments alone, so pip passes over it here."""
+    """Whether pip would change the tree. pip ignores EXTERNALLY-MANAGED in virtual environments."""
     if not any(word in _CHANGING for word in arguments) or arguments[0] == "help":
         return False
     if any(name in os.environ for name in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")):
@@ -50,7 +49,7 @@ def changes(arguments: "list[str]") -> bool:
 
 
 def _arguments_of_pip(words: "list[str]") -> "list[str]":
-    """What follows `python -m pip` or `python …/bin/pip3`."""
+    """Return the arguments of `python -m pip` or `python …/bin/pip3`."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         word = words[at]

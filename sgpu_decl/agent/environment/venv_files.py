@@ -1,5 +1,5 @@
-"""What a tree has beside its packages: that which makes it an environment to Python, and tells
-installers to leave it alone."""
+"""The files of a tree beside its packages: they make it an environment for Python, and tell
+installers not to change it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["Furnishing", "furnish", "packages_folder"]
 
 _START = "_sgpu_tree"
-# Its lines are worked off in the order of names: what others put on the path comes first.
+# Python reads these files in the order of names, so those of other packages come first.
 _PTH = "zzzz_sgpu.pth"
 
 
 class Furnishing(NamedTuple):
-    """By path: the content of files, of programs, and the targets of links."""
+    """The content of files and of programs, and the targets of links, by path."""
 
     files: dict[str, bytes]
     programs: dict[str, bytes]
@@ -34,23 +34,23 @@ class Furnishing(NamedTuple):
 
 
 def packages_folder(python: Python) -> str:
-    """Where this interpreter looks for packages by itself, relative to the tree."""
+    """Return where this interpreter looks for packages, relative to the tree."""
     free_threaded = "t" if python.abi.split("-")[1].endswith("t") else ""
     return f"lib/python{python.minor}{free_threaded}/site-packages"
 
 
 def furnish(manifest: Manifest, interpreter: str) -> Furnishing:
-    """Say what to make beside the manifest's files, for the base interpreter at a path.
+    """Return the files to make beside those of the manifest, for the base interpreter at a path.
 
     Raises:
-        BadManifest: it holds one of these itself.
+        BadManifest: it has one of these itself.
     """
     packages = packages_folder(manifest.python)
-    here = {file.path for file in manifest.files}
+    paths = {file.path for file in manifest.files}
     further = [site for site in manifest.sites if site != packages]
     begin = f"import {_START}; {_START}.begin({', '.join(map(ascii, further))})\n"
     refusing = b"#!/bin/sh\ncat >&2 <<'END'\n" + tree_start.REFUSAL.encode() + b"END\nexit 1\n"
-    made = Furnishing(
+    furnishing = Furnishing(
         files={
             "pyvenv.cfg": os.fsencode(
                 f"home = {os.path.dirname(interpreter)}\ninclude-system-site-packages = false\n"
@@ -60,8 +60,8 @@ def furnish(manifest: Manifest, interpreter: str) -> Furnishing:
             f"{packages}/{_START}.py": _start_source(),
             f"{packages}/{_PTH}": begin.encode("ascii"),
         },
-        # An environment without pip would otherwise find one of the machine on the PATH.
-        programs={path: refusing for path in ("bin/pip", "bin/pip3") if path not in here},
+        # Without these, an environment without pip would find one of the machine on the PATH.
+        programs={path: refusing for path in ("bin/pip", "bin/pip3") if path not in paths},
         links={
             "bin/python": interpreter,
             "bin/python3": "python",
@@ -69,19 +69,19 @@ def furnish(manifest: Manifest, interpreter: str) -> Furnishing:
             "lib64": "lib",
         },
     )
-    own = {*made.paths, RECORD}
-    for path in here:
+    own = {*furnishing.paths, RECORD}
+    for path in paths:
         if path in own or path.startswith("lib64/"):
             raise BadManifest(f"{path!r} is a file that only the tree itself has")
-    return made
+    return furnishing
 
 
 def _externally_managed() -> bytes:
-    """PEP 668: the text is the value of an INI file, whose further lines are indented."""
+    """PEP 668: the text is the value in an INI file, so its other lines are indented."""
     _, _, text = tree_start.REFUSAL.strip().partition("\n\n")
     return ("[externally-managed]\nError=" + text.replace("\n", "\n  ") + "\n").encode("ascii")
 
 
 def _start_source() -> bytes:
-    """Read by the loader, since it may lie in a zip."""
+    """Read by the loader, since the module may lie in a zip."""
     return bytes(tree_start.__loader__.get_data(tree_start.__file__))  # type: ignore[union-attr]

@@ -1,11 +1,11 @@
 """Two processes of an environment's own interpreter that make its tree together.
 
-Hashing, linking and compiling keep the cores busy, and Python threads would wait for each other. A
-worker takes a batch of work as a line of JSON and answers with the names of what it could not do:
+Hashing, linking and compiling use the cores fully, and Python threads would wait for each other. A
+worker gets a batch of work as a line of JSON, and answers with the names of what it could not do:
 
     ["link", [[key, size, [path], [script], ns]]]    [key]
     ["compile", [[digest, [path], name]]]        []
-    ["unpack", [path, contents, …]]              ["why the pack is refused"]
+    ["unpack", [path, contents, …]]              ["the reason why the pack is refused"]
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class WorkerError(OSError):
 
 
 class Crew:
-    """The workers, and what they say of their interpreter: `base` is its own path, `tag` the tag of
-    its bytecode."""
+    """The workers, and facts about their interpreter: `base` is its path, `tag` the tag of its
+    bytecode."""
 
     def __init__(self, python: str) -> None:
         """Start them with the interpreter `python`.
 
         Raises:
-            WorkerError: there is no such interpreter, or it does not start.
+            WorkerError: the interpreter is missing, or does not start.
         """
         self._workers: list[_Worker] = []
         try:
@@ -59,9 +59,9 @@ class Crew:
         self.python = Python(*facts)
 
     def begin(self, **setup: str) -> None:
-        """Tell all workers where they work."""
+        """Tell all workers their folders."""
         for worker in self._workers:
-            worker.tell(["begin", setup])
+            worker.send(["begin", setup])
             worker.answer()
 
     def work(
@@ -70,10 +70,10 @@ class Crew:
         batches: Iterable[Batch],
         done: Callable[[Batch, list[str]], None] = lambda _batch, _failed: None,
     ) -> None:
-        """Have all batches done, and `done(batch, answer)` called after each, one at a time.
+        """Do all batches, and call `done(batch, answer)` after each, one at a time.
 
         Raises:
-            WorkerError: what the system said to a worker, or a worker died.
+            WorkerError: a worker met an error of the system, or died.
         """
         waiting = iter(batches)
         lock = threading.Lock()
@@ -86,7 +86,7 @@ class Crew:
                         if errors:
                             return
                         batch = next(waiting)
-                    worker.tell([kind, batch])
+                    worker.send([kind, batch])
                     answer = worker.answer()
                     with lock:
                         done(batch, answer)
@@ -111,7 +111,7 @@ class Crew:
 
 class _Worker:
     def __init__(self, python: str) -> None:
-        # The folder or the zip that this module lies in runs as a program, and a file is quicker.
+        # The folder or zip of this module runs as a program; a file starts more quickly.
         agent = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         if os.path.isdir(agent):
             agent = os.path.join(agent, "__main__.py")
@@ -126,13 +126,13 @@ class _Worker:
         except OSError as error:
             raise WorkerError(error.errno, error.strerror, python) from error
 
-    def tell(self, message: object) -> None:
+    def send(self, message: object) -> None:
         stream = self._process.stdin
         try:
             stream.write(json.dumps(message).encode("ascii") + b"\n")  # type: ignore[union-attr]
             stream.flush()  # type: ignore[union-attr]
         except BrokenPipeError:
-            pass  # it died, and the missing answer says so
+            pass  # it has died, and the missing answer says so
 
     def answer(self) -> list[Any]:
         line = self._process.stdout.readline()  # type: ignore[union-attr]
@@ -150,20 +150,20 @@ class _Worker:
 
 
 def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of the agent
-    """Be a worker, until whoever started it is gone."""
-    gc.disable()  # nothing here makes cycles, and batches are many small values
+    """Be a worker, until the process that started it is gone."""
+    gc.disable()  # nothing here makes cycles, and batches have many small values
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing but answers may reach them
+    os.dup2(2, 1)  # nothing else may be written there
     _say(answers, [this_python(), base_executable(), sys.implementation.cache_tag or ""])
-    able: dict[str, Callable[[Any], list[str]]] = {"unpack": _unpack}
+    commands: dict[str, Callable[[Any], list[str]]] = {"unpack": _unpack}
     for line in sys.stdin.buffer:
         kind, batch = json.loads(line)
         answer: object = []
         try:
             if kind == "begin":
-                able.update(_prepared(**batch))
+                commands.update(_tree_commands(**batch))
             else:
-                answer = able[kind](batch)
+                answer = commands[kind](batch)
         except OSError as error:
             path = os.fsdecode(error.filename) if error.filename else None
             answer = {"error": [error.errno or errno.EIO, error.strerror or str(error), path]}
@@ -177,7 +177,7 @@ def _unpack(batch: Any) -> list[str]:
     return unpack_task(batch)
 
 
-def _prepared(
+def _tree_commands(
     *, folder: str, objects: str, bytecode: str, interpreter: str, tag: str
 ) -> dict[str, Callable[[Any], list[str]]]:
     from sgpu_decl.agent.environment.bytecode_cache import Compiler
@@ -196,5 +196,5 @@ def _say(answers: BinaryIO, message: object) -> None:
     try:
         answers.write(json.dumps(message).encode("ascii") + b"\n")
         answers.flush()
-    except BrokenPipeError:  # whom it works for is gone
+    except BrokenPipeError:  # the process that started it is gone
         os._exit(1)

@@ -210,7 +210,7 @@ class EnvironmentStore:
                     os.fspath(self.objects),
                     os.fspath(tree),
                     base,
-                    known=self._hashed,
+                    hashed_ns=self._hashed,
                     advance=progress.advance,
                 )
         except (Mismatch, BadManifest) as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sgpu_decl.agent.environment.manifest import Manifest
-from sgpu_decl.agent.environment.packs import MOST, Index, Pack, index_name, needed
+from sgpu_decl.agent.environment.packs import MOST, Index, Pack, index_name, object_sizes
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
 
@@ -71,7 +71,7 @@ class FolderPlace:
 
 def make_index(manifest: Manifest, known: Iterable[Pack] = ()) -> Index:
     """Say which packs bring an environment: of those that are `known` to be there, and new ones."""
-    wanted = needed(manifest)
+    wanted = object_sizes(manifest)
     packs: list[Pack] = []
     there: set[str] = set()
     for pack in known:

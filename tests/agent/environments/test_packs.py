@@ -15,7 +15,7 @@ import pytest
 
 from sgpu_decl.agent.environment.hydration import hydrate, whole
 from sgpu_decl.agent.environment.pack_reader import unpack
-from sgpu_decl.agent.environment.packs import MOST, BadPack, Index, Pack, index_name, needed
+from sgpu_decl.agent.environment.packs import MOST, BadPack, Index, Pack, index_name, object_sizes
 from sgpu_decl.agent.environment.python_match import this_python
 from sgpu_decl.agent.environment.tree_files import FIXED_NS, discard
 from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send, write_pack
@@ -102,13 +102,13 @@ def test_only_new_objects_are_sent(make_environment: Any, tmp_path: Path) -> Non
         [*(pack.name for pack in new), index_name(upgraded.manifest.digest)]
     )
     keys = {key for pack in new for key, _ in pack.contents}
-    assert keys == set(needed(upgraded.manifest)) - set(needed(first.manifest))
+    assert keys == set(object_sizes(upgraded.manifest)) - set(object_sizes(first.manifest))
     receive(upgraded, tmp_path / "packs", tmp_path / "worker/objects")
 
 
 def test_a_pack_that_is_mostly_of_no_use_is_not_used_again(make_environment: Any) -> None:
     first = make_environment(FILES)
-    known = Pack(tuple(needed(first.manifest).items()))
+    known = Pack(tuple(object_sizes(first.manifest).items()))
     other = make_environment({"one/__init__.py": "x = 1\n"})
     assert known not in make_index(other.manifest, known=[known]).packs
 
