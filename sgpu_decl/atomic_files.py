@@ -14,7 +14,7 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
         durable: it survives a power cut; a cache need not.
 
     Raises:
-        OSError: it cannot be written; what was there is there still.
+        OSError: it cannot be written; the old content stays.
     """
     temporary = path.with_name(f".new-{os.urandom(6).hex()}")
     try:

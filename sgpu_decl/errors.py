@@ -1,17 +1,17 @@
-"""Everything that can go wrong outside a user's file.
+"""The errors that are no mistakes in a user's file.
 
     SgpuError                 exit 1
-    ├── InvalidInput          exit 1   carries the diagnostics of what the user wrote
-    ├── NotFound              exit 1   an address, attempt or file that is not there
+    ├── InvalidInput          exit 1   has the diagnostics of the user's input
+    ├── NotFound              exit 1   an address, attempt or file that does not exist
     ├── StateError            exit 1   the state database is corrupt, foreign or newer
     ├── BackendError          exit 1   a backend refused or broke
-    │   └── OutcomeUnknown    exit 1   the answer was lost: what was asked for may have happened
-    ├── ActiveRun             exit 1   a run is active and `on_active` forbids to touch it
+    │   └── OutcomeUnknown    exit 1   the answer to a request was lost: it may have taken effect
+    ├── ActiveRun             exit 1   a run is active, and `on_active` forbids to change it
     ├── StalePlan             exit 3   the plan does not fit the state or the code any more
     │   └── StateMoved        exit 3   the state moved on since the plan
     ├── Locked                exit 3   another sgpu holds the state lock
     ├── RankUnknown           exit 1   a process cannot tell which rank it is
-    ├── OutOfTime             exit 1   a run did not end in the time that was given
+    ├── OutOfTime             exit 1   a run did not end within the time limit
     ├── RunFailed             exit 5   a watched run failed
     ├── Usage                 exit 64  wrong use of the command line
     └── Interrupted           exit 130
@@ -60,7 +60,7 @@ class SgpuError(Exception):
     ) -> None:
         super().__init__(message)
         if hint is not None:
-            self.add_note(f"hint: {hint}")  # for those who meet it in a traceback
+            self.add_note(f"hint: {hint}")  # shown in tracebacks
         self.message = message
         self.hint = hint
         self.diagnostics = diagnostics
@@ -81,9 +81,8 @@ class StateError(SgpuError):
 
 
 class BackendError(SgpuError):
-    """`asked_wrong` says that the platform works, and refuses what it was asked for. `field` is the
-    field of a run or a notebook that names what the platform does not have, where one does: what
-    the file says is wrong then, and not the platform."""
+    """`asked_wrong`: the platform works, and refuses the request. `field` is the field of a run or
+    notebook that names something which the platform does not have: the file is wrong then."""
 
     code = "backend_error"
     asked_wrong = False
@@ -101,7 +100,7 @@ class BackendError(SgpuError):
 
 
 class OutcomeUnknown(BackendError):
-    """The answer to a request was lost: what it asked for may have happened."""
+    """The answer to a request was lost: the request may have taken effect."""
 
     code = "outcome_unknown"
     retryable = True
@@ -123,17 +122,17 @@ class StateMoved(StalePlan):
 
 
 class Locked(SgpuError):
-    """`held` is the id of the lock that stands in the way, where one is known."""
+    """`lock` is the id of the lock that another sgpu holds, if it is known."""
 
     code = "state_locked"
     exit_code = 3
     retryable = True
 
     def __init__(
-        self, message: str, *, hint: str, code: str | None = None, held: str | None = None
+        self, message: str, *, hint: str, code: str | None = None, lock: str | None = None
     ) -> None:
         super().__init__(message, hint=hint, code=code)
-        self.held = held
+        self.lock = lock
 
 
 class RankUnknown(SgpuError):

@@ -1,5 +1,5 @@
-"""Files of a project are opened only where they are regular files: opening a FIFO waits for a
-writer, and opening a device may do something."""
+"""Opens files of a project only if they are regular files: opening a FIFO waits for a writer, and
+opening a device may have an effect."""
 
 import errno
 import io
@@ -18,11 +18,11 @@ _KINDS = (
 
 
 class NotRegular(OSError):
-    """There is a FIFO, a socket or a device in the place of a file; `strerror` says which."""
+    """The path is a FIFO, a socket or a device; `strerror` says which."""
 
 
 def special_kind(mode: int) -> str | None:
-    """`a FIFO`, `a socket` or `a device` by the mode of a file; `None` for all others."""
+    """Return `a FIFO`, `a socket` or `a device` for the mode of a file; `None` for other kinds."""
     return next((words for is_kind, words in _KINDS if is_kind(mode)), None)
 
 
@@ -33,7 +33,7 @@ def open_regular(path: str | Path) -> io.BufferedReader:
         NotRegular: it is a FIFO, a socket or a device.
         OSError: it cannot be opened.
     """
-    _refuse_special(os.stat(path).st_mode)  # before opening: that alone may do something
+    _refuse_special(os.stat(path).st_mode)  # before it is opened, which may have an effect
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         mode = os.fstat(handle).st_mode
@@ -47,13 +47,13 @@ def open_regular(path: str | Path) -> io.BufferedReader:
 
 
 def read_regular(path: str | Path) -> bytes:
-    """The content of a regular file; raises as `open_regular`."""
+    """Return the content of a regular file. Raises as `open_regular`."""
     with open_regular(path) as file:
         return file.read()
 
 
 def leads_out(path: str | Path, *tops: str | Path) -> bool:
-    """Whether a path is a link to what lies in none of these folders."""
+    """Whether a path is a link that leads out of all of these folders."""
     if not os.path.islink(path):
         return False
     real = os.path.realpath(path)
@@ -61,7 +61,7 @@ def leads_out(path: str | Path, *tops: str | Path) -> bool:
 
 
 def is_below(path: str | Path, top: str | Path) -> bool:
-    """Whether a path is that of a folder or of something in it, by their words alone."""
+    """Whether a path is a folder or lies in it, by the text of both alone."""
     folder = os.path.abspath(top)
     return os.path.commonpath((os.path.abspath(path), folder)) == folder
 

@@ -1,4 +1,4 @@
-"""Where the published schemas and the templates lie, in a wheel and in a checkout."""
+"""Finds the published schemas and the templates, in a wheel and in a checkout."""
 
 from functools import cache
 from pathlib import Path

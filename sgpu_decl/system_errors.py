@@ -1,4 +1,4 @@
-"""Errors of the operating system in words: `EIO on fsync of ...`, and the next step for each."""
+"""Errors of the operating system in words, `EIO on fsync of ...`, and the next step for each."""
 
 import errno
 import os
@@ -9,14 +9,14 @@ from types import MappingProxyType
 __all__ = ["FULL", "advice", "error_text", "path_in_errors"]
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The disk is full, or what this user may use of it."""
+"""The disk is full, or the user's quota."""
 
-_DEFAULT = "check that it is there, of the right kind, and yours to read and write"
+_DEFAULT = "check that it exists, has the right kind, and that you may read and write it"
 _FAILING = "the disk, or the connection to it, fails: see the kernel's log, and try again"
 _PERMISSION = "make it readable and writable for you"
 _ADVICE: Mapping[int, str] = MappingProxyType(
     {
-        **dict.fromkeys(FULL, "make room, then try again; `sgpu gc` frees what is not used"),
+        **dict.fromkeys(FULL, "free some space and try again; `sgpu gc` deletes what is not used"),
         **dict.fromkeys((errno.EACCES, errno.EPERM), _PERMISSION),
         **dict.fromkeys((errno.EIO, errno.EREMOTEIO, errno.ESTALE), _FAILING),
         **dict.fromkeys(
@@ -35,7 +35,7 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
 
 @contextmanager
 def path_in_errors(path: "str | os.PathLike[str]") -> Iterator[None]:
-    """Add the path of a file to errors of calls that get only its descriptor."""
+    """Add the path of a file to errors of calls on its descriptor."""
     try:
         yield
     except OSError as error:
@@ -45,7 +45,7 @@ def path_in_errors(path: "str | os.PathLike[str]") -> Iterator[None]:
 
 
 def error_text(error: OSError) -> str:
-    """The number, the operation and the place: ``EIO on fsync of `/x` (input/output error)``."""
+    """Return number, operation and place: ``EIO on fsync of `/x` (input/output error)``."""
     words = (error.strerror or str(error) or type(error).__name__).lower()
     if error.errno is None:
         return words
@@ -57,12 +57,12 @@ def error_text(error: OSError) -> str:
 
 
 def advice(error: OSError) -> str:
-    """The next step for whoever meets the error."""
+    """Return the next step for the user."""
     return _ADVICE.get(error.errno or 0, _DEFAULT)
 
 
 def _operation(error: OSError) -> str | None:
-    """The name of the call that failed, from the source of the innermost frame."""
+    """Return the name of the call that failed, from the source of the innermost frame."""
     import ast
     import linecache
     from itertools import islice
@@ -83,15 +83,15 @@ def _operation(error: OSError) -> str | None:
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][start:]
     try:
-        (found,) = ast.parse(b"".join(lines).decode()).body
+        (statement,) = ast.parse(b"".join(lines).decode()).body
     except (SyntaxError, ValueError):
         return None
-    # Buffered bytes are written when the file is flushed or closed. What fails at the end of
-    # `with open(...)` has the place of the statement, since Python 3.13 that of `open`.
-    if isinstance(found, ast.With):
+    # Buffered bytes are written when the file is flushed or closed. An error at the end of
+    # `with open(...)` has the place of the statement; since Python 3.13, that of `open`.
+    if isinstance(statement, ast.With):
         return "write"
-    if not isinstance(found, ast.Expr) or not isinstance(found.value, ast.Call):
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return None
-    name = ast.unparse(found.value.func).rpartition(".")[2]
+    name = ast.unparse(statement.value.func).rpartition(".")[2]
     closed = name == "open" and (error.filename is None or isinstance(error.__context__, OSError))
     return "write" if closed or name in ("flush", "close") else name

@@ -2,17 +2,20 @@
 
 `python -I -S __main__.py FOLDER` is the quickest; `python agent.zip FOLDER`, the folder itself and
 `-m sgpu_decl.agent` work as well. With options instead of a folder it is the agent of one node of
-several: see `foreground`. `node` is all that a platform has to start on a node: see `node`.
-`hydrate` makes the tree of an environment: see `hydrate_program`. `probe` measures a node: see
-`probe`.
+several: see `foreground`. Other words start other programs:
+
+    serve     launches many attempts: see `launch_server`
+    node      all that a platform starts on a node: see `node`
+    hydrate   makes the tree of an environment: see `hydrate_program`
+    probe     measures a node: see `probe`
 """
 
 import os
 import sys
 
 if not __package__:
-    # Run as a file, a folder or a zip the modules have no package above them: give them their
-    # name, so that one spelling of every import holds wherever the agent lies.
+    # In a file, a folder or a zip, the modules have no package above them. Make the packages, so
+    # that imports are the same wherever the agent lies.
     _kind = type(sys)
     _top, _own = _kind("sgpu_decl"), _kind("sgpu_decl.agent")
     _top.__path__, _own.__path__ = [], [__file__.rpartition("/")[0] or "."]
@@ -36,7 +39,7 @@ else:
 
 _code = main(sys.argv[1:])
 if main.__module__ in ("sgpu_decl.agent.guardian", "sgpu_decl.agent.launch_server"):
-    # Guardian and supervisor share their memory: to take it apart they would copy all of it.
+    # Guardian and supervisor share their memory; tearing it down would copy all of it.
     sys.stderr.flush()
     os._exit(_code)
 sys.exit(_code)

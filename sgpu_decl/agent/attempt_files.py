@@ -30,15 +30,13 @@ __all__ = [
     "IDENTITY",
     "LAUNCH_LOCK",
     "OUTCOME",
-    "RESERVE",
     "SPEC",
     "STATUS",
     "SUPERVISOR_LOCK",
     "EventLog",
-    "parse_events",
     "read_json",
+    "reserve_space",
     "say",
-    "set_aside",
     "stamp",
     "sync_folder",
     "write_atomic",
@@ -51,24 +49,23 @@ STATUS = "status.json"
 EVENTS = "events.log"
 OUTCOME = "outcome.json"
 CANCEL = "cancel"
-RESERVE = "reserve"
 LAUNCH_LOCK = "launch.lock"
 SUPERVISOR_LOCK = "supervisor.lock"
 GUARDIAN_LOCK = "guardian.lock"
 
-_RESERVED = 256 << 10  # a traceback of 64 KiB, and 1,000 ranks
+_RESERVE = "reserve"
+_RESERVE_BYTES = 256 << 10  # a traceback of 64 KiB, and 1,000 ranks
 
 
 def stamp(seconds: float | None = None) -> str:
-    """Return a time as RFC 3339 in UTC with milliseconds; now when none is given."""
+    """Return a time as RFC 3339 in UTC with milliseconds; the present one by default."""
     moment = time.time() if seconds is None else seconds
-    whole = int(moment)
-    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-    return f"{text}.{int((moment - whole) * 1000):03d}Z"
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
+    return f"{text}.{int(moment % 1 * 1000):03d}Z"
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, which is `agent.log`, or a terminal: to nobody if that is gone."""
+    """Write a line to stderr, which is `agent.log` or a terminal. An error is ignored."""
     try:
         sys.stderr.write(f"sgpu: {text}\n")
     except OSError:
@@ -76,7 +73,7 @@ def say(text: str) -> None:
 
 
 def read_json(folder: str, name: str, *, limit: int = 16 << 20) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None where it is missing, too large, or not one."""
+    """Return the JSON object in a file; None if the file is missing, too large, or holds none."""
     try:
         path = os.path.join(folder, name)
         with open(path, "rb", buffering=0, opener=regular_opener) as file:
@@ -87,7 +84,7 @@ def read_json(folder: str, name: str, *, limit: int = 16 << 20) -> dict[str, Any
 
 
 def parse_object(data: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that bytes hold; None where they hold anything else."""
+    """Return the JSON object that bytes hold; None if they hold anything else."""
     try:
         value = loads(data)
     except (ValueError, RecursionError):
@@ -116,37 +113,35 @@ def write_atomic(folder: str, name: str, data: bytes, *, durable: bool = False) 
         sync_folder(folder)
 
 
-def set_aside(folder: str) -> None:
-    """Take the disk space that `write_once` will use.
+def reserve_space(folder: str) -> None:
+    """Reserve the disk space that `write_once` will use.
 
     Raises:
         OSError: the disk is full.
     """
-    path = os.path.join(folder, RESERVE)
+    path = os.path.join(folder, _RESERVE)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            os.posix_fallocate(descriptor, 0, _RESERVED)
+            os.posix_fallocate(descriptor, 0, _RESERVE_BYTES)
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise
-            # This kernel or file system does not set space aside unwritten.
-            left = _RESERVED
-            while left:
-                left -= os.write(descriptor, bytes(left))
+            # This kernel or file system reserves no space without writing.
+            _write_all(descriptor, bytes(_RESERVE_BYTES))
     finally:
         os.close(descriptor)
 
 
 def write_once(folder: str, name: str, data: bytes) -> bool:
-    """Link a file into place and say whether this call did; the first writer wins for good.
+    """Link a file into place; return whether this call did. The first writer wins for good.
 
-    The bytes go into what `set_aside` took, so nobody can take that room in between.
+    The bytes go into the space that `reserve_space` took.
 
     Raises:
-        OSError: the disk is full and nothing was set aside, or the folder is gone.
+        OSError: the disk is full and no space was reserved, or the folder is gone.
     """
-    reserve = os.path.join(folder, RESERVE)
+    reserve = os.path.join(folder, _RESERVE)
     if os.path.exists(reserve):
         os.rename(reserve, _temporary_path(folder, name))
     temporary = _temporary(folder, name, data, durable=True)
@@ -164,19 +159,23 @@ def _temporary(folder: str, name: str, data: bytes, *, durable: bool) -> str:
     temporary = _temporary_path(folder, name)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        _write_all(descriptor, data)
         os.ftruncate(descriptor, len(data))
         if durable:
             os.fsync(descriptor)
     except OSError as error:
-        error.filename = temporary  # the calls above know its descriptor alone
+        error.filename = temporary  # the calls above know the descriptor alone
         os.unlink(temporary)
         raise
     finally:
         os.close(descriptor)
     return temporary
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def _temporary_path(folder: str, name: str) -> str:
@@ -196,7 +195,7 @@ def sync_folder(folder: str) -> None:
 
 
 class EventLog:
-    """Appends events; a full disk drops and counts them, since a run outlives its own diary."""
+    """Appends events. If the disk is full, events are dropped and counted, and the run goes on."""
 
     def __init__(self, folder: str) -> None:
         self._descriptor = os.open(
@@ -212,7 +211,7 @@ class EventLog:
     def append(self, event: str, /, *, durable: bool = False, **data: object) -> None:
         """Write one event with its wall-clock and monotonic time.
 
-        It outlives this process at once, and a power cut after the next `sync` if it is `durable`.
+        A `durable` event survives a power cut after the next `sync`.
         """
         self._unsynced = self._unsynced or durable
         self._sequence += 1
@@ -227,13 +226,12 @@ class EventLog:
         )
         line = b"%08x %s\n" % (crc32(body), body)
         if self._torn:
-            line = b"\n" + line  # ends the torn line, so that this one counts
+            line = b"\n" + line  # ends the torn line
         try:
-            written = os.write(self._descriptor, line)
+            self._torn = os.write(self._descriptor, line) != len(line)
         except OSError:
             self.dropped += 1
             return
-        self._torn = written != len(line)
         self.dropped += self._torn
 
     def sync(self) -> None:
@@ -245,19 +243,3 @@ class EventLog:
             os.fdatasync(self._descriptor)
         except OSError:
             self.dropped += 1
-
-
-def parse_events(data: bytes) -> tuple[list[dict[str, Any]], int]:
-    """Return the valid events of complete lines, and how many bytes those lines take.
-
-    A line whose checksum does not fit is left out; an unfinished last line is not consumed.
-    """
-    end = data.rfind(b"\n") + 1
-    events = []
-    for line in data[:end].splitlines():
-        checksum, _, body = line.partition(b" ")
-        if len(checksum) == 8 and checksum == b"%08x" % crc32(body):
-            event = parse_object(body)
-            if event is not None:
-                events.append(event)
-    return events, end

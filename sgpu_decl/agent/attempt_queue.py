@@ -1,4 +1,4 @@
-"""The queue of an attempt: earlier attempts first, then a turn of `max_parallel`, then devices."""
+"""The queue of an attempt: earlier attempts first, then a slot of `max_parallel`, then devices."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
 
-__all__ = ["Queue"]
+__all__ = ["AttemptQueue"]
 
 
-class Queue:
-    """Calls `on_turn(devices)` once there is room, or `on_refused(why)` if there never will be."""
+class AttemptQueue:
+    """Calls `on_turn(devices)` once there is room, or `on_refused(reason)` if there never is."""
 
     on_turn: Callable[[tuple[str, ...]], None]
     on_refused: Callable[[str], None]
@@ -32,11 +32,11 @@ class Queue:
 
     @staticmethod
     def waits(spec: Mapping[str, Any]) -> bool:
-        """Whether there is anything that an attempt may have to wait for."""
+        """Whether an attempt may have to wait."""
         return bool(spec["gpus"]["need"] or spec["parallel"] or spec["wait_for"])
 
     def enter(self) -> None:
-        """Stand in line."""
+        """Wait for a turn."""
         if self._spec["wait_for"]:
             self._record.update(waiting_for="earlier attempts")
             wait_for_ends(self._waiters, self._spec["wait_for"], self._for_turn)
@@ -44,11 +44,11 @@ class Queue:
             self._for_turn()
 
     def leave(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self._waiters.stop()
 
     def release(self) -> None:
-        """Give back the room that was taken."""
+        """Give the slots back."""
         for slots in self._slots:
             slots.release()
 

@@ -1,4 +1,4 @@
-"""What the attempt tells of itself: status, events and the one outcome."""
+"""What an attempt records about itself: status, events and the one outcome."""
 
 from __future__ import annotations
 
@@ -16,16 +16,10 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.verdict import RankEnding
 
-__all__ = ["AttemptRecord", "cancelled_outcome", "lost_outcome", "rank_entry"]
+__all__ = ["AttemptRecord", "cancelled_outcome", "lost_outcome"]
 
-
-_RESTARTS_KEPT = 20
-_SUMMARY_KEPT = 500  # characters
-
-
-def rank_entry(rank: int, node: int) -> dict[str, Any]:
-    """Return a rank that has not started: the form of the status contract."""
-    return {"rank": rank, "node_rank": node, "state": "queued", "exit_code": None, "signal": None}
+_MOST_RESTARTS = 20
+_LONGEST_SUMMARY = 500  # characters
 
 
 class AttemptRecord:
@@ -43,7 +37,11 @@ class AttemptRecord:
         self._dirty = True
         self._unwritten = False
         each = ranks // nodes
-        self.ranks = [rank_entry(rank, rank // each) for rank in range(ranks)]
+        self.ranks: list[dict[str, Any]] = [
+            {"rank": rank, "node_rank": rank // each, "state": "queued", "exit_code": None,
+             "signal": None}
+            for rank in range(ranks)
+        ]  # fmt: skip
         self.snapshot: dict[str, Any] = {
             "state": state,
             "waiting_for": None,
@@ -61,10 +59,8 @@ class AttemptRecord:
         self.flush()
 
     def _now(self, ahead: float = 0.0) -> str:
-        """Return the time by the wall clock as it was at the start, whatever it was set to since.
-
-        So an attempt never ends before it started.
-        """
+        """Return the time by the wall clock of the start: a clock that is set later does not count,
+        so no attempt ends before it started."""
         return attempt_files.stamp(self._wall + time.clock_gettime(time.CLOCK_BOOTTIME) + ahead)
 
     def check_folder(self) -> None:
@@ -100,19 +96,19 @@ class AttemptRecord:
         self.event("state", durable=True, state=state, **data)
 
     def restart(self, number: int, cause: dict[str, Any], backoff: float) -> None:
-        """Note why the ranks are started again, after `backoff` seconds.
+        """Note why the ranks start again, after `backoff` seconds.
 
-        Only the newest restarts are kept, since the outcome must fit into the space set aside.
+        Only the newest restarts are kept, since the outcome must fit into its reserved space.
         """
         self.snapshot["restarts"] = [
-            *self.snapshot["restarts"][1 - _RESTARTS_KEPT :],
+            *self.snapshot["restarts"][1 - _MOST_RESTARTS :],
             {
                 "restart": number,
                 "at": self._now(),
                 "starts_at": self._now(backoff),
                 "rank": cause["rank"],
                 "class": cause["class"],
-                "summary": cause["summary"][:_SUMMARY_KEPT],
+                "summary": cause["summary"][:_LONGEST_SUMMARY],
             },
         ]
         self.event("restart", restart=number, after=cause["class"], backoff=backoff)
@@ -123,8 +119,8 @@ class AttemptRecord:
         self._dirty = True
 
     def ended(self, ending: RankEnding, restart: int, dropped: int = 0) -> None:
-        """Note how a rank ended. Which ranks failed by themselves is known only once all have
-        ended. `dropped` bytes of its output are in no log."""
+        """Note how a rank ended; `settle` says later which ranks failed by themselves. `dropped`
+        bytes of its output are in no log."""
         if dropped:
             self.rank(ending.rank, dropped_bytes=dropped)
             self.event("output_dropped", rank=ending.rank, bytes=dropped)
@@ -136,16 +132,16 @@ class AttemptRecord:
         )
 
     def settle(self, endings: Sequence[RankEnding], failed: frozenset[int]) -> None:
-        """Give each rank its last state: those in `failed` failed by themselves."""
+        """Set the last state of each rank: those in `failed` failed by themselves."""
         for ending in endings:
             ended = "stopped" if ending.failed else "succeeded"
             self.rank(ending.rank, state="failed" if ending.rank in failed else ended)
             self.ranks[ending.rank].pop("pid", None)
 
     def flush(self) -> None:
-        """Write the snapshot if it changed since the last time, and let the disk have the events.
+        """Sync the events, and write the snapshot if it has changed.
 
-        Called once per turn of the loop: what a turn starts never waits for the disk first.
+        Called at the end of each turn of the loop, so that nothing in it waits for the disk.
         """
         self._log.sync()
         if not self._dirty:
@@ -162,13 +158,13 @@ class AttemptRecord:
                 self.event("status_not_written", reason=str(error))
             self._unwritten = True
 
-    def conclude(self, **fields: object) -> bool:
-        """Write the outcome; say whether it is this one that counts.
+    def conclude(self, **fields: object) -> None:
+        """Write the outcome, unless there is one already.
 
         Raises:
-            OSError: it cannot be written; whoever stands above then writes what it knows.
+            OSError: it cannot be written; the guardian then writes one.
         """
-        os.close(self._spare)  # the outcome needs one descriptor at a time, and now there is one
+        os.close(self._spare)  # the outcome needs one descriptor, and now there is one
         self.update(ended_at=self._now(), waiting_for=None, **fields)
         outcome = {
             "v": 1,
@@ -178,28 +174,25 @@ class AttemptRecord:
             "events_dropped": self._log.dropped,
         }
         if self._handle.deleted:
-            return False  # nobody could find it
+            return  # nobody could find it
         self._handle.check()
-        ours = attempt_files.write_once(
-            self._folder, attempt_files.OUTCOME, attempt_files.encode(outcome)
-        )
+        attempt_files.write_once(self._folder, attempt_files.OUTCOME, attempt_files.encode(outcome))
         self.event("state", state=self.snapshot["state"])
         self.flush()
-        return ours
 
 
 def lost_outcome(
     status: dict[str, Any] | None, failure: str, summary: str, by: str
 ) -> dict[str, Any]:
-    """Return the outcome of an attempt whose supervisor left no verdict.
+    """Return the outcome of an attempt whose supervisor wrote none.
 
-    If every rank had already ended with 0 the attempt succeeded all the same.
+    If every rank had ended with 0, the attempt succeeded all the same.
     """
     return _ended_without(status, "lost", 70, failure, summary, by)
 
 
 def cancelled_outcome(status: dict[str, Any] | None, summary: str, by: str) -> dict[str, Any]:
-    """Return the outcome of an attempt that was asked to stop, whose supervisor left no verdict."""
+    """Return the outcome of an attempt that was asked to stop, and whose supervisor wrote none."""
     return _ended_without(status, "cancelled", 130, None, summary, by)
 
 
@@ -211,18 +204,18 @@ def _ended_without(
     summary: str,
     by: str,
 ) -> dict[str, Any]:
-    known = dict(status or {})
-    ranks = known.get("ranks") or []
-    done = bool(ranks) and all(rank.get("exit_code") == 0 for rank in ranks)
+    last = status or {}
+    ranks = last.get("ranks") or []
+    succeeded = bool(ranks) and all(rank.get("exit_code") == 0 for rank in ranks)
     base = {
         "v": 1,
-        "started_at": known.get("started_at"),
-        "ended_at": known.get("ended_at") or attempt_files.stamp(),
-        "restart": known.get("restart", 0),
-        "restarts": known.get("restarts", []),
+        "started_at": last.get("started_at"),
+        "ended_at": last.get("ended_at") or attempt_files.stamp(),
+        "restart": last.get("restart", 0),
+        "restarts": last.get("restarts", []),
         "by": by,
     }
-    if done:
+    if succeeded:
         return {**base, "state": "succeeded", "exit_code": 0, "class": None,
                 "first_cause": None, "ranks": ranks}  # fmt: skip
     active = ("queued", "starting", "running", "stopping")

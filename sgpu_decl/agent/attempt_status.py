@@ -1,11 +1,11 @@
 """The truth about an attempt: a pure function of its folder, right after any crash or reboot.
 
-1. `outcome.json` is there: that is the verdict.
-2. the supervisor's lock is held: alive; `status.json` has the details.
-3. only the guardian's lock is held: the supervisor died, its ranks are being stopped.
-4. neither is held: `lost`, by a reboot if the boot id differs, else by a crash; but succeeded if
-   every rank had ended with 0.
-5. there never was a lock: not launched yet (`staging`).
+1. `outcome.json` is there: it has the verdict.
+2. The supervisor's lock is held: the attempt is alive, and `status.json` has the details.
+3. Only the guardian's lock is held: the supervisor died, and its ranks are being stopped.
+4. No lock is held: the attempt succeeded if every rank had ended with 0. Otherwise it is `lost`: by
+   a reboot if the boot id differs, else by a crash.
+5. There never was a lock: the attempt is not launched yet (`staging`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ __all__ = [
     "attempt_exists",
     "clear_remains",
     "read_attempt",
-    "read_events",
     "remaining_processes",
     "request_cancel",
 ]
@@ -44,19 +43,18 @@ _EMPTY: dict[str, Any] = {"started_at": None, "ended_at": None, "exit_code": Non
                           "restarts": []}  # fmt: skip
 _DELETED: dict[str, Any] = {"rank": None, "class": None, "traceback": None, "simultaneous": [],
             "summary": "its folder was deleted, and its processes are being stopped"}  # fmt: skip
-_LATE = 3 * BEAT  # a supervisor without a sign of life for so long is stopped, or hangs
-_RARE = ("dropped_bytes",)  # of a rank, shown only if it is there
-_RANK = ("rank", "node_rank", "state", "exit_code", "signal")
+_LATE = 3 * BEAT  # a supervisor that is silent for so long is stopped, or hangs
+_RANK = ("rank", "node_rank", "state", "exit_code", "signal", "dropped_bytes")
 
 
 def read_attempt(folder: Path | str) -> dict[str, Any]:
     """Return `state, started_at, ended_at, exit_code, class, ranks, first_cause, restart,
     restarts`.
 
-    `waiting_for` is there too while it waits: queued for `earlier attempts`, `max_parallel` or
-    `gpus`; to start its ranks again for its `backoff`; starting for its tracker, which says in
-    words what that waits for. `mlflow` is there once the tracker has made the run, or gave up, and
-    `working_files` once it has ended, if ranks wrote into their working folder.
+    An attempt that waits has `waiting_for` too. A queued one waits for `earlier attempts`,
+    `max_parallel` or `gpus`; one whose ranks start again, for its `backoff`; a starting one, for
+    what its tracker names. `mlflow` is there once the tracker has made the run or has given up, and
+    `working_files` after the end, if ranks wrote into their working folder.
     """
     path = os.fspath(folder)
     outcome = attempt_files.read_json(path, attempt_files.OUTCOME)
@@ -71,9 +69,9 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     identity = attempt_files.read_json(path, attempt_files.IDENTITY) or {}
     elsewhere = identity.get("machine") not in (None, processes.machine_id())
     if alive or elsewhere:  # locks of another machine say nothing here
-        seen = _shape(status or {"state": "starting", **_EMPTY})
+        shape = _shape(status or {"state": "starting", **_EMPTY})
         since = None if elsewhere else _silent_since(path)
-        return {**seen, "not_responding_since": since} if since else seen
+        return {**shape, "not_responding_since": since} if since else shape
     if held(os.path.join(path, attempt_files.GUARDIAN_LOCK)):
         return {**_shape(status or _EMPTY), "state": "stopping"}
     outcome = attempt_files.read_json(path, attempt_files.OUTCOME)
@@ -87,7 +85,7 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
 
 
 def _silent_since(path: str) -> str | None:
-    """Return since when a living supervisor has given no sign of life; None if that is recent."""
+    """Return when a supervisor gave its last sign of life; None if that is recent."""
     beat = (read_record(path) or {}).get("beat_ns")
     silent = 0.0 if beat is None else (time.monotonic_ns() - beat) / 1e9
     return attempt_files.stamp(time.time() - silent) if silent > _LATE else None
@@ -102,36 +100,22 @@ def attempt_exists(folder: Path | str) -> bool:
 def _shape(record: dict[str, Any]) -> dict[str, Any]:
     shaped = {key: record.get(key) for key in _KEYS}
     shaped["restart"], shaped["restarts"] = shaped["restart"] or 0, shaped["restarts"] or []
-    ranks = record.get("ranks") or ()
     shaped["ranks"] = [
-        {key: rank.get(key) for key in (*_RANK, *(key for key in _RARE if key in rank))}
-        for rank in ranks
+        {key: rank.get(key) for key in _RANK if key in rank or key != "dropped_bytes"}
+        for rank in record.get("ranks") or ()
     ]
-    if record.get("waiting_for"):
-        shaped["waiting_for"] = record["waiting_for"]
-    for name in ("mlflow", "working_files"):
+    for name in ("waiting_for", "mlflow", "working_files"):
         if record.get(name):
             shaped[name] = record[name]
     return shaped
 
 
-def read_events(folder: Path | str, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """Return the events from a byte offset on, and the offset to go on from."""
-    try:
-        with open(os.path.join(folder, attempt_files.EVENTS), "rb") as file:
-            file.seek(offset)
-            events, taken = attempt_files.parse_events(file.read())
-    except FileNotFoundError:
-        return [], offset
-    return events, offset + taken
-
-
 def request_cancel(folder: Path | str) -> None:
-    """Ask the attempt to stop; harmless when it has ended or was asked before.
+    """Ask the attempt to stop. This is harmless if it has ended, or was asked before.
 
-    The request is a name in the folder; the signal only says to look, so one that is sent before
-    the supervisor is up loses nothing. It is a second name of the spec: that takes no space, so a
-    run can be stopped that has filled the disk.
+    The request is a file in the folder; the signal only makes the supervisor look, so nothing is
+    lost if the supervisor is not up yet. The file is a hard link to the spec: it takes no space, so
+    a run that has filled the disk can be stopped.
 
     Raises:
         OSError: the folder is gone or cannot be written.
@@ -141,47 +125,49 @@ def request_cancel(folder: Path | str) -> None:
         return
     if not os.path.exists(os.path.join(path, attempt_files.SUPERVISOR_LOCK)):
         record = read_record(path)
-        if record is not None:  # the folder is gone: there is nothing to put a name into
-            processes.tell(record["pid"], record["start_time"], signal.SIGTERM)
+        if record is not None:  # the folder is gone, so it takes no file
+            processes.send_signal(record["pid"], record["start_time"], signal.SIGTERM)
             return
-    with suppress(FileExistsError):  # it was asked before
+    with suppress(FileExistsError):  # there was a request before
         os.link(os.path.join(path, attempt_files.SPEC), os.path.join(path, attempt_files.CANCEL))
     identity = attempt_files.read_json(path, attempt_files.IDENTITY)
     if identity and held(os.path.join(path, attempt_files.SUPERVISOR_LOCK)):
-        processes.tell(identity["pid"], identity["start_time"], signal.SIGWINCH)
+        processes.send_signal(identity["pid"], identity["start_time"], signal.SIGWINCH)
 
 
 def clear_remains(folder: Path | str, *, grace: float = 5.0) -> int:
-    """Stop what a crash of supervisor and guardian left running; return how many there were.
+    """Stop the processes that a crash of supervisor and guardian left; return their number.
 
-    Processes are known by the cookie in their environment and by their start time.
+    The cookie in the environment and the start time identify a process.
     """
     abandoned = take_abandoned(os.fspath(folder))
     identity = abandoned_identity(folder) or abandoned
     if identity is None or identity["boot"] != processes.boot_id():
         return 0
-    found = processes.carriers(identity["token"])
+    carriers = processes.carriers(identity["token"])
     if identity.get("cgroup"):
         remove_cgroup(identity["cgroup"])
-    if found:
+    if carriers:
         processes.stop_all(lambda: [p for p, _ in processes.carriers(identity["token"])], grace)
-    return len(found)
+    return len(carriers)
 
 
 def remaining_processes(folders: Sequence[Path | str]) -> dict[str, list[int]]:
-    """Return the processes that are left of attempts that nobody supervises, by attempt folder."""
+    """Return the remaining processes of attempts that nobody supervises, by attempt folder."""
     tokens = {
         identity["token"]: os.fspath(folder)
         for folder in folders
         if (identity := abandoned_identity(folder)) is not None
     }
-    found = processes.carriers_by_cookie(frozenset(tokens)) if tokens else {}
-    return {tokens[token]: sorted(pids) for token, pids in found.items()}
+    carriers = processes.carriers_by_cookie(frozenset(tokens)) if tokens else {}
+    return {tokens[token]: sorted(pid for pid, _ in pids) for token, pids in carriers.items()}
 
 
 def abandoned_identity(folder: Path | str) -> dict[str, Any] | None:
-    """Return who supervised an attempt that nobody supervises any more; None if somebody does, or
-    if no process of it can be left, as after a reboot."""
+    """Return who supervised an attempt that nobody supervises any more.
+
+    None if somebody does, or if none of its processes can be left, as after a reboot.
+    """
     path = os.fspath(folder)
     identity = attempt_files.read_json(path, attempt_files.IDENTITY)
     alive = any(

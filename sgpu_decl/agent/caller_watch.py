@@ -1,7 +1,4 @@
-"""The process that an attempt is tied to: the attempt is cancelled when that process has ended.
-
-A pidfd in the loop tells it; the start time guards against a pid that is used again.
-"""
+"""The process that an attempt is tied to: the attempt is cancelled when that process has ended."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = ["watch_caller"]
 
-_LOOK = 0.2  # seconds between two looks, if the kernel does not tell when a process ends
+_LOOK = 0.2  # seconds between two looks, if the kernel does not report the end of a process
 
 
 def watch_caller(tether: Mapping[str, int], loop: Loop, gone: Callable[[], None]) -> None:
-    """Call `gone` once that very process has ended; at once if it has already.
+    """Call `gone` once this very process has ended; at once if it has already.
 
-    The start time is read while the pidfd is open, so another process of its number never counts.
+    The start time is read while the pidfd is open, so a new process of the same pid never counts.
 
     Raises:
         OSError: there is no descriptor left to watch it with.

@@ -1,9 +1,9 @@
-"""A control group of its own for the ranks of an attempt, which the kernel kills as a whole.
+"""A control group for the ranks of an attempt, which the kernel kills as a whole.
 
-It catches what no signal to known pids catches surely: a fork bomb, and what left its session and
-scrubbed its environment after the supervisor and the guardian were both killed. It needs a cgroup
-v2 tree that this user may write to (root, or a systemd scope with `Delegate=yes`) and is done
-without elsewhere. No controller is used, so nothing about the ranks is limited by it.
+It ends what signals to known pids may miss: a fork bomb, and processes that left their session and
+cleared their environment after supervisor and guardian were both killed. It needs a cgroup v2 tree
+that this user may write to (root, or a systemd scope with `Delegate=yes`); without one, there is no
+group. No controller is used, so the group limits nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ __all__ = ["fill_cgroup", "kill_cgroup", "rank_cgroup", "remove_cgroup"]
 
 
 def rank_cgroup() -> str:
-    """Return the path of a new group, empty if none can be made. Its name is random, since every
-    user of the machine can read it."""
+    """Return the path of a new group, empty if none can be made.
+
+    Its name is random, since every user of the machine can read it.
+    """
     home = _own_cgroup()
     usable = home and os.access(home, os.W_OK)
     usable = usable and os.access(os.path.join(home, "cgroup.procs"), os.W_OK)
@@ -29,10 +31,10 @@ def rank_cgroup() -> str:
 
 
 def fill_cgroup(path: str, find: Callable[[], Iterable[int]]) -> None:
-    """Move all that `find` returns into a group, until it finds no more of them outside.
+    """Move all that `find` returns into a group, until it finds no others.
 
-    Called when ranks run already: the first move waits for a grace period of the kernel's, 10 ms or
-    more, which would otherwise be a part of their start.
+    Called once ranks run: the first move waits for a grace period of the kernel, 10 ms or more,
+    which would delay their start.
     """
     moved: set[int] = set()
     try:
@@ -45,11 +47,11 @@ def fill_cgroup(path: str, find: Callable[[], Iterable[int]]) -> None:
                     continue
             moved |= pids
     except OSError:
-        return  # what is outside is still known by its descent and its environment
+        return  # processes outside are still known by their parents and environment
 
 
 def kill_cgroup(path: str) -> None:
-    """Kill all that is in a group at once; harmless where there is none."""
+    """Kill all processes of a group at once; harmless if there is none."""
     if not path:
         return
     try:
@@ -59,9 +61,9 @@ def kill_cgroup(path: str) -> None:
 
 
 def remove_cgroup(path: str) -> None:
-    """Kill what is left in a group and remove it; harmless where there is none.
+    """Kill what is left in a group and remove it; harmless if there is none.
 
-    What was killed is out of it a moment later: that is waited for, at most a second.
+    Killed processes leave it a moment later: this waits for that, at most a second.
     """
     if not path:
         return
@@ -74,7 +76,7 @@ def remove_cgroup(path: str) -> None:
     poller.register(events, select.POLLPRI)
     try:
         while True:
-            os.pread(events, 100, 0)  # or its last change is told at once
+            os.pread(events, 100, 0)  # else poll reports the last change again
             try:
                 os.rmdir(path)
                 return
@@ -86,7 +88,7 @@ def remove_cgroup(path: str) -> None:
 
 
 def _own_cgroup() -> str:
-    """Return the folder of this process's group in the v2 tree, or nothing."""
+    """Return the folder of this process's group in the v2 tree, or an empty text."""
     mount = place = ""
     try:
         with open("/proc/self/mountinfo") as file:

@@ -1,7 +1,7 @@
-"""What a failed rank wrote about itself, read with distrust: by `rank/`, or by torch's `@record`.
+"""The record that a failed rank left, written by `rank/` or by torch's `@record`, and checked here.
 
-A record that is missing, truncated, huge, not UTF-8 or of another form says nothing; the exit
-status of the rank then speaks alone. Of one that NCCL's watchdog aborted the log is asked.
+A record that is missing, truncated, huge, not UTF-8 or of another form is ignored: the verdict then
+comes from the exit status. If NCCL's watchdog aborted the rank, its stderr is read.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _COLLATERAL = frozenset(
     }
 )
 
-# What torch's ProcessGroupNCCL.cpp writes before it aborts a process that waits in vain for others:
-# its own timeout, NCCL's word for a peer that went away, and its part in a dump that a peer's
-# timeout set off. The watchdog aborts for errors of this rank's own GPU too, which are no peer's.
+# torch's ProcessGroupNCCL.cpp writes one of these before it aborts a process because of a peer: its
+# own timeout, NCCL's error for a lost peer, and a dump that the timeout of a peer caused. It also
+# aborts for errors of this rank's own GPU.
 _NCCL = b"ProcessGroupNCCL"
 _OF_PEERS = (
     b"Watchdog caught collective operation timeout",
@@ -61,9 +61,9 @@ def read_error(folder: str) -> dict[str, Any] | None:
 
 
 def read_abort(folder: str) -> dict[str, Any] | None:
-    """Return the error of a rank that died by SIGABRT, if NCCL's watchdog ended it for its peers.
+    """Return the error of a rank that died by SIGABRT, if NCCL's watchdog aborted it for its peers.
 
-    No handler sees that coming; the end of its stderr is all there is.
+    No handler runs then, so the end of its stderr is read.
     """
     try:
         path = os.path.join(folder, "stderr.log")
@@ -99,7 +99,7 @@ def own_frames_left_out(stack: str, spec: Mapping[str, Any]) -> str:
 
 
 def read_stack(folder: str) -> str | None:
-    """Return what faulthandler wrote about a rank that crashed or was asked where it hangs."""
+    """Return what faulthandler wrote about a rank that crashed or hangs."""
     try:
         path = os.path.join(folder, "fault.log")
         with open(path, "rb", buffering=0, opener=regular_opener) as log:

@@ -1,7 +1,7 @@
-"""`signal` and `json` by the C modules behind them, without what their Python sides load.
+"""`signal` and `json` from their C modules, without enum and re, which the Python modules import.
 
-Those bring enum and re, 8 ms of the 20 that the agent takes to start, and ranks wait for that.
-Where an interpreter lacks one of the C modules, or has it otherwise, the usual one does the same.
+Those take 8 ms of the 20 ms in which the agent starts, and ranks wait for that. If an interpreter
+lacks one of the C modules, or has another version of it, the usual module is used.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def signal_name(number: int) -> str:
     return _NAMES.get(number, f"SIG{number}")
 
 
-class _Reading:
-    """What the scanner asks for: plain JSON, NaN and the infinities included."""
+class _Options:
+    """The options of the scanner: plain JSON, NaN and the infinities included."""
 
     strict = True
     object_hook = object_pairs_hook = None
@@ -42,13 +42,13 @@ class _Reading:
 
 
 def _no_json(value: object) -> Any:
-    raise TypeError(f"a {type(value).__name__} is no JSON")
+    raise TypeError(f"a {type(value).__name__} cannot be JSON")
 
 
 try:
     from _json import encode_basestring, make_encoder, make_scanner
 
-    _scan = make_scanner(_Reading)  # type: ignore[arg-type]  # any object with these names
+    _scan = make_scanner(_Options)  # type: ignore[arg-type]  # any object with these names
     _encoder = make_encoder(None, _no_json, encode_basestring, None, ":", ",", False, False, True)  # noqa: FBT003
     _encoder([0.5, {"a": None}], 0)
 except (ImportError, AttributeError, TypeError):
@@ -66,7 +66,7 @@ else:
         """Return a JSON value.
 
         Raises:
-            ValueError: the text is none, or is not UTF-8.
+            ValueError: the text is not JSON, or not UTF-8.
             RecursionError: it is nested too deeply.
         """
         whole = (text if isinstance(text, str) else text.decode()).strip(_BLANK)
@@ -75,7 +75,7 @@ else:
             if end == len(whole):
                 return value
         except (StopIteration, SystemError, ValueError):
-            # The scanner cannot even raise its own error while `json.decoder` is not loaded.
+            # The scanner cannot raise its own error while `json.decoder` is not loaded.
             pass
         import json
 
@@ -85,6 +85,6 @@ else:
         """Return a value as compact JSON, not limited to ASCII.
 
         Raises:
-            TypeError: it holds what is no JSON.
+            TypeError: it cannot be JSON.
         """
         return "".join(_encoder(value, 0))

@@ -1,7 +1,7 @@
-"""The folder of an attempt, held open: its path may come to mean another attempt of that number.
+"""The folder of an attempt, held open: its path may become that of another attempt.
 
-Who deletes a state while a run is active and applies again gets a new folder of the same name. What
-the old run still has to say is no word on the new one.
+If a user deletes the state while a run is active and applies again, a new folder gets the same
+name. The old run must not write to it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class FolderHandle:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        # Held open, its inode is not given to another folder.
-        self._held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # While it is open, no other folder gets its inode.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._mark: str | None = None
 
     def watch(self, mark: str) -> None:
-        """Have SIGIO sent to this process whenever something in the folder is deleted.
+        """Have SIGIO sent to this process whenever a file of the folder is deleted.
 
         From now on the folder counts as deleted once the file `mark` is gone: `rm -r` deletes a
         folder last, and fails to while ranks still write to it.
@@ -32,28 +32,28 @@ class FolderHandle:
             OSError: this kernel cannot do it.
         """
         self._mark = os.path.join(self._path, mark)
-        fcntl.fcntl(self._held, fcntl.F_NOTIFY, fcntl.DN_DELETE | fcntl.DN_MULTISHOT)
+        fcntl.fcntl(self._descriptor, fcntl.F_NOTIFY, fcntl.DN_DELETE | fcntl.DN_MULTISHOT)
 
     @property
-    def there(self) -> bool:
+    def in_place(self) -> bool:
         """Whether the path still leads to this folder, and the folder is whole."""
-        ours = os.fstat(self._held)
+        ours = os.fstat(self._descriptor)
         try:
-            found = os.stat(self._path)
+            there = os.stat(self._path)
         except OSError:
             return False
-        same = (ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino)
+        same = (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
         return same and (self._mark is None or os.path.exists(self._mark))
 
     @property
     def deleted(self) -> bool:
         """Whether the folder was deleted. A folder that was only moved away may come back."""
-        if os.fstat(self._held).st_nlink == 0:
+        if os.fstat(self._descriptor).st_nlink == 0:
             return True
         if self._mark is None:
             return False
         try:
-            os.stat(os.path.basename(self._mark), dir_fd=self._held)
+            os.stat(os.path.basename(self._mark), dir_fd=self._descriptor)
         except FileNotFoundError:
             return True
         return False
@@ -64,5 +64,5 @@ class FolderHandle:
         Raises:
             OSError: it was deleted; another may lie in its place.
         """
-        if not self.there:
+        if not self.in_place:
             raise FileNotFoundError(errno.ENOENT, "the folder of this attempt is gone", self._path)

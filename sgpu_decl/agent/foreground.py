@@ -1,14 +1,14 @@
-"""The agent of one node of several, as a backend starts it there: in the foreground.
+"""The agent of one node of several, which a backend starts there in the foreground.
 
     python agent.zip --spec RUN/spec.json --node-rank K --nodes N --master-addr A --master-port P
 
 The folder of `spec.json` is the run's folder on this node, with `_air.py` in it; the records of
 nodes other than the first lie in `nodes/K` below it. The port is that of agent 0's control
-connection: the ranks' own is chosen there, and told to all. Ranks inherit the environment that the
-agent was started with, secrets included. The exit code is the run's, on every node.
+connection; agent 0 chooses the port of the ranks. Ranks inherit the environment of the agent,
+secrets included. The exit code is the run's, on every node.
 
-Folders in the spec may be relative to that of the run, which no two nodes need to have in the same
-place. A node that lacks what its ranks need takes part all the same, and says so in its place.
+Folders in the spec may be relative to the run's folder, which may differ from node to node. A node
+that lacks what its ranks need takes part all the same, and says so.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         options.master_addr,
         options.master_port,
         silence=options.silence,
-        agreed=_agreed(spec or {}),
+        spec_hash=_spec_hash(spec or {}),
         unprepared=options.unprepared,
         restart=options.restart,
     )
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     processes.become_subreaper()
     tracker_pipe, tracked = os.pipe()
     answer = os.open(os.devnull, os.O_WRONLY)  # nobody waits for the answer
-    attempt_files.set_aside(folder)
+    attempt_files.reserve_space(folder)
     supervisor = fork_supervisor()
     if supervisor == 0:
         os.close(lock)
@@ -91,24 +91,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--master-port", type=int, default=0, metavar="P")
     parser.add_argument(
         "--silence", type=float, default=SILENCE, metavar="S",
-        help="a node is lost when nothing was heard of it for so many seconds",
+        help="a node that sends nothing for so many seconds is lost",
     )  # fmt: skip
     parser.add_argument(
         "--unprepared", nargs=2, metavar=("CLASS", "WHY"),
-        help="this node cannot start ranks: how that counts, and why",
+        help="this node cannot start ranks: the class of that failure, and a summary",
     )  # fmt: skip
     parser.add_argument(
         "--restart", type=int, default=0, metavar="I", help="how often ranks were started before"
     )
     parser.add_argument(
         "--parent", type=int, metavar="PID",
-        help="end once this is not the parent any more: the kernel does not tell",
+        help="end once this is not the parent any more, where the kernel does not report that",
     )  # fmt: skip
     return parser
 
 
-def _agreed(spec: Mapping[str, Any]) -> str:
-    """Nodes may keep the run in different folders; all else must be the same."""
+def _spec_hash(spec: Mapping[str, Any]) -> str:
+    """Return a hash of all but the folders, which may differ from node to node."""
     shared = {name: value for name, value in spec.items() if not name.endswith("_dir")}
     return sha256(attempt_files.encode(shared)).hexdigest()
 

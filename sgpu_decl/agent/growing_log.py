@@ -13,18 +13,18 @@ __all__ = ["GrowingLog", "LogPart"]
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 20
-# It is not there yet, is gone, or the rank put a FIFO, a device or a socket in its place.
+# The file is missing, or the rank put a FIFO, a device or a socket in its place.
 _NO_LOG = (errno.ENOENT, errno.EINVAL, errno.ENXIO)
 
 
 class LogPart(NamedTuple):
-    """What one read gives.
+    """The result of one read.
 
     Attributes:
-        dropped: the bytes before the lines that the bound of the log deleted.
+        dropped: how many bytes before the lines the bound of the log has deleted.
         begin: the offset of the first line.
         lines: whole lines, without the last line feed; `None` for none.
-        size: how many bytes were read; 0 if there was nothing to read.
+        size: how many bytes were read; 0 at the end.
     """
 
     dropped: int
@@ -34,7 +34,7 @@ class LogPart(NamedTuple):
 
 
 class GrowingLog:
-    """One file, which may not be there yet. One chunk and one unfinished line are in memory; a line
+    """One file, which may be missing so far. Memory holds one chunk and one unfinished line; a line
     that grows too long is broken."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -58,7 +58,7 @@ class GrowingLog:
             start, dropped = self.offset, 0
             with contextlib.suppress(OSError):  # at its end
                 start = os.lseek(file.fileno(), self.offset, os.SEEK_DATA)
-            if start > self.offset:  # what the bound of the log took: go on at the next whole line
+            if start > self.offset:  # a hole of the log bound: go on at the next whole line
                 partial, newline, _ = file.read(_CHUNK).partition(b"\n")
                 start += len(partial) + len(newline)
                 dropped = start - self.offset + len(self._rest)
@@ -74,6 +74,6 @@ class GrowingLog:
         return LogPart(dropped, begin, lines if newline else None, len(chunk))
 
     def last(self) -> LogPart:
-        """The line that never ended, if there is one."""
+        """Return the unfinished line at the end of the file, if there is one."""
         rest, self._rest = self._rest, b""
         return LogPart(0, self.offset - len(rest), rest or None, len(rest))

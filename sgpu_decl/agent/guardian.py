@@ -1,12 +1,12 @@
-"""Stands above the supervisor: adopts what it leaves behind, and speaks when it no longer can.
+"""The parent of the supervisor: it cleans up and writes the outcome if the supervisor cannot.
 
     apply ─▶ starter (leaves at once) ─▶ guardian (guardian.lock) ─▶ supervisor (supervisor.lock)
                                                                        ├─ rank 0 ... rank N
                                                                        └─ tracker
 
 Both are child subreapers. If the supervisor is killed, its ranks die with it by their parent-death
-signal and whatever escapes becomes the guardian's child: it is stopped, and the outcome is `lost`.
-If the guardian is killed the supervisor goes on and cleans up by itself.
+signal. Other processes become children of the guardian, which stops them and writes the outcome
+`lost`. If the guardian is killed, the supervisor goes on and cleans up by itself.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["fork_supervisor", "guard", "main", "refuse", "run", "supervise"]
 
 _TRACKER_WAIT = 30.0
-_PARENT = 0.5  # seconds between two looks at a parent whose end the kernel does not tell
-_LOOK = 0.1  # seconds between two looks at what is left, if it is not ours to be told of
+_PARENT = 0.5  # seconds between two looks at a parent whose end the kernel does not report
+_LOOK = 0.1  # seconds between two looks at the remaining processes, if they are not our children
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2}
 
 
@@ -69,12 +69,12 @@ def run(folder: str) -> int:
         spec = attempt_files.read_json(folder, attempt_files.SPEC)
         if spec is None:
             raise OSError(2, f"`{folder}/spec.json` is missing or damaged")
-        # Ours until guardian and supervisor have both ended: of several starters one goes on.
+        # Held until guardian and supervisor have both ended: of several starters one goes on.
         alone = try_lock(open_lock(os.path.join(folder, attempt_files.LAUNCH_LOCK)))
         if not alone or held(os.path.join(folder, attempt_files.SUPERVISOR_LOCK)) is not None:
             raise OSError(17, "this attempt was launched before")
         lock = create_held(os.path.join(folder, attempt_files.GUARDIAN_LOCK), replace=True)
-        attempt_files.set_aside(folder)
+        attempt_files.reserve_space(folder)
         host_record = HostRecord(folder)
         start_reaper(folder, rank_marks(spec["token"], FIRST.number))
         processes.become_subreaper()
@@ -109,7 +109,7 @@ def refuse(answer: int, error: OSError | ValueError) -> None:
 
 
 def _answer(answer: int, word: bytes) -> None:
-    """Say how the launch went; the launcher may have died since, which is no matter of the run."""
+    """Say how the launch went. The run goes on if the launcher has died since."""
     try:
         os.write(answer, word)
     except (BrokenPipeError, ConnectionResetError):
@@ -125,7 +125,7 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def fork_supervisor() -> int:
-    """Fork; from before that on no signal can come while neither side is there to handle it.
+    """Fork, with signals blocked until both sides can handle them.
 
     The child goes on with `supervise`, the parent with `guard`.
     """
@@ -170,23 +170,21 @@ def supervise(
                 folder, attempt_files.IDENTITY, attempt_files.encode(identity)
             )
             if host_record is not None:
-                known = ("address", "attempt", "run_dir", "grace")
-                host_record.publish({**identity, **{name: spec[name] for name in known}})
+                names = ("address", "attempt", "run_dir", "grace")
+                host_record.publish({**identity, **{name: spec[name] for name in names}})
         except OSError:
-            os.unlink(lock)  # nothing was launched, and nothing has to be told as lost
+            os.unlink(lock)  # nothing was launched, so nothing is lost
             raise
 
     def begun() -> None:
         try:
-            attempt_files.sync_folder(
-                folder
-            )  # once `ok` is told, a power cut leaves one that was lost
+            attempt_files.sync_folder(folder)  # after `ok`, a power cut leaves a `lost` attempt
         except OSError as error:
             attempt_files.say(f"the launch is not safe from a power cut: {error}")
         _answer(answer, b"ok")
 
     try:
-        os.setpgid(0, 0)  # Ctrl-C reaches the guardian alone, which passes it on: it counts once
+        os.setpgid(0, 0)  # Ctrl-C reaches the guardian alone, which passes it on
         processes.become_subreaper()
         cgroup = rank_cgroup()
         supervisor = Supervisor(spec, secrets, tracker_pipe, node, cgroup, host_record)
@@ -197,7 +195,7 @@ def supervise(
         raise
     supervisor.run(begun)
     if host_record is not None and os.getppid() != guardian:
-        host_record.drop()  # nobody else is left to do it
+        host_record.drop()  # the guardian is gone
 
 
 def guard(
@@ -209,12 +207,13 @@ def guard(
     node: Node = FIRST,
     parent: int | None = None,
 ) -> int:
-    """Wait for the supervisor and clean up behind it; 0, or 1 where it never began.
+    """Wait for the supervisor and clean up after it; return 0, or 1 if it never began.
 
-    `over` is called once the attempt has ended; its tracker may still have work to do. If `parent`
-    is given, the ranks are told to end once it is not our parent any more.
+    Args:
+        over: called once the attempt has ended; its tracker may still work.
+        parent: the ranks are stopped once this is not our parent any more.
     """
-    home = FolderHandle(folder)
+    handle = FolderHandle(folder)
     marker = f"SGPU_TRACKER={spec['token']}".encode()
     tree = ProcessTree(rank_marks(spec["token"], node.number), frozenset({marker}))
     while True:
@@ -225,16 +224,16 @@ def guard(
             os.kill(supervisor, number)  # not reaped yet, so the pid is still its own
         elif supervisor in processes.reap():
             break
-    if not home.there or not os.path.exists(os.path.join(folder, attempt_files.OUTCOME)):
-        for leader in rank_sessions(folder) if home.there else ():
+    if not handle.in_place or not os.path.exists(os.path.join(folder, attempt_files.OUTCOME)):
+        for leader in rank_sessions(folder) if handle.in_place else ():
             tree.start(leader)
         _clear(tree, marker, float(spec["grace"]))
-        if not home.there:
-            return 1  # somebody deleted the folder, and there is nothing left to say it to
+        if not handle.in_place:
+            return 1  # somebody deleted the folder, so the outcome has no place
         identity = attempt_files.read_json(folder, attempt_files.IDENTITY) or {}
         remove_cgroup(identity.get("cgroup") or "")
         if held(os.path.join(folder, attempt_files.SUPERVISOR_LOCK)) is None:
-            return 1  # never launched, and the reason was told
+            return 1  # it was never launched, and the reason was sent
         status = attempt_files.read_json(folder, attempt_files.STATUS)
         if os.path.exists(os.path.join(folder, attempt_files.CANCEL)):
             summary = "it was asked to stop, and its supervisor was killed or did not answer"
@@ -254,9 +253,9 @@ def _next_signal(parent: int | None) -> int:
     if parent is None:
         return signal.sigwait(_WATCHED)
     while True:
-        found = signal.sigtimedwait(_WATCHED, _PARENT)
-        if found is not None:
-            return int(found.si_signo)
+        info = signal.sigtimedwait(_WATCHED, _PARENT)
+        if info is not None:
+            return int(info.si_signo)
         if os.getppid() != parent:
             return signal.SIGTERM
 
@@ -269,15 +268,15 @@ def _clear(tree: ProcessTree, tracker: bytes, grace: float) -> None:
 
 
 def _wait_for_tracker(tree: ProcessTree, seconds: float) -> None:
-    """Give the tracker its time; what is left after that is killed."""
+    """Wait for the tracker; then kill what is left."""
     deadline = time.monotonic() + seconds
     while processes.has_children() if tree.adopts else tree.pids():
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             members = list(filter(processes.may_signal, tree.pids()))
             if not members:
                 return
             for pid in members:
-                processes.tell(pid, processes.start_time(pid), signal.SIGKILL)
-        longest = max(left, 0.2) if tree.adopts else _LOOK
+                processes.send_signal(pid, processes.start_time(pid), signal.SIGKILL)
+        longest = max(remaining, 0.2) if tree.adopts else _LOOK
         signal.sigtimedwait({signal.SIGCHLD}, longest)

@@ -1,4 +1,4 @@
-"""Noticing a hang: no rank wrote anything or used the processor for `progress_timeout`."""
+"""Detects a hang: no rank wrote anything or used the processor for `progress_timeout`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["STACKS", "HangDetector"]
 
-# `_air.py` has faulthandler write all stacks to the rank's `fault.log` when this signal comes. No
+# On this signal, faulthandler writes all stacks of a rank to `fault.log`, as `_air.py` sets up. No
 # program uses it by chance, and it is only sent to ranks that run `_air.py`.
 STACKS = signal.SIGRTMIN + 8
 
-_LOOKS = 4  # in one progress_timeout: a hang is told after at most 1.25 of it
-_IDLE_SHARE = 0.01  # of one processor: threads that only wait still wake up now and then
+_LOOKS = 4  # in one progress_timeout: a hang is reported after at most 1.25 of it
+_IDLE_SHARE = 0.01  # of one processor: threads that only wait still wake up at times
 _DUMP_TIME = 0.3
 
 
 class HangDetector:
-    """Looks at the ranks a few times per `seconds` and calls `hung` when nothing moved for long."""
+    """Looks at the ranks a few times in `seconds`, and calls `hung` if nothing moved."""
 
     def __init__(
         self, loop: Loop, group: RankGroup, folder: str, seconds: float, hung: Callable[[], None]
@@ -42,7 +42,7 @@ class HangDetector:
     def begin(self, restart: int) -> None:
         """Start looking, from now on, at the ranks of that restart."""
         self._restart = restart
-        self._seen = self._measure()
+        self._last = self._measure()
         self._moved = time.monotonic()
         self._again()
 
@@ -50,13 +50,13 @@ class HangDetector:
         self._loop.after("progress", self._seconds / _LOOKS, self._look)
 
     def _look(self) -> None:
-        before, self._seen = self._seen, self._measure()
+        before, self._last = self._last, self._measure()
         idle = _IDLE_SHARE * self._seconds / _LOOKS * os.sysconf("SC_CLK_TCK")
         if (
             before is None
-            or self._seen is None
-            or before[1] != self._seen[1]
-            or abs(before[0] - self._seen[0]) > max(1.0, idle)
+            or self._last is None
+            or before[1] != self._last[1]
+            or abs(before[0] - self._last[0]) > max(1.0, idle)
         ):
             self._moved = time.monotonic()
         if time.monotonic() - self._moved < self._seconds:
@@ -64,14 +64,14 @@ class HangDetector:
             return
         if self._group.python:
             for pid in self._group.living.values():
-                if processes.handles(pid, STACKS):  # else it would die: it executed a program
+                if processes.handles(pid, STACKS):  # else it executed a program, and would die
                     os.kill(pid, STACKS)
         self._loop.after("progress", _DUMP_TIME, self._hung)
 
     def _measure(self) -> tuple[int, int] | None:
-        """Return the CPU ticks that the ranks' process trees used and the bytes of their logs.
+        """Return the CPU ticks of the ranks' process trees, and the bytes of their logs.
 
-        None where that cannot be seen (logs deleted, no descriptor left), which is no hang.
+        None if they cannot be read (logs deleted, no descriptor left), which is no hang.
         """
         try:
             return self._sums()
@@ -79,10 +79,10 @@ class HangDetector:
             return None
 
     def _sums(self) -> tuple[int, int]:
-        ticks = written = 0
+        ticks = size = 0
         for rank, pid in self._group.living.items():
             ticks += sum(map(processes.cpu_ticks, [pid, *processes.descendants(pid)]))
             folder = rank_folder(self._folder, rank, self._restart)
             for name in ("stdout.log", "stderr.log"):
-                written += os.stat(os.path.join(folder, name)).st_size
-        return ticks, written
+                size += os.stat(os.path.join(folder, name)).st_size
+        return ticks, size

@@ -1,9 +1,8 @@
-"""The folder of the locks that all runs of one user on a host share: of ports, slots of GPUs, and
-attempts.
+"""The folder of the locks that all runs of one user on a host share: of ports, GPUs and attempts.
 
-It is below `/tmp`, where every session of the user finds it, because runs outlive sessions:
-XDG_RUNTIME_DIR goes with the last log-out. That one is used only if another user has taken the
-folder's name, and the plan then says so.
+It lies in `/tmp`, where every session of the user finds it, because runs outlive sessions.
+XDG_RUNTIME_DIR, which the last log-out deletes, is used only if another user has taken the name of
+the folder; the plan then says so.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ _RUNTIME = "/run/user"
 
 
 def host_lock_folder(kind: str) -> str:
-    """A folder for locks that all sgpu runs of this host and user share, made where it is missing.
+    """Return the folder of one kind of locks; make it if it is missing.
 
     Raises:
-        OSError: there is no such folder to be had.
+        OSError: it cannot be made.
     """
     home = host_lock_home()
     _make(home)
@@ -32,10 +31,6 @@ def host_lock_folder(kind: str) -> str:
 
 def host_lock_home() -> str:
     """Return the folder of those folders, which may not exist yet. It is private to this user.
-
-    Every session of the user finds the same one, and it outlives sessions, as runs do. So TMPDIR is
-    not used, and XDG_RUNTIME_DIR, which is deleted at the last log-out, is used only if another
-    user has taken the folder's name.
 
     Raises:
         PermissionError: there is no private folder.
@@ -48,8 +43,8 @@ def host_lock_home() -> str:
         if os.path.isabs(runtime) and os.path.isdir(runtime) and _usable(runtime) and _usable(own):
             return own
     raise PermissionError(
-        f"`{shared}` is not private to this user, who has no runtime folder either: have it "
-        "removed, or set XDG_RUNTIME_DIR to a folder that is yours alone"
+        f"`{shared}` is not private to this user, who has no runtime folder either: remove it, "
+        "or set XDG_RUNTIME_DIR to a folder that is yours alone"
     )
 
 
@@ -66,10 +61,11 @@ def _shared() -> str:
 def _usable(folder: str) -> bool:
     """Whether a folder is ours and writable for nobody else, or is not there yet."""
     try:
-        found = os.lstat(folder)
+        status = os.lstat(folder)
     except FileNotFoundError:
         return True
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    private = status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return private and stat.S_ISDIR(status.st_mode)
 
 
 def _make(folder: str) -> None:

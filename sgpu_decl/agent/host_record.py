@@ -2,12 +2,12 @@
 
 It lies beside the locks of ports. Guardian and supervisor share one open file, which is locked:
 once the lock is free, both have ended. The first line names the two processes and the attempt. The
-second line is the time of the supervisor's last sign of life, every 10 s, in CLOCK_MONOTONIC:
-neither a suspended machine nor a changed clock looks like a hang.
+second line is the time of the supervisor's last sign of life, every 10 s, by CLOCK_MONOTONIC: a
+suspended machine or a changed clock does not look like a hang.
 
 It is read if the attempt's folder or `supervisor.lock` is missing. While it is locked, the attempt
-is `stopping`; one that is missing in the state too is added to it in memory, so that a plan treats
-it as any active run.
+is `stopping`. If the state lacks the attempt too, it is added in memory, so that a plan treats it
+as any active run.
 
     HOST/attempts/<digest of the folder of all runs>/<folder of the run>.<number of the attempt>
 """
@@ -53,7 +53,7 @@ class HostRecord:
     """Taken by the guardian before it forks, and published by the supervisor."""
 
     def __init__(self, run_dir: str) -> None:
-        """Open and lock a record that nobody finds before `publish`.
+        """Open and lock a record, which others see after `publish`.
 
         Raises:
             OSError: it cannot be written.
@@ -61,21 +61,21 @@ class HostRecord:
         host_lock_folder("attempts")
         self._path = record_path(run_dir)
         self._temporary = f"{self._path}.{os.getpid()}.tmp"
-        self._descriptor = self._made()
+        self._descriptor = self._create()
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         self._beat_at = 0
 
-    def _made(self) -> int:
+    def _create(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         while True:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             try:
                 return os.open(self._temporary, flags, 0o600)
             except FileNotFoundError:
-                continue  # another run dropped the last record there was
+                continue  # another run dropped the last record, and the folder
 
     def publish(self, identity: dict[str, Any]) -> None:
-        """Let others find it.
+        """Give the record its name, so that others see it.
 
         Raises:
             OSError: it cannot be written.
@@ -87,7 +87,7 @@ class HostRecord:
         os.rename(self._temporary, self._path)
 
     def beat(self) -> None:
-        """Write a sign of life. A failure is ignored: a reader then only sees an older one."""
+        """Write a sign of life. A failure is ignored: readers see an older one."""
         try:
             os.pwrite(self._descriptor, b"%0*d" % (_DIGITS, time.monotonic_ns()), self._beat_at)
         except OSError:
@@ -120,16 +120,16 @@ def _folder(runs: str) -> str:
 
 
 def read_record(run_dir: str) -> dict[str, Any] | None:
-    """Return who supervises an attempt, with `beat_ns`, if its supervisor or guardian lives."""
+    """Return the record of an attempt, with `beat_ns`, if its supervisor or guardian lives."""
     try:
-        return _read(record_path(run_dir))
+        return _live_record(record_path(run_dir))
     except OSError:
-        return None  # there is no place for records that is ours
+        return None  # this user has no folder for records
 
 
 def take_abandoned(run_dir: str) -> dict[str, Any] | None:
-    """Remove the record of an attempt whose guardian and supervisor were both killed, and return
-    it; None where there is none."""
+    """Remove and return the record of an attempt whose guardian and supervisor were both killed;
+    None if there is none."""
     try:
         path = record_path(run_dir)
         if held(path) is not False:
@@ -174,29 +174,29 @@ def delete_useless_records() -> None:
 
 
 def wait_until_over(run_dir: str) -> None:
-    """Block until an attempt has ended, whether its folder is there or not. Raises OSError."""
+    """Block until an attempt has ended, even if its folder was deleted. Raises OSError."""
     wait_until_free(record_path(run_dir))
 
 
 def orphans(runs: str) -> list[dict[str, Any]]:
-    """Return the records of attempts that still run though their folder was deleted."""
+    """Return the records of attempts that still run, though their folder was deleted."""
     try:
         folder = _folder(runs)
         names = os.listdir(folder)
     except OSError:
         return []
-    found = []
+    records = []
     for name in sorted(names):
         run, _, number = name.rpartition(".")
         if os.path.exists(os.path.join(runs, run, number, SUPERVISOR_LOCK)):
             continue
-        record = _read(os.path.join(folder, name))
+        record = _live_record(os.path.join(folder, name))
         if record is not None:
-            found.append(record)
-    return found
+            records.append(record)
+    return records
 
 
-def _read(path: str) -> dict[str, Any] | None:
+def _live_record(path: str) -> dict[str, Any] | None:
     return _parsed(path) if held(path) else None
 
 

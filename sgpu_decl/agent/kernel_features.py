@@ -1,10 +1,10 @@
-"""The system calls that kernel and interpreter give the agent, and what a missing one costs.
+"""The system calls that kernel and interpreter offer the agent, and what a missing one costs.
 
 A sandbox refuses system calls, mostly with ENOSYS or EPERM. An interpreter that was built for an
-old system, as those of conda are, lacks functions that its kernel would have. Both count the same.
-Each call is tried once per process, and the plan and the agent's log show one line about them.
+old system, as those of conda are, lacks functions that its kernel has. Both count the same. Each
+call is tried once per process, and the plan and the agent's log show one line about them.
 
-Without pidfd, SIGCHLD tells that a rank has ended. Without a subreaper, `process_tree` finds
+Without pidfd, SIGCHLD says that a rank has ended. Without a subreaper, `process_tree` finds
 processes by their environment and session, and there is no warm start. Without a parent-death
 signal, `orphan_reaper` ends the ranks if guardian and supervisor are both killed.
 """
@@ -37,6 +37,7 @@ __all__ = [
     "in_words",
     "kernel_features",
     "prctl",
+    "punch_hole",
     "shortcomings",
 ]
 
@@ -70,37 +71,36 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_known: dict[str, int] = {}
+_refusals: dict[str, int] = {}
 
 
 def available(name: str) -> bool:
-    """Say whether the agent may use a feature of `COSTS`. It is tried out once in a process."""
+    """Whether the agent may use a feature of `COSTS`. It is tried once in a process."""
     return _refusal(name) == 0
 
 
 def kernel_features(folder: str | None = None) -> dict[str, str]:
-    """Return for each system call and feature that the agent uses `ok`, or the name of the errno
-    that it is refused with.
+    """Return `ok`, or the name of the errno, for each system call and feature that the agent uses.
 
-    Nothing stays changed. The features of files are tried out in `folder`, by default in that of
-    temporary files, and depend on its file system.
+    Nothing stays changed. The features of files depend on the file system of `folder`, by default
+    the folder of temporary files.
     """
-    found = {name: _refusal(name) for name in COSTS}
+    refusals = {name: _refusal(name) for name in COSTS}
     place = folder or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
     path = os.path.join(place, f"sgpu-probe-{os.urandom(8).hex()}")
-    made = _tried(lambda: os.close(os.open(path, _NEW, 0o600)))
-    if made:
-        found.update(dict.fromkeys(_OF_FILES, made))
+    no_file = _errno_of(lambda: os.close(os.open(path, _NEW, 0o600)))
+    if no_file:
+        refusals.update(dict.fromkeys(_OF_FILES, no_file))
     else:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             os.pwrite(handle, bytes(_PROBED), 0)
             for name, use in _OF_FILES.items():
-                found[name] = _tried(lambda use=use: use(handle, path))  # type: ignore[misc]
+                refusals[name] = _errno_of(lambda use=use: use(handle, path))  # type: ignore[misc]
         finally:
             os.close(handle)
             os.unlink(path)
-    return {name: _word(code) for name, code in found.items()}
+    return {name: _word(code) for name, code in refusals.items()}
 
 
 def shortcomings() -> list[tuple[str, str, str]]:
@@ -112,8 +112,8 @@ def shortcomings() -> list[tuple[str, str, str]]:
 
 def in_words(lacking: Sequence[tuple[str, str, str]]) -> str:
     """Return one line about `shortcomings`."""
-    names = ", ".join(f"{name} ({refused})" for name, refused, _ in lacking)
-    return f"this machine does not give {names}: " + "; ".join(cost for _, _, cost in lacking)
+    names = ", ".join(f"{name} ({error})" for name, error, _ in lacking)
+    return f"this machine lacks {names}: " + "; ".join(cost for _, _, cost in lacking)
 
 
 def prctl(option: int, value: int) -> None:
@@ -122,7 +122,20 @@ def prctl(option: int, value: int) -> None:
     Raises:
         OSError: it is refused.
     """
-    if _libc.prctl(option, value, 0, 0, 0) != 0:
+    _check(_libc.prctl(option, value, 0, 0, 0))
+
+
+def punch_hole(descriptor: int, size: int) -> None:
+    """Give the first `size` bytes of a file back to its file system; its length stays.
+
+    Raises:
+        OSError: the file system has no holes.
+    """
+    _check(_libc.fallocate(descriptor, _PUNCH_HOLE, ctypes.c_int64(0), ctypes.c_int64(size)))
+
+
+def _check(status: int) -> None:
+    if status != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
@@ -133,16 +146,16 @@ def _word(code: int) -> str:
 
 def _refusal(name: str) -> int:
     """Return the errno that a feature is refused with; 0 if it is there."""
-    known = _known.get(name)
-    if known is None:
-        known = _tried(_PROBES[name])
-        if known in _SCARCE:
-            return 0  # of what is short now, nothing can be said
-        _known[name] = known
-    return known
+    code = _refusals.get(name)
+    if code is None:
+        code = _errno_of(_PROBES[name])
+        if code in _SCARCE:
+            return 0  # the machine is out of something now: that says nothing about the feature
+        _refusals[name] = code
+    return code
 
 
-def _tried(use: Callable[[], object]) -> int:
+def _errno_of(use: Callable[[], object]) -> int:
     try:
         use()
     except OSError as error:
@@ -157,7 +170,7 @@ def _pidfd_open() -> None:
 
 
 def _pidfd_send_signal() -> None:
-    """Send to a descriptor that is none: what is there answers with EBADF."""
+    """Send to no descriptor: where the call is there, it answers with EBADF."""
     try:
         signal.pidfd_send_signal(-1, 0)
     except OSError as error:
@@ -170,11 +183,9 @@ def _memfd_create() -> None:
 
 
 def _set_again(setting: int, getting: int) -> None:
-    """Give an attribute of this process the value that it has."""
+    """Set an attribute of this process to the value that it has."""
     value = ctypes.c_int()
-    if _libc.prctl(getting, ctypes.byref(value), 0, 0, 0) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+    _check(_libc.prctl(getting, ctypes.byref(value), 0, 0, 0))
     prctl(setting, value.value)
 
 
@@ -201,12 +212,6 @@ def _notify(_handle: int, path: str) -> None:
         os.close(handle)
 
 
-def _punch_hole(handle: int, _path: str) -> None:
-    if _libc.fallocate(handle, _PUNCH_HOLE, ctypes.c_int64(0), ctypes.c_int64(_PROBED)) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
 def _seek_data(handle: int, _path: str) -> None:
     try:
         os.lseek(handle, 0, os.SEEK_DATA)
@@ -224,7 +229,7 @@ _OF_FILES: dict[str, Callable[[int, str], None]] = {
     "directory_notify": _notify,
     "flock": lambda handle, _path: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB),
     "fallocate": lambda handle, _path: os.posix_fallocate(handle, 0, _PROBED),
-    "punch_hole": _punch_hole,
+    "punch_hole": lambda handle, _path: punch_hole(handle, _PROBED),
     "seek_data": _seek_data,
     "hard_link": _hard_link,
 }

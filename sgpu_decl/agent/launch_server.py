@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of 
         try:
             served = os.fork() == 0
         except OSError as error:
-            refuse(descriptors.pop(), error)
+            refuse(descriptors.pop(1), error)
             served = False
         if served:
             os.setsid()

@@ -1,8 +1,7 @@
-"""flock as the one sign of life: the kernel frees it at death, whatever the way of dying.
+"""flock as the one sign of life: the kernel frees it when a process dies, in whatever way.
 
-Owners hold an exclusive lock; whoever looks takes a shared one for an instant. Since an owner
-creates its lock file under another name, locks it and only then links it into place, a looker can
-never be in an owner's way.
+Owners hold an exclusive lock; readers take a shared one for an instant. An owner creates its lock
+file under another name, locks it, and then links it into place, so no reader can be in its way.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ __all__ = ["create_held", "held", "open_lock", "try_lock", "wait_until_free"]
 
 
 def open_lock(path: str, mode: int = 0o600) -> int:
-    """Open a lock file, making it where it is missing; it is never removed.
+    """Open a lock file; make it if it is missing. It is never removed.
 
     Raises:
         OSError: the file cannot be opened.
@@ -23,7 +22,7 @@ def open_lock(path: str, mode: int = 0o600) -> int:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the exclusive lock if it is free; say whether it is ours now."""
+    """Take the exclusive lock if it is free; return whether it is ours now."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -32,10 +31,10 @@ def try_lock(descriptor: int) -> bool:
 
 
 def create_held(path: str, *, replace: bool = False) -> int:
-    """Make a lock file that is held from its first moment; return its descriptor.
+    """Make a lock file that is locked from its first moment; return its descriptor.
 
     Raises:
-        FileExistsError: it is there already, and `replace` is not set.
+        FileExistsError: it exists already, and `replace` is not set.
         OSError: the folder is gone, or the disk is full.
     """
     temporary = f"{path}.{os.getpid()}.tmp"
@@ -55,10 +54,10 @@ def create_held(path: str, *, replace: bool = False) -> int:
 
 
 def held(path: str) -> bool | None:
-    """Say whether a living process holds the lock; None where the file is missing.
+    """Whether a living process holds the lock; None if the file is missing.
 
     Raises:
-        OSError: it cannot be told: the file may not be opened, or descriptors have run out.
+        OSError: this user may not open the file, or descriptors have run out.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -74,10 +73,10 @@ def held(path: str) -> bool | None:
 
 
 def wait_until_free(path: str) -> None:
-    """Block until nobody holds the lock; returns at once where the file is missing.
+    """Block until nobody holds the lock; return at once if the file is missing.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be opened.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

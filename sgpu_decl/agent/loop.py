@@ -1,4 +1,4 @@
-"""One epoll over pidfds, signals and deadlines; between events the process does not run at all."""
+"""One epoll over pidfds, signals and deadlines; between events the process sleeps."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def _woken(_number: int, _frame: object) -> None:
 
 
 class Loop:
-    """Calls back when a child ends, a descriptor is readable, a signal came, or a time is reached.
+    """Calls back when a child ends, a descriptor is ready, a signal comes, or a time is reached.
 
-    Children are told in the order in which they died, which is the order of epoll's ready list. If
-    the kernel has no pidfd, those that died since the last turn are told in no order.
+    Children are reported in the order of their deaths, which is the order of epoll's ready list. If
+    the kernel has no pidfd, those that died since the last turn are reported in no order.
     """
 
     def __init__(self, on_signal: Callable[[int], None]) -> None:
@@ -47,7 +47,7 @@ class Loop:
         self._children: dict[int, tuple[int, Callable[[int, int], None]]] = {}
         self._timers: dict[str, tuple[int, Callable[[], None]]] = {}
         self._orphans: dict[int, tuple[int, int]] | None = None
-        self.peak = 0  # the most bytes of memory that the child had whose end is being reported
+        self.peak = 0  # bytes of memory: of the child whose end is being reported
         self._wakeup, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.read(self._wakeup, self._signalled)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
@@ -75,7 +75,7 @@ class Loop:
         """Call `ended(wait status, monotonic ns)` once the child has died; it is reaped by then."""
         if self._orphans and pid in self._orphans:
             (status, peak), now = self._orphans.pop(pid), time.monotonic_ns()
-            self.at(f"ended {pid}", now, lambda: self._tell(ended, status, now, peak))
+            self.at(f"ended {pid}", now, lambda: self._report(ended, status, now, peak))
             return
         try:
             handle = open_process(pid)
@@ -84,7 +84,7 @@ class Loop:
                 raise
             handle = -1  # out of descriptors
         self._children[pid] = (handle, ended)
-        if handle >= 0:  # else SIGCHLD tells, in no order of those that ended since the last turn
+        if handle >= 0:  # else SIGCHLD reports its end
             self._readers[handle] = lambda: self._ended(pid)
             self._epoll.register(handle, select.EPOLLIN)
 
@@ -109,7 +109,7 @@ class Loop:
         self._timers.pop(name, None)
 
     def turn(self) -> None:
-        """Wait for the next event and tell it."""
+        """Wait for the next events and report them."""
         timeout = -1.0
         if self._timers:
             first = min(when for when, _ in self._timers.values())
@@ -117,10 +117,10 @@ class Loop:
         batch = [
             (descriptor, self._readers[descriptor]) for descriptor, _ in self._epoll.poll(timeout)
         ]
-        # Signals last: SIGCHLD finds children in no order, their pidfds in that of their deaths.
+        # Signals last: SIGCHLD finds children in no order, pidfds are in the order of deaths.
         batch.sort(key=lambda event: event[0] == self._wakeup)
         for descriptor, ready in batch:
-            # An earlier callback may have closed it, and its number may be another's by now.
+            # An earlier callback may have closed it, and its number may be in use again.
             if self._readers.get(descriptor) is ready:
                 ready()
         now = time.monotonic_ns()
@@ -145,20 +145,20 @@ class Loop:
             self._collect()
 
     def _collect(self) -> None:
-        """Reap orphans that were adopted; known children are told to their watchers."""
+        """Reap adopted orphans, and report the end of watched children."""
         while True:
             try:
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if found is None:
+            if child is None:
                 return
-            if found.si_pid in self._children:
-                self._ended(found.si_pid)
+            if child.si_pid in self._children:
+                self._ended(child.si_pid)
             else:
-                _, status, usage = os.wait4(found.si_pid, 0)
+                _, status, usage = os.wait4(child.si_pid, 0)
                 if self._orphans is not None:
-                    self._orphans[found.si_pid] = status, usage.ru_maxrss * 1024
+                    self._orphans[child.si_pid] = status, usage.ru_maxrss * 1024
 
     def _ended(self, pid: int) -> None:
         now = time.monotonic_ns()
@@ -171,8 +171,8 @@ class Loop:
         del self._children[pid]
         if handle >= 0:
             self.forget(handle)
-        self._tell(ended, status, now, usage.ru_maxrss * 1024)
+        self._report(ended, status, now, usage.ru_maxrss * 1024)
 
-    def _tell(self, ended: Callable[[int, int], None], status: int, now: int, peak: int) -> None:
+    def _report(self, ended: Callable[[int, int], None], status: int, now: int, peak: int) -> None:
         self.peak = peak
         ended(status, now)

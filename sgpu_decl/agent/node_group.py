@@ -1,9 +1,9 @@
 """Several nodes as one group: which ranks are on which node, and who decides.
 
-Agent 0 (`Leader`) decides everything: when ranks start, that they stop, whether they start again
-and how it ended. The other agents (`Follower`) tell it what their ranks do and carry out what it
-says. Their exit code is the run's too. Agent 0 takes what it hears as happening when it hears it,
-so causes are ordered by one clock. How far the other clocks are apart is noted in its events.
+Agent 0 (`Leader`) decides everything: when ranks start, when they stop, whether they start again,
+and how the run ended. The other agents (`Follower`) report what their ranks do and do what it says.
+Their exit code is the run's too. For agent 0, an event happens when its message arrives, so one
+clock orders all causes. The offsets of the other clocks are noted in its events.
 
 A lost node is the first cause, unless a rank had failed by itself before. A node that loses agent 0
 stops its ranks and ends as `node_lost`. Agent 0 claims the rendezvous port of the ranks on its own
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.node_wire import Hub, Link
 
     class Actions(Protocol):
-        """What a team asks of the supervisor of its node."""
+        """What a team calls at the supervisor of its node."""
 
         def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None: ...
         def rank_refused(self, refused: Outcome) -> None: ...
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         def node_lost(self, node: int, why: str) -> None: ...
         def stop_ranks(self, reason: str) -> None: ...
         def kill_ranks(self) -> None: ...
-        def tracked(self, told: dict[str, Any]) -> None: ...
+        def write_tracking(self, answer: dict[str, Any]) -> None: ...
         def judge(self) -> None: ...
         def finish(self, outcome: Outcome) -> None: ...
 
@@ -49,20 +49,22 @@ if TYPE_CHECKING:
 __all__ = ["FIRST", "SILENCE", "Node", "Team", "join_team"]
 
 SILENCE = 10.0
-_PATIENCE = 600.0  # seconds until all nodes must have joined, where no startup_timeout says
+_PATIENCE = 600.0  # seconds until all nodes must have joined, without a startup_timeout
 
 
 class Node:
-    """Which of `count` nodes this is. The address and port are agent 0's; a node of which nothing
-    is heard for `silence` seconds is lost.
+    """Which of `count` nodes this is.
 
-    `agreed` is a hash over what all nodes must have been told alike. `unprepared` says, where this
-    node lacks what its ranks need, of which class that failure is and in words what is missing.
-    Ranks are numbered as started for the `restart`th time.
+    Attributes:
+        address, port: those of agent 0.
+        silence: a node that sends nothing for so many seconds is lost.
+        spec_hash: a hash over what all nodes must have alike.
+        unprepared: if ranks cannot start on this node, the class of that failure and a summary.
+        restart: how often ranks were started before.
     """
 
     __slots__ = (
-        "address", "agreed", "count", "number", "port", "restart", "silence", "unprepared",
+        "address", "count", "number", "port", "restart", "silence", "spec_hash", "unprepared",
     )  # fmt: skip
 
     def __init__(
@@ -73,7 +75,7 @@ class Node:
         port: int = 0,
         *,
         silence: float = SILENCE,
-        agreed: str = "",
+        spec_hash: str = "",
         unprepared: tuple[str, str] | None = None,
         restart: int = 0,
     ) -> None:
@@ -82,19 +84,19 @@ class Node:
         self.address = address
         self.port = port
         self.silence = silence
-        self.agreed = agreed
+        self.spec_hash = spec_hash
         self.unprepared = unprepared
         self.restart = restart
 
     def records(self, run_dir: str) -> str:
-        """The folder of this node's own records; nodes may share the run's folder."""
+        """Return the folder of this node's own records; nodes may share the run's folder."""
         return run_dir if self.number == 0 else os.path.join(run_dir, "nodes", str(self.number))
 
     def local_world_size(self, spec: Mapping[str, Any]) -> int:
         return int(spec["world_size"]) // self.count
 
     def ranks(self, spec: Mapping[str, Any]) -> range:
-        """The processes that this node starts, numbered through all nodes."""
+        """Return the processes that this node starts; all nodes count on."""
         each = 1 if spec["per"] == "node" else self.local_world_size(spec)
         return range(self.number * each, (self.number + 1) * each)
 
@@ -103,9 +105,9 @@ FIRST = Node()
 
 
 class Team:
-    """One node by itself; with several, `Leader` and `Follower` say what is different.
+    """One node alone; `Leader` and `Follower` override what differs with several.
 
-    `decides` says whether this agent judges by itself, rather than do what agent 0 says.
+    `decides` is False for an agent that does what agent 0 says.
     """
 
     def __init__(self, node: Node, actions: Actions) -> None:
@@ -121,31 +123,31 @@ class Team:
         """Start the ranks of all nodes."""
         self.actions.start_ranks(restart, port, extra)
 
-    def tracked(self, told: dict[str, Any]) -> None:
-        """Let the other nodes know of the MLflow run."""
+    def send_tracking(self, answer: dict[str, Any]) -> None:
+        """Send the other nodes the MLflow run."""
 
     def ready(self) -> None:
         """All ranks of this node are about to load the user's code."""
         self.actions.all_ready()
 
     def idle(self) -> None:
-        """No rank of this node did anything for the whole progress_timeout."""
+        """No rank of this node did anything for a progress_timeout."""
         self.actions.stop_ranks("hung")
 
     def ended(self, ending: RankEnding) -> None:
         """A rank of this node has ended."""
 
     def refused(self, outcome: Outcome) -> None:
-        """A rank of this node could not be started: tell whoever decides."""
+        """A rank of this node could not be started: tell agent 0."""
 
     def signalled(self, name: str) -> None:
-        """Somebody asked this agent to stop: tell whoever decides."""
+        """Somebody asked this agent to stop: tell agent 0."""
 
     def stop(self, reason: str) -> None:
-        """Tell the others that ranks are to end."""
+        """Tell the others to stop their ranks."""
 
     def kill(self) -> None:
-        """Tell the others to wait no longer for their ranks."""
+        """Tell the others to kill their ranks."""
 
     def swept(self) -> None:
         """Nothing of this node's ranks is left."""
@@ -156,7 +158,7 @@ class Team:
         return []
 
     def finish(self, outcome: Outcome) -> None:
-        """Tell the others how it ended."""
+        """Tell the others how the run ended."""
 
 
 class Leader(Team):
@@ -176,7 +178,7 @@ class Leader(Team):
         self._unready: set[int] = set()
         self._unswept: set[int] = set()
         self._idle: dict[int, float] = {}
-        hub.on_message = self._heard
+        hub.on_message = self._receive
         hub.on_lost = self._lost
         hub.on_refused = lambda why: record.event("node_refused", reason=why)
 
@@ -188,8 +190,8 @@ class Leader(Team):
             then()
 
         def late() -> None:
-            here = {0, *self._hub.members}
-            missing = [number for number in range(self.node.count) if number not in here]
+            joined = {0, *self._hub.members}
+            missing = [number for number in range(self.node.count) if number not in joined]
             also = "".join(f", nor did node {number}" for number in missing[1:])
             self.actions.node_lost(missing[0], f"it did not join within {patience:g} s{also}")
 
@@ -204,11 +206,11 @@ class Leader(Team):
         self._idle = {}
         self._unready = {0, *self._hub.members}
         self._unswept = {0, *self._hub.members}
-        self._hub.tell({"start": {"restart": restart, "port": port, "env": dict(extra)}})
+        self._hub.send({"start": {"restart": restart, "port": port, "env": dict(extra)}})
         self.actions.start_ranks(restart, port, extra)
 
-    def tracked(self, told: dict[str, Any]) -> None:
-        self._hub.tell({"tracked": told})
+    def send_tracking(self, answer: dict[str, Any]) -> None:
+        self._hub.send({"tracked": answer})
 
     def ready(self) -> None:
         self._is_ready(0)
@@ -217,10 +219,10 @@ class Leader(Team):
         self._is_idle(0)
 
     def stop(self, reason: str) -> None:
-        self._hub.tell({"stop": reason})
+        self._hub.send({"stop": reason})
 
     def kill(self) -> None:
-        self._hub.tell({"kill": True})
+        self._hub.send({"kill": True})
 
     def swept(self) -> None:
         self._is_swept(0)
@@ -231,10 +233,10 @@ class Leader(Team):
     def finish(self, outcome: Outcome) -> None:
         self._loop.cancel("gather")
         self._record.event("clocks", offset_ns=self._hub.offsets())
-        self._hub.tell({"finish": outcome.tell()})
+        self._hub.send({"finish": outcome.message()})
         self._hub.close()
 
-    def _heard(self, node: int, message: dict[str, Any]) -> None:
+    def _receive(self, node: int, message: dict[str, Any]) -> None:
         if "ended" in message:
             self._rank_ended(message["ended"])
         elif "ready" in message:
@@ -249,8 +251,8 @@ class Leader(Team):
             self._record.event("signal", name=message["signal"], node=node)
             self.actions.stop_ranks("cancelled")
 
-    def _rank_ended(self, told: dict[str, Any]) -> None:
-        ending = RankEnding.told(told, heard_ns=time.monotonic_ns())
+    def _rank_ended(self, message: dict[str, Any]) -> None:
+        ending = RankEnding.from_message(message, received_ns=time.monotonic_ns())
         self._endings.append(ending)
         self._record.ended(ending, self._restart)
         if ending.failed and not ending.by_us:
@@ -265,7 +267,7 @@ class Leader(Team):
             self.actions.all_ready()
 
     def _is_idle(self, node: int) -> None:
-        """A node says so again and again while it lasts, so an old word does not count."""
+        """A node repeats this while it is idle, so an old message does not count."""
         now = time.monotonic()
         self._idle[node] = now
         lasts = 1.5 * self._spec["progress_timeout"]
@@ -279,9 +281,8 @@ class Leader(Team):
 
     def _lost(self, node: int, why: str) -> None:
         self._unready.discard(node)
-        needed = not self._begun or node in self._unswept
         self._record.event("node_lost", node=node, reason=why)
-        if needed:
+        if not self._begun or node in self._unswept:
             ended = {ending.rank for ending in self._endings}
             for rank in Node(node, self.node.count).ranks(self._spec):
                 if rank not in ended:
@@ -304,11 +305,11 @@ class Follower(Team):
         self._record = record
         self._patience = spec["startup_timeout"] or _PATIENCE
         link.on_joined = self._joined
-        link.on_message = self._heard
+        link.on_message = self._receive
         link.on_lost = self._lost
 
     def gather(self, then: Callable[[], None]) -> None:
-        del then  # agent 0 says when
+        del then  # agent 0 starts the ranks
         self._link.connect(self._patience)
 
     def ready(self) -> None:
@@ -319,10 +320,10 @@ class Follower(Team):
         self._link.send({"idle": True})
 
     def ended(self, ending: RankEnding) -> None:
-        self._link.send({"ended": ending.tell(time.monotonic_ns())})
+        self._link.send({"ended": ending.message(time.monotonic_ns())})
 
     def refused(self, outcome: Outcome) -> None:
-        self._link.send({"refused": outcome.tell()})
+        self._link.send({"refused": outcome.message()})
 
     def signalled(self, name: str) -> None:
         self._link.send({"signal": name})
@@ -333,12 +334,12 @@ class Follower(Team):
         else:
             self._link.send({"swept": True})
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _receive(self, message: dict[str, Any]) -> None:
         if "start" in message:
             start = message["start"]
             self.actions.start_ranks(start["restart"], start["port"], start["env"])
         elif "tracked" in message:
-            self.actions.tracked(message["tracked"])
+            self.actions.write_tracking(message["tracked"])
         elif "stop" in message:
             self.actions.stop_ranks(message["stop"])
         elif "kill" in message:
@@ -359,13 +360,13 @@ class Follower(Team):
 def join_team(
     node: Node, actions: Actions, *, loop: Loop, record: AttemptRecord, spec: Mapping[str, Any]
 ) -> Team:
-    """Return the team of a node; what several nodes need is only loaded for them."""
+    """Return the team of a node. The code for several nodes is loaded only if needed."""
     if node.count == 1:
         return Team(node, actions)
     from sgpu_decl.agent.node_wire import Hub, Link
 
     if node.number == 0:
-        hub = Hub(loop, node, key=spec["control_key"], spec=node.agreed)
+        hub = Hub(loop, node, key=spec["control_key"], spec=node.spec_hash)
         return Leader(node, actions, loop=loop, hub=hub, record=record, spec=spec)
-    link = Link(loop, node, key=spec["control_key"], spec=node.agreed)
+    link = Link(loop, node, key=spec["control_key"], spec=node.spec_hash)
     return Follower(node, actions, loop=loop, link=link, record=record, spec=spec)

@@ -1,11 +1,11 @@
 """The wire between the agents of several nodes: a line of JSON for each message, over TCP.
 
-Agent 0 listens (`Hub`), the others connect (`Link`). First, both sides prove that they know the
-run's control key, by an HMAC over a nonce of the other's, and that they hold the same `spec.json`.
-The key is never sent. It is random: the run's token cannot serve, because MLflow tags show it. A
+Agent 0 listens (`Hub`), the others connect (`Link`). First, each side proves that it knows the
+run's control key, by an HMAC over a nonce of the other, and that it has the same `spec.json`. The
+key is never sent. It is random: the run's token cannot serve, because MLflow tags show it. A
 connection that does not authenticate is closed after 5 s, or earlier if too many others come.
 
-Agent 0 asks each node for its clock twice a second. A node that says nothing for its `silence`, or
+Agent 0 asks each node for its clock twice a second. A node that sends nothing for its `silence`, or
 whose connection ends, is lost.
 """
 
@@ -36,9 +36,9 @@ _AGAIN = 0.1  # between two tries to reach agent 0
 _LONGEST = 1 << 20  # bytes of one message: a traceback fits
 _LONGEST_HELLO = 4096  # bytes of a message before the proof
 _HANDSHAKE = 5.0  # seconds from the connection to the proof
-_STRANGERS = 32  # at once: more would take the descriptors that ranks need
-_REPORTED = 5  # refusals for the same reason that are reported; more would fill the disk
-_LINGER = 5.0  # for the last message, to a node that reads slowly
+_STRANGERS = 32  # connections at once: ranks need descriptors too
+_MOST_REPORTS = 5  # of refusals for the same reason: more would fill the disk
+_LINGER = 5.0  # seconds for the last message, to a node that reads slowly
 
 
 def _proof(key: bytes, *words: object) -> str:
@@ -46,44 +46,44 @@ def _proof(key: bytes, *words: object) -> str:
     return hmac.new(key, text, "sha256").hexdigest()
 
 
-def _proves(given: object, wanted: str) -> bool:
-    """Whether a value that came over the wire, of any type, is the wanted proof."""
-    return isinstance(given, str) and hmac.compare_digest(
-        given.encode("utf-8", "surrogatepass"), wanted.encode()
+def _proves(value: object, proof: str) -> bool:
+    """Whether a value from the wire, of any type, is this proof."""
+    return isinstance(value, str) and hmac.compare_digest(
+        value.encode("utf-8", "surrogatepass"), proof.encode()
     )
 
 
 class _Wire:
-    """One connection: whole lines in, whole lines out, and one call when it is over."""
+    """One connection: it sends and receives whole lines, and calls once when it is over."""
 
     def __init__(
         self,
         loop: Loop,
         connection: socket.socket,
-        heard: Callable[[Message], None],
+        on_message: Callable[[Message], None],
         over: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._connection = connection
-        self._heard = heard
+        self._on_message = on_message
         self._over = over
         self._rest = b""
         self._unsent = b""
         self._open = True
         self._longest = _LONGEST_HELLO
-        self.heard_ns = time.monotonic_ns()
+        self.received_ns = time.monotonic_ns()
         connection.setblocking(False)  # noqa: FBT003
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # The loop closes the descriptor it watches, so it gets one of its own.
+        # The loop closes the descriptor that it watches, so it gets its own.
         self._watched = os.dup(connection.fileno())
         loop.read(self._watched, self._read)
 
-    def hand_over(self, heard: Callable[[Message], None], over: Callable[[str], None]) -> None:
-        """Tell somebody else from now on."""
-        self._heard, self._over = heard, over
+    def hand_over(self, on_message: Callable[[Message], None], over: Callable[[str], None]) -> None:
+        """Call other functions from now on."""
+        self._on_message, self._over = on_message, over
 
     def trust(self) -> None:
-        """The other side has proven who it is."""
+        """The other side has authenticated."""
         self._longest = _LONGEST
 
     def send(self, message: Message) -> None:
@@ -92,13 +92,13 @@ class _Wire:
             self.flush()
 
     def flush(self) -> None:
-        """Send what the kernel takes now; the rest goes with the next beat."""
+        """Send what the kernel takes now; the next beat sends the rest."""
         try:
             while self._open and self._unsent:
                 self._unsent = self._unsent[self._connection.send(self._unsent) :]
         except BlockingIOError:
             if len(self._unsent) > 8 * _LONGEST:
-                self._end("it takes nothing any more")
+                self._end("it reads nothing any more")
         except OSError as error:
             self._end(error.strerror or str(error))
 
@@ -110,7 +110,7 @@ class _Wire:
                 self._connection.sendall(self._unsent)
                 self._connection.shutdown(socket.SHUT_WR)
             except OSError:
-                pass  # whoever did not get it finds the link ended, and ends as well
+                pass  # a node that did not get it finds the link closed, and ends too
             self.close()
 
     def close(self) -> None:
@@ -135,47 +135,47 @@ class _Wire:
         if not data:
             self._end("it closed the connection")
             return
-        self.heard_ns = time.monotonic_ns()
+        self.received_ns = time.monotonic_ns()
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > self._longest:
-            self._end("it sent a message without an end")
+            self._end("it sent a message that is too long")
             return
         for line in lines:
             if not self._open:
                 return
             message = parse_object(line)
             if message is None:
-                self._end("it sent what is no message")
+                self._end("it sent a line that is not JSON")
                 return
-            self._heard(message)
+            self._on_message(message)
 
 
 class _Guest:
-    """A connection to agent 0 that has not proven yet which node it is."""
+    """A connection to agent 0 that has not authenticated yet."""
 
     def __init__(self, hub: Hub, connection: socket.socket) -> None:
         self._hub = hub
         self._nonce = os.urandom(16).hex()
         self._hello: Message | None = None
         self.came_ns = time.monotonic_ns()
-        self.wire = _Wire(hub.loop, connection, self._heard, lambda _: hub.forget(self))
+        self.wire = _Wire(hub.loop, connection, self._on_message, lambda _: hub.forget(self))
 
-    def _heard(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         if self._hello is None:
             self._hello = message
             answer = _proof(self._hub.key, "hub", message.get("nonce"), self._nonce)
             self.wire.send({"nonce": self._nonce, "proof": answer})
             return
         node = self._hello.get("node")
-        wanted = _proof(self._hub.key, "node", node, self._nonce, self._hello.get("nonce"))
-        if not _proves(message.get("proof"), wanted):
+        proof = _proof(self._hub.key, "node", node, self._nonce, self._hello.get("nonce"))
+        if not _proves(message.get("proof"), proof):
             self._refuse("it does not know the control key of this run")
         elif self._hello.get("spec") != self._hub.spec:
             self._refuse("its spec.json is another one")
         elif type(node) is not int or not 0 < node < self._hub.node.count:
             self._refuse(f"there is no node {node}: this run has {self._hub.node.count}")
         elif node in self._hub.members:
-            self._refuse(f"node {node} is here already")
+            self._refuse(f"node {node} has joined already")
         else:
             self._hub.admit(self, node)
 
@@ -185,7 +185,7 @@ class _Guest:
 
 
 class _Member:
-    """A node that takes part. `offset_ns` is its monotonic clock less ours, as far as known."""
+    """A node that takes part. `offset_ns` is its monotonic clock minus ours; None if unknown."""
 
     def __init__(self, hub: Hub, node: int, wire: _Wire) -> None:
         self._hub = hub
@@ -194,18 +194,18 @@ class _Member:
         self.offset_ns: int | None = None
         self._closest_ns = 0
         wire.trust()
-        wire.hand_over(self._heard, lambda why: hub.lose(self, why))
+        wire.hand_over(self._on_message, lambda why: hub.lose(self, why))
 
-    def _heard(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         if "beat" not in message:
             self._hub.on_message(self.node, message)
             return
         sent, theirs = message["beat"], message.get("mono_ns")
         if isinstance(sent, int) and isinstance(theirs, int):
-            took = time.monotonic_ns() - sent
-            if self.offset_ns is None or took < self._closest_ns:
-                self._closest_ns = took
-                self.offset_ns = theirs - (sent + took // 2)
+            round_trip = time.monotonic_ns() - sent
+            if self.offset_ns is None or round_trip < self._closest_ns:
+                self._closest_ns = round_trip
+                self.offset_ns = theirs - (sent + round_trip // 2)
 
 
 class Hub:
@@ -223,18 +223,19 @@ class Hub:
         self.spec = spec
         self.members: dict[int, _Member] = {}
         self._guests: dict[_Guest, None] = {}  # in the order in which they came
-        self._refused: dict[str, int] = {}
+        self._refusals: dict[str, int] = {}
         self._listener = -1
 
     def listen(self) -> None:
-        """Wait for the others on agent 0's address alone; on all of this machine's where that one
-        leads here by way of another machine.
+        """Listen on agent 0's address, or on all addresses if this machine does not have it (it is
+        then that of a machine which forwards).
 
         Raises:
-            OSError: the port is taken, or nobody knows the address.
+            OSError: the port is taken, or the address is unknown.
         """
-        found = socket.getaddrinfo(self.node.address, self.node.port, type=socket.SOCK_STREAM)
-        family, kind, _, _, where = found[0]
+        family, kind, _, _, where = socket.getaddrinfo(
+            self.node.address, self.node.port, type=socket.SOCK_STREAM
+        )[0]
         listener = socket.socket(family, kind)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)  # noqa: FBT003
@@ -243,19 +244,19 @@ class Hub:
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-            listener.bind(("", self.node.port))  # strangers do not know the key
+            listener.bind(("", self.node.port))  # strangers lack the key
         listener.listen(1024)
         self._listener = os.dup(listener.fileno())
         self.loop.read(self._listener, lambda: self._accept(listener))
         self._beat()
 
-    def tell(self, message: Message) -> None:
-        """Send a message to every node that is still there."""
+    def send(self, message: Message) -> None:
+        """Send a message to every node that is not lost."""
         for member in list(self.members.values()):
             member.wire.send(message)
 
     def offsets(self) -> dict[int, int | None]:
-        """How far ahead each node's monotonic clock is, in ns."""
+        """Return how far ahead each node's monotonic clock is, in ns."""
         return {member.node: member.offset_ns for member in self.members.values()}
 
     def close(self) -> None:
@@ -265,17 +266,17 @@ class Hub:
         for wire in wires:
             wire.finish()
         for guest in self._guests:
-            guest.wire.close()  # a guest may never read; nobody waits for it
+            guest.wire.close()  # a guest may never read
 
     def forget(self, guest: _Guest) -> None:
         self._guests.pop(guest, None)
 
     def turn_away(self, guest: _Guest, why: str) -> None:
-        """Close the connection of a guest that proved nothing."""
+        """Close the connection of a guest that did not authenticate."""
         self.forget(guest)
         guest.wire.close()
-        self._refused[why] = self._refused.get(why, 0) + 1
-        if self._refused[why] <= _REPORTED:
+        self._refusals[why] = self._refusals.get(why, 0) + 1
+        if self._refusals[why] <= _MOST_REPORTS:
             self.on_refused(why)
 
     def admit(self, guest: _Guest, node: int) -> None:
@@ -294,22 +295,22 @@ class Hub:
         try:
             connection, _ = listener.accept()
         except OSError:
-            return  # gone again before it was taken, or no descriptor is left: it will come again
+            return  # it has closed already, or no descriptor is left: it will come again
         if len(self._guests) >= self.node.count + _STRANGERS:
             oldest = next(iter(self._guests))  # a node that meets this comes again
-            self.turn_away(oldest, "too many other connections came that proved nothing either")
+            self.turn_away(oldest, "too many other connections came that did not authenticate")
         try:
             self._guests[_Guest(self, connection)] = None
         except OSError:
-            connection.close()  # no descriptor is left, or it is gone again
+            connection.close()  # no descriptor is left, or it has closed already
 
     def _beat(self) -> None:
         now = time.monotonic_ns()
         for member in list(self.members.values()):
-            silent = (now - member.wire.heard_ns) / 1e9
+            silent = (now - member.wire.received_ns) / 1e9
             if silent > self.node.silence:
                 member.wire.close()
-                self.lose(member, f"nothing was heard of it for {silent:.0f} s")
+                self.lose(member, f"it sent nothing for {silent:.0f} s")
                 continue
             member.wire.send({"beat": time.monotonic_ns()})
         for guest in list(self._guests):
@@ -351,15 +352,15 @@ class Link:
 
     def _try(self) -> None:
         try:
-            found = socket.getaddrinfo(self.node.address, self.node.port, type=socket.SOCK_STREAM)[
-                0
-            ]
-            connection = socket.socket(*found[:2])
+            family, kind, _, _, where = socket.getaddrinfo(
+                self.node.address, self.node.port, type=socket.SOCK_STREAM
+            )[0]
+            connection = socket.socket(family, kind)
         except OSError as error:
             self._later(error)
             return
         connection.setblocking(False)  # noqa: FBT003
-        code = connection.connect_ex(found[4])
+        code = connection.connect_ex(where)
         if code not in (0, errno.EINPROGRESS):
             connection.close()
             self._later(OSError(code, os.strerror(code)))
@@ -380,7 +381,7 @@ class Link:
             connection.close()
             self._later(OSError(code, os.strerror(code)))
             return
-        self._wire = _Wire(self._loop, connection, self._heard, self._over)
+        self._wire = _Wire(self._loop, connection, self._on_message, self._over)
         self._wire.send({"node": self.node.number, "nonce": self._nonce, "spec": self._spec})
         self._watch()
 
@@ -391,7 +392,7 @@ class Link:
         else:
             self._loop.after("link", _AGAIN, self._try)
 
-    def _heard(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         wire = self._wire
         if wire is None:
             return
@@ -403,13 +404,13 @@ class Link:
             self._give_up(f"agent 0 refuses this node: {message['refused']}")
         elif "proof" in message:
             theirs = message.get("nonce")
-            wanted = _proof(self._key, "hub", self._nonce, theirs)
-            if _proves(message["proof"], wanted):
+            proof = _proof(self._key, "hub", self._nonce, theirs)
+            if _proves(message["proof"], proof):
                 wire.trust()
                 proof = _proof(self._key, "node", self.node.number, theirs, self._nonce)
                 wire.send({"proof": proof})
             else:
-                self._give_up("what listens there is not agent 0 of this run")
+                self._give_up("the program that listens there is not agent 0 of this run")
         elif "welcome" in message:
             self._joined = True
             self.on_joined()
@@ -432,9 +433,9 @@ class Link:
     def _watch(self) -> None:
         if self._wire is None:
             return
-        silent = (time.monotonic_ns() - self._wire.heard_ns) / 1e9
+        silent = (time.monotonic_ns() - self._wire.received_ns) / 1e9
         if silent > self.node.silence:
-            self._give_up(f"nothing was heard of agent 0 for {silent:.0f} s")
+            self._give_up(f"agent 0 sent nothing for {silent:.0f} s")
         else:
             self._wire.flush()
             self._loop.after("link", _BEAT, self._watch)

@@ -1,4 +1,4 @@
-"""Telling a rank that the kernel killed for memory from one that somebody killed."""
+"""Whether the kernel killed a rank for lack of memory, or somebody else killed it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNLIMITED = 1 << 62  # v1 writes the largest multiple of a page for no limit
 
 
 class OomKills:
-    """How many processes the kernel has killed for memory so far: in our cgroup, and in all."""
+    """How many processes the kernel has killed for memory: in our cgroup, and in all."""
 
     __slots__ = ("all", "own")
 
@@ -29,8 +29,8 @@ class OomKills:
 
 
 class Shortage:
-    """The lack of memory that a process was killed for. `group` is the cgroup that was at its
-    limit, empty if the machine was, None if unknown; `limit` is in bytes, None if unknown."""
+    """Why a process was killed for memory. `group` is the cgroup that was at its limit: empty for
+    the whole machine, None if unknown. `limit` is in bytes, None if unknown."""
 
     __slots__ = ("group", "limit")
 
@@ -38,18 +38,16 @@ class Shortage:
         self.group = group
         self.limit = limit
 
-    def tell(self, peak: int) -> dict[str, Any]:
-        """Return the JSON for a report; `peak` is the most memory that the process had, in
-        bytes."""
+    def message(self, peak: int) -> dict[str, Any]:
+        """Return it as JSON; `peak` is the most memory that the process had, in bytes."""
         return {"group": self.group, "limit_bytes": self.limit, "peak_bytes": peak}
 
 
 def shortage(pid: int, before: OomKills) -> Shortage | None:
-    """Return the lack of memory for which the kernel killed a child that died by SIGKILL; None if
-    the kernel did not kill it for memory.
+    """Return why the kernel killed a child that died by SIGKILL; None if not for memory.
 
-    The kernel counts its kills; `before` are the counts from before the child started. Where its
-    log can be read, the log also says whom it killed and why, and another's death proves nothing.
+    The kernel counts its kills; `before` are the counts from before the child started. If its log
+    is readable, that also says which process it killed and why.
     """
     now = OomKills()
     if now.own + now.all <= before.own + before.all:
@@ -64,16 +62,16 @@ def shortage(pid: int, before: OomKills) -> Shortage | None:
 
 def _of_own_group() -> Shortage:
     """The lowest limit of a group above this process, which is above its ranks too."""
-    found = Shortage(None, None)
+    lowest = Shortage(None, None)
     for root, path in _groups():
         while True:
             limit = _limit(root, path)
-            if limit is not None and (found.limit is None or limit < found.limit):
-                found = Shortage(path or "/", limit)
+            if limit is not None and (lowest.limit is None or limit < lowest.limit):
+                lowest = Shortage(path or "/", limit)
             if not path.strip("/"):
                 break
             path = path.rpartition("/")[0]
-    return found
+    return lowest
 
 
 def _logged(line: str) -> Shortage:
@@ -89,19 +87,19 @@ def _logged(line: str) -> Shortage:
 
 
 def _groups() -> list[tuple[str, str]]:
-    """Return the roots of the hierarchies that can bound memory, and where we are in each."""
-    found = []
+    """Return the roots of the hierarchies that can limit memory, and our place in each."""
+    groups = []
     try:
         with open("/proc/self/cgroup") as file:
             for line in file:
                 number, controllers, path = line.rstrip("\n").split(":", 2)
                 if number == "0":
-                    found.append((_V2, path.rstrip("/")))
+                    groups.append((_V2, path.rstrip("/")))
                 elif controllers == "memory":
-                    found.append((_V1, path.rstrip("/")))
+                    groups.append((_V1, path.rstrip("/")))
     except OSError:
         return []
-    return found
+    return groups
 
 
 def _limit(root: str, path: str) -> int | None:
@@ -127,30 +125,28 @@ def _counter(path: str, name: str) -> int:
 
 
 def _kernel_log(pid: int) -> str | None:
-    """Return the line of the kernel's log about its kill of a process, empty where there is none;
-    None where the log cannot be read or compared."""
+    """Return the kernel's log line about its kill of a process, or an empty one; None if the log
+    cannot be read, or has other pids."""
     try:
         if os.stat("/proc/self/ns/pid").st_ino != _FIRST_PID_NAMESPACE:
             return None
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    found = ""
-    why, whom = b"oom-kill:", b"Killed process %d " % pid
+    line = ""
+    reason, victim = b"oom-kill:", b"Killed process %d " % pid
     try:
         while True:
             try:
                 record = os.read(log, 8192)
             except BrokenPipeError:
-                continue  # the record was overwritten meanwhile; the next one is there
-            if why in record and b",pid=%d," % pid in record:
-                found = why.decode() + record.partition(why)[2].split(b"\n")[0].decode()
-            elif whom in record and not found:
-                found = (
-                    whom.decode()
-                )  # one of a group that is killed as a whole: the log says no more about it
+                continue  # this record was overwritten; the next one is there
+            if reason in record and b",pid=%d," % pid in record:
+                line = reason.decode() + record.partition(reason)[2].split(b"\n")[0].decode()
+            elif victim in record and not line:
+                line = victim.decode()  # one of a group that is killed as a whole
     except BlockingIOError:
-        return found  # the end of the log
+        return line  # the end of the log
     except OSError:
         return None
     finally:

@@ -1,6 +1,6 @@
-"""Ends the ranks if guardian and supervisor are both killed, where the kernel does not do that.
+"""Ends the ranks if guardian and supervisor are both killed, on kernels that do not do that.
 
-Elsewhere ranks die with their supervisor, by their parent-death signal.
+On other kernels, ranks die with their supervisor by their parent-death signal.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ __all__ = ["rank_sessions", "start_reaper"]
 
 
 def start_reaper(folder: str, marks: frozenset[bytes]) -> None:
-    """Start a process that waits for the end of this one and of those that it forks, and then
-    kills what is left of this node's ranks, known by their `marks`. It holds no locks.
+    """Start a process that waits for the end of this one and its forks, and then kills the ranks
+    of this node that are left, known by their `marks`. It holds no locks.
 
-    Call this before orphans are adopted, and once it is sure that nobody else runs the attempt.
+    Call this before orphans are adopted, and once nobody else can run the attempt.
 
     Raises:
         OSError: there is no process or no descriptor left.
     """
     if available(PARENT_DEATH_SIGNAL):
         return
-    watched, _held = os.pipe2(os.O_CLOEXEC)  # `_held` is closed by death alone
+    watched, _open = os.pipe2(os.O_CLOEXEC)  # death alone closes `_open`
     child = os.fork()
     if child:
         os.close(watched)
@@ -46,7 +46,7 @@ def start_reaper(folder: str, marks: frozenset[bytes]) -> None:
 
 
 def rank_sessions(folder: str) -> set[int]:
-    """Return the sessions of the ranks that ran when the status was written last."""
+    """Return the sessions of the ranks that ran when the status was last written."""
     status = attempt_files.read_json(folder, attempt_files.STATUS) or {}
     return {rank["pid"] for rank in status.get("ranks", ()) if rank.get("pid")}
 

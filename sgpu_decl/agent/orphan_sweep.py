@@ -1,4 +1,4 @@
-"""Stopping what ranks left behind: children, orphans and daemons, all of which we adopt."""
+"""Stops the processes that ranks left: children, orphans and daemons."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Sweep"]
 
 _GRACE = 5.0
 _AGAIN = 0.01
-_BLIND = 0.1  # while there is no descriptor to look with, and if orphans are not adopted
+_BLIND = 0.1  # while no descriptor is left, and if orphans are not adopted
 
 
 class Sweep:
     """Calls `on_clean` once nothing is left of the process tree, except what `apart()` names and
-    what a setuid program made another user's."""
+    the processes of other users (of setuid programs)."""
 
     on_clean: Callable[[], None]
 
@@ -33,7 +33,7 @@ class Sweep:
         self._loop = loop
         self._record = record
         self._apart = apart
-        self._told: set[int] = set()
+        self._termed: set[int] = set()
         self._force = False
         self.active = False
 
@@ -41,14 +41,14 @@ class Sweep:
         """Return what is left.
 
         Raises:
-            OSError: there is no descriptor to look with.
+            OSError: no descriptor is left to look with.
         """
         apart = self._apart()
         return [pid for pid in self._tree.pids() if pid not in apart]
 
     def begin(self, grace: float, late: Callable[[], None]) -> None:
-        """Ask all that is left to end; after the grace, of 5 s at most, `late` is to `force` it."""
-        self.active, self._force, self._told = True, False, set()
+        """Send TERM to all that is left; `late` is called after the grace, of 5 s at most."""
+        self.active, self._force, self._termed = True, False, set()
         self._loop.after("kill", min(grace, _GRACE), late)
         self._step()
 
@@ -62,23 +62,23 @@ class Sweep:
         if not self.active:
             return
         try:
-            left = list(filter(processes.may_signal, self.remains()))
+            pids = list(filter(processes.may_signal, self.remains()))
         except OSError:
             self._loop.after("sweep", _BLIND, self._step)
             return
-        if not left:
+        if not pids:
             self.active = False
             self._loop.cancel("kill")
             self._loop.cancel("sweep")
             self.on_clean()
             return
-        if not self._told:
-            self._record.event("sweep", left=len(left))
-        for pid in left:
-            if self._force or pid not in self._told:
+        if not self._termed:
+            self._record.event("sweep", left=len(pids))
+        for pid in pids:
+            if self._force or pid not in self._termed:
                 number = signal.SIGKILL if self._force else signal.SIGTERM
-                processes.tell(pid, processes.start_time(pid), number)
-        self._told.update(left)
-        # Orphans become our children and end with a SIGCHLD; only one whose parent still lives
-        # ends unseen, so look again soon. To look at all processes takes longer.
+                processes.send_signal(pid, processes.start_time(pid), number)
+        self._termed.update(pids)
+        # The end of an orphan brings SIGCHLD; the end of a process whose parent lives does not, so
+        # look again soon. A look at all processes takes longer.
         self._loop.after("sweep", _AGAIN if self._tree.adopts else _BLIND, self._step)

@@ -1,4 +1,4 @@
-"""How an attempt ended: a pure function of how its ranks did, and of why they were told to stop."""
+"""How an attempt ended: a pure function of its ranks' ends, and of why they were stopped."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CANCELLED", "Outcome", "failed", "judged", "stopped"]
 
-_STACKS = 65_536  # the disk space that is set aside for the outcome holds it
+_STACKS = 65_536  # characters: they fit into the disk space that is reserved for the outcome
 _CODES = {"timeout": 124, "hung": 124}
 
 
 class Outcome:
-    """`cause` is the first cause as `status` shows it, of one that failed, or that ended without
-    anybody asking: its class is then None."""
+    """`cause` is the first cause as `status` shows it; without a class if nothing failed, but the
+    caller ended."""
 
     __slots__ = ("cause", "exit_code", "state")
 
@@ -28,7 +28,7 @@ class Outcome:
         self.exit_code = exit_code
         self.cause = cause
 
-    def tell(self) -> dict[str, Any]:
+    def message(self) -> dict[str, Any]:
         """Return it as a message to another node."""
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -39,7 +39,7 @@ CANCELLED = Outcome("cancelled", 130)
 def failed(
     failure: str, summary: str, rank: int | None = None, traceback: str | None = None
 ) -> Outcome:
-    """Return the outcome of a failure that is no rank's own, or that kept a rank from starting."""
+    """Return the outcome of a failure that no rank caused, or that kept a rank from starting."""
     return Outcome("failed", _CODES.get(failure, 1), _cause(failure, summary, rank, traceback))
 
 
@@ -56,9 +56,9 @@ def _cause(
 
 
 def stopped(reason: str, spec: Mapping[str, Any], refusal: Outcome | None) -> Outcome:
-    """Return the outcome of an attempt that came to its end because it was told to.
+    """Return the outcome of an attempt that was stopped.
 
-    `refusal` is that of a rank that could not be started.
+    `refusal` is the outcome of a rank that could not be started.
     """
     if reason == "launch" and refusal is not None:
         return refusal
@@ -90,9 +90,9 @@ def judged(
     """Return the outcome once all ranks have ended.
 
     Args:
-        stop: why ranks were told to end, if they were.
-        refusal: of a rank that could not be started.
-        lost: of a node that was lost, what is said and when that was.
+        stop: why ranks were stopped, if they were.
+        refusal: the outcome of a rank that could not be started.
+        lost: for a node that was lost, a summary and the time.
     """
     if lost is not None and not _failed_before(verdict, lost[1]):
         return failed("node_lost", lost[0])
@@ -107,7 +107,7 @@ def judged(
 
 
 def _with_stacks(outcome: Outcome, endings: Sequence[RankEnding]) -> Outcome:
-    """Add the stacks of all ranks to a hang: `_STACKS` characters in all, shared evenly."""
+    """Add the stacks of all ranks to a hang, `_STACKS` characters in all, in equal shares."""
     with_stack = sorted((one for one in endings if one.stack), key=lambda one: one.rank)
     parts = []
     for ending in with_stack:
@@ -119,8 +119,8 @@ def _with_stacks(outcome: Outcome, endings: Sequence[RankEnding]) -> Outcome:
 
 
 def _cut_short(ending: RankEnding) -> bool:
-    """Whether a rank did not come to its own end: one that tidies up when told to exits with 0."""
-    return ending.failed or ending.told_ns is not None
+    """Whether a rank did not come to its own end; after TERM it may still exit with 0."""
+    return ending.failed or ending.term_ns is not None
 
 
 def _failed_before(verdict: Verdict, lost_ns: int) -> bool:

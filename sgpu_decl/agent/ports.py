@@ -1,4 +1,4 @@
-"""A port for the rendezvous that no other run takes, with nothing bound to it."""
+"""A port for the rendezvous: no other run takes it, and nothing is bound to it."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ _LOWEST = 12_000
 _DEFAULT_EPHEMERAL = 32_768
 
 
-def claim_port(folder: str, seed: int, wanted: int | None = None) -> tuple[int, int]:
-    """Return a port and the descriptor of its lock; the port is ours while that stays open.
+def claim_port(folder: str, seed: int, fixed: int | None = None) -> tuple[int, int]:
+    """Return a port, `fixed` if given, and the descriptor of its lock. The port is ours while that
+    stays open.
 
-    Ports lie below the ephemeral range, so the kernel never hands them to an outgoing connection;
-    runs exclude each other by a lock per port, others by a trial bind that is closed again.
+    Ports lie below the ephemeral range, so the kernel gives them to no outgoing connection. A lock
+    per port excludes other runs, and a trial bind finds ports of other programs.
 
     Raises:
-        OSError: the wanted port is taken, or all are.
+        OSError: the fixed port is taken, or all ports are.
     """
     os.makedirs(folder, exist_ok=True)
     ports = port_range()
     span = len(ports)
-    candidates = (
-        [wanted] if wanted is not None else [ports[(seed + step) % span] for step in range(span)]
-    )
-    for port in candidates:
+    candidates = (ports[(seed + step) % span] for step in range(span))
+    for port in candidates if fixed is None else (fixed,):
         try:
             descriptor = open_lock(os.path.join(folder, str(port)), 0o666)
         except PermissionError:
             continue  # the file of another user's run
-        if try_lock(descriptor) and can_bind(port, reuse=wanted is not None):
+        if try_lock(descriptor) and can_bind(port, reuse=fixed is not None):
             return port, descriptor
         os.close(descriptor)
-    if wanted is not None:
-        raise OSError(errno.EADDRINUSE, f"port {wanted} is taken; leave `master_port` out")
+    if fixed is not None:
+        raise OSError(errno.EADDRINUSE, f"port {fixed} is taken; leave `master_port` out")
     raise OSError(errno.EADDRINUSE, f"no free port from {ports[0]} to {ports[-1]}")
 
 
@@ -50,7 +49,7 @@ def port_range() -> range:
 
 
 def lowest_ephemeral() -> int:
-    """Return the lowest port that the kernel hands to an outgoing connection."""
+    """Return the lowest port that the kernel gives to an outgoing connection."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
             return int(file.read().split()[0])
@@ -59,9 +58,9 @@ def lowest_ephemeral() -> int:
 
 
 def can_bind(port: int, *, reuse: bool = False) -> bool:
-    """Say whether the port can be bound: by all programs, or by those that `reuse` addresses.
+    """Whether a program can bind the port, or one that may `reuse` addresses.
 
-    The connections of an ended run hold its port for a minute against all others.
+    The connections of an ended run keep its port for a minute from programs that may not.
     """
     probe = socket(AF_INET, SOCK_STREAM)  # the bare type: the module around it loads in 2 ms
     try:

@@ -1,4 +1,4 @@
-"""The processes of an attempt: what the ranks started, whatever became of its parents."""
+"""The processes of an attempt: those that ranks started, even if their parents have ended."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ __all__ = ["ProcessTree", "rank_marks"]
 
 
 def rank_marks(token: str, node: int) -> frozenset[bytes]:
-    """Return what the ranks of one node have in their environment, and nobody else on a machine
-    that may have several nodes."""
+    """Return the variables of the ranks of one node; a machine may run several nodes."""
     return frozenset({f"SGPU_COOKIE={token}".encode(), b"NODE_RANK=%d" % node})
 
 
 class ProcessTree:
     """All living processes that come from this one.
 
-    This process adopts their orphans, so they are its descendants. If the kernel lets it adopt
-    none, they are also found by their environment, and by the sessions of those that this process
-    started. `marks` are sets of `NAME=value`: whoever has all of one belongs to the tree.
+    This process adopts their orphans, so they are its descendants. If the kernel does not allow
+    that, they are also found by their environment, and by the sessions of this process's children.
+    `marks` are sets of `NAME=value`: a process that has all of one set belongs to the tree.
     """
 
     def __init__(self, *marks: frozenset[bytes]) -> None:
@@ -35,8 +34,7 @@ class ProcessTree:
             self._sessions.add(leader)
 
     def end(self, leader: int) -> None:
-        """Note that the leader has ended. The number of a session that nobody is left in may be
-        another's soon."""
+        """Note that the leader has ended, and forget an empty session: it may be reused."""
         if leader in self._sessions and not processes.in_sessions({leader}):
             self._sessions.discard(leader)
 
@@ -44,7 +42,7 @@ class ProcessTree:
         """Return them, parents before children.
 
         Raises:
-            OSError: there is no descriptor to look with.
+            OSError: no descriptor is left to look with.
         """
         own = os.getpid()
         if self.adopts:

@@ -1,4 +1,4 @@
-"""What Linux knows of processes: identities that survive pid reuse, family trees, and sweeping."""
+"""Processes of Linux: identities that survive the reuse of pids, family trees, and their end."""
 
 from __future__ import annotations
 
@@ -39,31 +39,30 @@ __all__ = [
     "may_signal",
     "open_process",
     "related",
+    "send_signal",
     "start_time",
     "stop_all",
-    "tell",
     "until_one_ends",
     "variables",
 ]
 
 _LONGEST_POLL = 86_400.0  # seconds: poll takes 24 days at most
-_PAUSE = 0.01  # seconds between two looks at processes that tell nobody of their end
+_PAUSE = 0.01  # seconds between two looks, if the kernel does not report the end of a process
 
 # Of pidfd_open(2): there is no such process, or the number is that of a thread by now.
 _GONE = frozenset({errno.ESRCH, errno.EINVAL, errno.ENOENT})
 
 
 def become_subreaper() -> None:
-    """Make orphaned descendants children of this process instead of init's, if the kernel does
-    that: see `ProcessTree`."""
+    """Make orphaned descendants children of this process instead of init's, if the kernel can."""
     if available(CHILD_SUBREAPER):
         prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Ask for a signal when the parent dies, and leave at once if it died before the asking.
+    """Ask for a signal when the parent dies, and leave at once if it is dead already.
 
-    If the kernel sends none, the end of a parent is noticed by the process above it alone.
+    If the kernel sends no such signal, only the process above the parent notices its end.
     """
     if available(PARENT_DEATH_SIGNAL):
         prctl(PR_SET_PDEATHSIG, int(number))
@@ -86,7 +85,7 @@ def _read(path: str, limit: int = 1 << 20) -> bytes:
 
 
 def _refuse_to_guess(error: OSError) -> None:
-    """Out of descriptors nothing can be seen, which must not look like nothing being there."""
+    """Raise if descriptors have run out: then nothing can be read, whatever is there."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         raise error
 
@@ -105,7 +104,7 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _lives(fields: list[bytes]) -> bool:
-    """Say whether it runs: one whose main thread alone has ended looks like a zombie."""
+    """Whether it runs. If only its main thread has ended, it looks like a zombie."""
     return len(fields) >= 20 and (fields[0] not in (b"Z", b"X") or int(fields[17]) > 1)
 
 
@@ -116,7 +115,7 @@ def start_time(pid: int) -> int | None:
 
 
 def alive(pid: int, started: int) -> bool:
-    """Say whether that very process still lives: the pid with the same start time."""
+    """Whether this very process still lives: the pid with the same start time."""
     return start_time(pid) == started
 
 
@@ -127,18 +126,16 @@ def cpu_ticks(pid: int) -> int:
 
 
 def descendants(root: int) -> list[int]:
-    """Return the living descendants of a process, zombies left out, parents before children."""
+    """Return the living descendants of a process, without zombies, parents before children."""
     if not available(PROC_CHILDREN):
         return related(root)
-    found: list[int] = []
+    living: list[int] = []
     pending = [root]
     while pending:
-        parent = pending.pop()
-        for child in _children(parent):
-            pending.append(child)
-            if _lives(_stat(child)):
-                found.append(child)
-    return found
+        children = _children(pending.pop())
+        pending += children
+        living += [child for child in children if _lives(_stat(child))]
+    return living
 
 
 def _children(pid: int) -> list[int]:
@@ -153,11 +150,13 @@ def _children(pid: int) -> list[int]:
 
 def _table() -> dict[int, tuple[int, int]]:
     """Return the parent and the session of every living process."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and _lives(fields := _stat(int(name))):
-            found[int(name)] = int(fields[1]), int(fields[3])
-    return found
+    return {
+        pid: (int(fields[1]), int(fields[3])) for pid in _pids() if _lives(fields := _stat(pid))
+    }
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def in_sessions(sessions: Collection[int]) -> list[int]:
@@ -180,14 +179,14 @@ def related(
         for pid, (_, session) in table.items()
         if session in sessions or (marks and _is_marked(pid, marks))
     ]
-    found = {root: None}
+    tree = {root: None}
     while pending:
         pid = pending.pop()
-        if pid not in found:
-            found[pid] = None
+        if pid not in tree:
+            tree[pid] = None
             pending += children.get(pid, ())
-    del found[root]
-    return list(found)
+    del tree[root]
+    return list(tree)
 
 
 def _is_marked(pid: int, marks: Collection[frozenset[bytes]]) -> bool:
@@ -196,62 +195,52 @@ def _is_marked(pid: int, marks: Collection[frozenset[bytes]]) -> bool:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """Return the `NAME=value` that a process was started with. If its main thread has ended, any
-    other thread tells."""
-    found = _read(f"/proc/{pid}/environ", 4 << 20)
-    if not found and _stat(pid)[:1] == [b"Z"]:
+    """Return the `NAME=value` that a process was started with. If its main thread has ended, they
+    are read from another one."""
+    entries = _read(f"/proc/{pid}/environ", 4 << 20)
+    if not entries and _stat(pid)[:1] == [b"Z"]:
         try:
             threads = os.listdir(f"/proc/{pid}/task")
         except FileNotFoundError:
             return []
         for thread in threads:
-            found = found or _read(f"/proc/{pid}/task/{thread}/environ", 4 << 20)
-    return found.split(b"\0")
+            entries = entries or _read(f"/proc/{pid}/task/{thread}/environ", 4 << 20)
+    return entries.split(b"\0")
 
 
 def carriers(cookie: str) -> list[tuple[int, int]]:
-    """Return (pid, start time) of the living processes with `SGPU_COOKIE=<cookie>` inherited."""
-    wanted = f"SGPU_COOKIE={cookie}".encode()
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        started = start_time(int(name))
-        if started is None:
-            continue
-        if wanted in _environment(int(name)):
-            found.append((int(name), started))
-    return found
+    """Return (pid, start time) of the living processes that inherited `SGPU_COOKIE=<cookie>`."""
+    return carriers_by_cookie(frozenset({cookie})).get(cookie, [])
 
 
-def carriers_by_cookie(cookies: frozenset[str]) -> dict[str, list[int]]:
-    """Return the living processes that inherited one of these cookies, by cookie, from one pass
-    over all processes."""
-    wanted = {f"SGPU_COOKIE={cookie}".encode(): cookie for cookie in cookies}
-    found: dict[str, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
+def carriers_by_cookie(cookies: frozenset[str]) -> dict[str, list[tuple[int, int]]]:
+    """Return the `carriers` of each cookie, without this process. It reads all processes once."""
+    entries = {f"SGPU_COOKIE={cookie}".encode(): cookie for cookie in cookies}
+    members: dict[str, list[tuple[int, int]]] = {}
+    for pid in _pids():
+        # The start time first: if the pid is used again meanwhile, no signal reaches the new one.
+        started = start_time(pid)
+        if started is None or pid == os.getpid():
             continue
-        for entry in wanted.keys() & set(_environment(int(name))):
-            if start_time(int(name)) is not None:
-                found.setdefault(wanted[entry], []).append(int(name))
-    return found
+        for entry in entries.keys() & set(_environment(pid)):
+            members.setdefault(entries[entry], []).append((pid, started))
+    return members
 
 
 def variables(pid: int) -> dict[str, str]:
-    """Return the environment that a process was started with; empty if this user may not read it,
-    or if the process has ended."""
+    """Return the environment that a process was started with; empty if it has ended, or if this
+    user may not read it."""
     entries = (os.fsdecode(entry).partition("=") for entry in _environment(pid))
     return {name: value for name, equals, value in entries if equals}
 
 
 def carries(pid: int, entry: bytes) -> bool:
-    """Say whether a process was started with that `NAME=value` in its environment."""
+    """Whether a process was started with this `NAME=value` in its environment."""
     return entry in _environment(pid)
 
 
 def handles(pid: int, number: int) -> bool:
-    """Say whether a process has a handler for that signal."""
+    """Whether a process has a handler for this signal."""
     for line in _read(f"/proc/{pid}/status").splitlines():
         name, _, value = line.partition(b":")
         if name == b"SigCgt":
@@ -260,7 +249,7 @@ def handles(pid: int, number: int) -> bool:
 
 
 def may_signal(pid: int) -> bool:
-    """Say whether we may signal a process: not one that a setuid program made another user's."""
+    """Whether we may signal a process: not if a setuid program made it another user's."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -271,8 +260,7 @@ def may_signal(pid: int) -> bool:
 
 
 def open_process(pid: int) -> int:
-    """Return a descriptor of a process that can be read once it has ended; -1 if this kernel has
-    none.
+    """Return a descriptor that can be read once the process has ended; -1 if the kernel has none.
 
     Raises:
         ProcessLookupError: there is no such process.
@@ -288,11 +276,11 @@ def open_process(pid: int) -> int:
         raise
 
 
-def tell(pid: int, started: int | None, number: int) -> bool:
-    """Send a signal to that very process; False when it is gone.
+def send_signal(pid: int, started: int | None, number: int) -> bool:
+    """Send a signal to this very process; False if it is gone.
 
-    The start time is read after the process was opened, so a reused pid is never hit. If the
-    kernel cannot open it, the pid must be reused between that look and the signal.
+    The start time is read after the process was opened, so another process of that pid never gets
+    the signal. If the kernel cannot open processes, that holds but for an instant.
     """
     if started is None:
         return False
@@ -316,18 +304,18 @@ def tell(pid: int, started: int | None, number: int) -> bool:
 
 
 def reap() -> list[int]:
-    """Collect every dead child and return which they were; no exit status is wanted."""
-    found = []
+    """Reap every dead child; return their pids."""
+    pids = []
     try:
         while pid := os.waitpid(-1, os.WNOHANG)[0]:
-            found.append(pid)
+            pids.append(pid)
     except ChildProcessError:
-        return found
-    return found
+        return pids
+    return pids
 
 
 def has_children() -> bool:
-    """Collect every dead child and say whether any lives on."""
+    """Reap every dead child; return whether another one lives."""
     reap()
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -337,32 +325,32 @@ def has_children() -> bool:
 
 
 def stop_all(find: Callable[[], Iterable[int]], grace: float, *, ask: bool = True) -> None:
-    """Stop all that `find` returns: TERM, up to `grace` seconds, then KILL until none is found.
+    """Stop all that `find` returns: TERM, up to `grace` seconds, then KILL until it finds none.
 
-    What appears meanwhile (a fork bomb's next generation) is found again and gets the same. What we
-    may not signal is left.
+    New processes (the next generation of a fork bomb) are found again and get the same. Those that
+    we may not signal stay.
     """
     deadline = time.monotonic() + grace
-    asked: set[tuple[int, int]] = set()
+    termed: set[tuple[int, int]] = set()
     while True:
         reap()
-        found = filter(may_signal, find())
-        members = [(pid, at) for pid in found if (at := start_time(pid)) is not None]
+        pids = filter(may_signal, find())
+        members = [(pid, at) for pid in pids if (at := start_time(pid)) is not None]
         if not members:
             return
         force = not ask or time.monotonic() >= deadline
         for member in members:
-            if force or member not in asked:
-                tell(*member, signal.SIGKILL if force else signal.SIGTERM)
-        asked.update(members)
-        left = 0.2 if force else max(0.0, deadline - time.monotonic())
-        until_one_ends([pid for pid, _ in members], left)
+            if force or member not in termed:
+                send_signal(*member, signal.SIGKILL if force else signal.SIGTERM)
+        termed.update(members)
+        patience = 0.2 if force else max(0.0, deadline - time.monotonic())
+        until_one_ends([pid for pid, _ in members], patience)
 
 
 def until_one_ends(pids: Sequence[int], seconds: float) -> bool:
-    """Wait until one of the processes has ended, at most so long; return whether one has.
+    """Wait until one of the processes has ended, at most that long; return whether one has.
 
-    One that was not collected by its parent has ended too.
+    A zombie has ended too.
 
     Raises:
         OSError: there is no descriptor to look with.
@@ -376,7 +364,7 @@ def until_one_ends(pids: Sequence[int], seconds: float) -> bool:
             except ProcessLookupError:
                 return True
             except OSError:
-                break  # out of descriptors: those at hand are enough to wait on
+                break  # out of descriptors: the others are enough to wait for
             if handle < 0:
                 break
             handles.append(handle)
@@ -393,8 +381,8 @@ def until_one_ends(pids: Sequence[int], seconds: float) -> bool:
 def _look_until_one_ends(pids: Sequence[int], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while all(start_time(pid) is not None for pid in pids):
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             return False
-        time.sleep(min(left, _PAUSE))
+        time.sleep(min(remaining, _PAUSE))
     return True

@@ -1,4 +1,4 @@
-"""The ranks of one restart: started together, told together, and how each of them ended."""
+"""The ranks of one restart: they are started and signalled together, and each end is noted."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from sgpu_decl.agent.attempt_files import encode
 from sgpu_decl.agent.error_file import own_frames_left_out, read_abort, read_error, read_stack
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.oom import OomKills, shortage
-from sgpu_decl.agent.parameters_file import write_parameters
 from sgpu_decl.agent.rank_start import (
     LaunchError,
     argv_of,
     exec_error,
     rank_environment,
     rank_folder,
-    refusal,
     shared_environment,
     spawn,
+    start_error,
+    write_parameters,
 )
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.verdict import RankEnding
@@ -38,8 +38,8 @@ __all__ = ["RankGroup"]
 
 
 class RankGroup:
-    """Starts the ranks of one node and tells how they are: started, refused, ready, ended, failed,
-    all gone."""
+    """Starts the ranks of one node, and calls back when they start, are refused, are ready, end,
+    fail, and are all gone."""
 
     on_started: Callable[[], None]
     on_refused: Callable[[LaunchError], None]
@@ -74,23 +74,23 @@ class RankGroup:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the ranks of the last restart, and what they may still have told."""
+        """Forget the ranks of the last restart, and what they may still write to their pipe."""
         self._loop.forget(self._ready_pipe)
         self.living: dict[int, int] = {}
         self._started_ns: dict[int, int] = {}
         self.started = False
         self.failed_to_start: int | None = None
         self._endings: list[RankEnding] = []
-        self._told_ns: int | None = None
-        self._killed_ns: int | None = None
-        self._ready: set[int] = set()
+        self._term_ns: int | None = None
+        self._kill_ns: int | None = None
+        self._ready_ranks: set[int] = set()
 
     def start(
         self, restart: int, port: int, devices: tuple[str, ...], extra: Mapping[str, str]
     ) -> None:
-        """Start all ranks, forked from a warm parent where there is one.
+        """Start all ranks, forked from a warm parent if there is one.
 
-        Tells `on_started` once all run, or `on_refused(error)`; some may then live all the same.
+        Calls `on_started` once all run, or `on_refused(error)`; some may then live all the same.
         """
         self.started = True
         if self._node.unprepared is not None:
@@ -99,8 +99,8 @@ class RankGroup:
         try:
             write_parameters(self._spec)
         except OSError as error:
-            words = f"cannot write the file of `parameters`: {error.strerror}"
-            self.on_refused(LaunchError("launch_failed", words))
+            reason = f"cannot write the file of `parameters`: {error.strerror}"
+            self.on_refused(LaunchError("launch_failed", reason))
             return
         self._restart = restart
         self._oom_kills = OomKills()
@@ -121,16 +121,16 @@ class RankGroup:
             for rank in self._ranks:
                 self.failed_to_start = rank
                 pipes.append((rank, self._start_one(argv, rank, readied)))
-        except LaunchError as error:
-            failure = error
-        except OSError as error:
-            failure = LaunchError("launch_failed", f"cannot start a rank: {error}")
+        except LaunchError as refusal:
+            failure = refusal
+        except OSError as refusal:
+            failure = LaunchError("launch_failed", f"cannot start a rank: {refusal}")
         if readied >= 0:
             os.close(readied)
-        for rank, told in pipes:
-            refused = exec_error(told, argv[0], self._spec["code_dir"])
-            if refused is not None and failure is None:
-                self.failed_to_start, failure = rank, refused
+        for rank, pipe in pipes:
+            error = exec_error(pipe, argv[0], self._spec["code_dir"])
+            if error is not None and failure is None:
+                self.failed_to_start, failure = rank, error
         if failure is not None:
             self.on_refused(failure)
             return
@@ -144,7 +144,7 @@ class RankGroup:
         if self.python:
             environment["SGPU_READY_FD"] = str(readied)
         self._started_ns[rank] = time.monotonic_ns()
-        pid, told = spawn(
+        pid, pipe = spawn(
             argv,
             environment,
             cwd=self._spec["code_dir"],
@@ -153,20 +153,19 @@ class RankGroup:
             keep=readied if self.python else None,
         )
         self._follow(rank, pid)
-        return told
+        return pipe
 
     def _request_fork(self) -> tuple[list[dict[str, str]], int, int]:
         environments = [self._prepare(rank)[0] for rank in self._ranks]
         readied = self._open_ready()
         try:
-            told, tell = os.pipe2(os.O_CLOEXEC)
+            pipe, writer = os.pipe2(os.O_CLOEXEC)
         except OSError:
             os.close(readied)
             raise
-        self._loop.read(told, lambda: self._read_refusals(told))
-        now = time.monotonic_ns()
-        self._started_ns = dict.fromkeys(self._ranks, now)
-        return environments, readied, tell
+        self._loop.read(pipe, lambda: self._read_refusals(pipe))
+        self._started_ns = dict.fromkeys(self._ranks, time.monotonic_ns())
+        return environments, readied, writer
 
     def _forked(self, pids: list[int]) -> None:
         for rank, pid in zip(self._ranks, pids, strict=True):
@@ -175,21 +174,20 @@ class RankGroup:
         self.on_started()
 
     def _read_refusals(self, pipe: int) -> None:
-        """Forked ranks write `number errno` if they cannot become what they should be."""
+        """Forked ranks write `number errno` if they cannot be set up."""
         lines = os.read(pipe, 4096).splitlines()
         if lines:
             number, code = map(int, lines[0].split())
             rank = self.failed_to_start = self._ranks[number]
-            self.on_refused(refusal(code, f"`rank {rank}`"))
+            self.on_refused(start_error(code, f"`rank {rank}`"))
         self._loop.forget(pipe)
 
     def _prepare(self, rank: int) -> tuple[dict[str, str], str]:
         folder = rank_folder(self._spec["run_dir"], rank, self._restart)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         environment = self._environment(rank)
-        if self._spec[
-            "redact_logs"
-        ]:  # the rank removes it from its environment before the user's code runs
+        if self._spec["redact_logs"]:
+            # The rank removes this from its environment before the user's code runs.
             environment["SGPU_REDACT"] = encode(self._redact.in_lines).decode()
         return environment, folder
 
@@ -236,22 +234,22 @@ class RankGroup:
         if not data:
             self._loop.forget(pipe)
             return
-        self._ready.update(int(word) for word in data.split() if word.isdigit())
-        if len(self._ready) >= len(self._ranks):
+        self._ready_ranks.update(int(word) for word in data.split() if word.isdigit())
+        if len(self._ready_ranks) >= len(self._ranks):
             self.on_ready()
 
     def signal_all(self, number: int) -> None:
         """Send a signal to every living rank's process group."""
-        if number == signal.SIGTERM and self._told_ns is None:
-            self._told_ns = time.monotonic_ns()
+        if number == signal.SIGTERM and self._term_ns is None:
+            self._term_ns = time.monotonic_ns()
         for pid in self.living.values():
             _signal_group(pid, number)
 
     def kill_all(self) -> None:
         """End every living rank's process group at once."""
-        if self.living and self._killed_ns is None:
-            self._killed_ns = time.monotonic_ns()
-            self._told_ns = self._told_ns or self._killed_ns
+        if self.living and self._kill_ns is None:
+            self._kill_ns = time.monotonic_ns()
+            self._term_ns = self._term_ns or self._kill_ns
         for pid in self.living.values():
             _signal_group(pid, signal.SIGKILL)
 
@@ -271,8 +269,8 @@ class RankGroup:
             started_ns=self._started_ns[rank],
             error=self._error(folder, code) if code else None,
             stack=self._stack(folder, rank) if code else None,
-            told_ns=self._told_ns,
-            killed_ns=self._killed_ns,
+            term_ns=self._term_ns,
+            kill_ns=self._kill_ns,
             memory=self._memory(pid) if code == -signal.SIGKILL else None,
         )
         self._endings.append(ending)
@@ -284,7 +282,7 @@ class RankGroup:
             self.on_empty()
 
     def _error(self, folder: str, code: int) -> dict[str, Any] | None:
-        """Return what the rank left about its failure, without the secrets that it was given."""
+        """Return the record that a failed rank left, without its secrets."""
         error = read_error(folder)
         if error is None and code == -signal.SIGABRT:
             error = read_abort(folder)
@@ -295,7 +293,7 @@ class RankGroup:
 
     def _memory(self, pid: int) -> dict[str, Any] | None:
         short = shortage(pid, self._oom_kills)
-        return short.tell(self._loop.peak) if short else None
+        return short.message(self._loop.peak) if short else None
 
     def _stack(self, folder: str, rank: int) -> dict[str, str] | None:
         text = read_stack(folder)
@@ -306,11 +304,11 @@ class RankGroup:
         return {"file": file, "text": self._redact(text)}
 
     def _all_started(self) -> bool:
-        return len(self._endings) == len(self._ranks) or self._told_ns is not None
+        return len(self._endings) == len(self._ranks) or self._term_ns is not None
 
 
 def _dropped(folder: str) -> int:
-    """Return how many bytes of its output a rank could not write because the disk was full."""
+    """Return how many bytes of output a rank could not write because the disk was full."""
     total = 0
     for name in ("stdout.dropped", "stderr.dropped"):
         try:
@@ -323,7 +321,7 @@ def _dropped(folder: str) -> int:
 def _signal_group(pid: int, number: int) -> None:
     """Signal the group that a rank leads; it is not reaped yet, so the number is still its own.
 
-    A setuid program that is a rank may be beyond our reach: it is waited for.
+    We may not signal a rank that is a setuid program: we wait for it.
     """
     try:
         os.killpg(pid, number)

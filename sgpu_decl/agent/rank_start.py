@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from sgpu_decl.agent.attempt_files import write_atomic
 from sgpu_decl.agent.fast_stdlib import signal
-from sgpu_decl.agent.parameters_file import VARIABLE, parameters_path
 from sgpu_decl.agent.processes import die_with_parent
 from sgpu_decl.agent.secret_environ import without_secrets
 
@@ -23,13 +23,18 @@ __all__ = [
     "exec_error",
     "rank_environment",
     "rank_folder",
-    "refusal",
     "shared_environment",
     "spawn",
+    "start_error",
+    "write_parameters",
 ]
 
+_PARAMETERS = "parameters.yaml"
+_PARAMETERS_VARIABLE = (
+    "HYPERPARAMETERS_PATH"  # the name of AI Runtime of Databricks (evidence: B, F)
+)
 _OOM_SCORE = b"500"
-_START, _ENTER = 0, 1  # what a forked child was at when it failed
+_START, _ENTER = 0, 1  # the step of a forked child that failed
 _OF_THE_USER = frozenset(
     {errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
      errno.E2BIG, errno.EPERM, errno.EINVAL}
@@ -43,6 +48,16 @@ class LaunchError(Exception):
         super().__init__(summary)
         self.failure = failure
         self.traceback = traceback
+
+
+def write_parameters(spec: Mapping[str, Any]) -> None:
+    """Write the run's parameters to their file; ranks of an earlier start may have changed it.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    if spec.get("parameters"):
+        write_atomic(spec["run_dir"], _PARAMETERS, spec["parameters"].encode())
 
 
 def rank_folder(run_dir: str, rank: int, restart: int) -> str:
@@ -80,9 +95,9 @@ def rank_environment(
 ) -> dict[str, str]:
     """Return the environment of one rank, torchrun's names included.
 
-    Later wins: what apply was started with, our defaults, the run's own variables, its secrets,
-    and last what makes a rank a rank. `per: node` starts one process on each node that starts its
-    own ranks: LOCAL_WORLD_SIZE then says how many, and RANK is that of the first.
+    Later ones win: the variables of apply, our defaults, the run's own variables, its secrets, and
+    last those that tell a rank its place. `per: node` starts one process on each node, which starts
+    its ranks itself: LOCAL_WORLD_SIZE is their number, and RANK that of the first.
     """
     each = node.local_world_size(spec)
     local = 0 if spec["per"] == "node" else rank - node.number * each
@@ -98,7 +113,7 @@ def rank_environment(
         environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
     if spec["gpus"]["need"]:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
-        # Devices are numbered in the order of the bus; CUDA would put the fastest first.
+        # We number devices in the order of the bus; CUDA would put the fastest first.
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         if "HIP_VISIBLE_DEVICES" in environment:  # where it is set, ROCm looks at no other
             environment["HIP_VISIBLE_DEVICES"] = ",".join(devices)
@@ -106,9 +121,8 @@ def rank_environment(
         environment["CUDA_VISIBLE_DEVICES"] = ""
     environment.update({name: str(value) for name, value in spec["env"].items()})
     environment.update(secrets)
-    parameters = parameters_path(spec)
-    if parameters is not None:
-        environment[VARIABLE] = parameters
+    if spec.get("parameters"):
+        environment[_PARAMETERS_VARIABLE] = os.path.join(spec["run_dir"], _PARAMETERS)
     environment.update(
         RANK=global_,
         LOCAL_RANK=str(local),
@@ -138,19 +152,18 @@ def rank_environment(
         SGPU_OUTPUT_DIR=spec["output_dir"],
         SGPU_COOKIE=spec["token"],
     )
-    if spec["project_dir"]:  # there is none where ranks are not on the machine of apply
+    if spec["project_dir"]:  # other machines than that of apply have none
         environment["SGPU_PROJECT_DIR"] = spec["project_dir"]
     return environment
 
 
-# What makes one rank differ from another.
 _OF_ONE_RANK = frozenset({"RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE"})
 
 
 def shared_environment(
     environment: Mapping[str, str], secrets: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what a rank's environment shares with those of its peers, secrets left out."""
+    """Return what a rank's environment shares with those of its peers, without secrets."""
     shared = without_secrets(environment, secrets)
     return {name: value for name, value in shared.items() if name not in _OF_ONE_RANK}
 
@@ -169,15 +182,18 @@ def spawn(
 ) -> tuple[int, int]:
     """Fork a process in a session of its own; return its pid and a pipe for `exec_error`.
 
-    `logs` are its stdout and stderr files, opened for appending; `settle` resets signals in the
-    child; `keep` is a descriptor that survives exec; `guarded` ties its life to ours.
+    Args:
+        logs: its stdout and stderr files, opened for appending.
+        settle: resets signals in the child.
+        keep: a descriptor that survives exec.
+        guarded: the process ends with this one.
 
     Raises:
         LaunchError: the machine could not fork.
     """
     parent = os.getpid()
     try:
-        told, tell = os.pipe2(os.O_CLOEXEC)
+        failure, failed = os.pipe2(os.O_CLOEXEC)
     except OSError as error:
         raise LaunchError("launch_failed", f"cannot make a pipe: {error.strerror}") from error
     # A signal between fork and exec would run our handlers in the child; `settle` lets it through.
@@ -185,14 +201,14 @@ def spawn(
     try:
         pid = os.fork()
     except OSError as error:
-        os.close(told)
-        os.close(tell)
+        os.close(failure)
+        os.close(failed)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         raise LaunchError("launch_failed", f"cannot fork: {error.strerror}") from error
     if pid:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.close(tell)
-        return pid, told
+        os.close(failed)
+        return pid, failure
     step = _START
     try:
         os.setsid()
@@ -208,9 +224,9 @@ def spawn(
         step = _START
         os.execvpe(argv[0], list(argv), dict(environment))  # noqa: S606
     except OSError as error:
-        os.write(tell, b"%d %d" % (error.errno or errno.EIO, step))
+        os.write(failed, b"%d %d" % (error.errno or errno.EIO, step))
     except ValueError:
-        os.write(tell, b"%d %d" % (errno.EINVAL, step))  # a NUL in an argument or a variable
+        os.write(failed, b"%d %d" % (errno.EINVAL, step))  # a NUL in an argument or a variable
     finally:
         os._exit(127)
 
@@ -226,7 +242,7 @@ def _wire(stdin: int | None, logs: tuple[str, str], keep: int | None) -> None:
 
 
 def _raise_oom_score() -> None:
-    """Let the kernel take a rank before it takes what supervises it; not every kernel allows it."""
+    """Let the kernel kill a rank before its supervisor, if it allows that."""
     try:
         with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
             file.write(_OOM_SCORE)
@@ -234,17 +250,17 @@ def _raise_oom_score() -> None:
         return
 
 
-def exec_error(told: int, program: str, cwd: str) -> LaunchError | None:
-    """Wait until the child has executed its program; return why it could not, if so."""
-    text = os.read(told, 16)
-    os.close(told)
+def exec_error(failure: int, program: str, cwd: str) -> LaunchError | None:
+    """Wait until the child has executed its program; return why it could not, or None."""
+    text = os.read(failure, 16)
+    os.close(failure)
     if not text:
         return None
     code, step = map(int, text.split())
-    return refusal(code, f"in `{cwd}`" if step == _ENTER else f"`{program}`")
+    return start_error(code, f"in `{cwd}`" if step == _ENTER else f"`{program}`")
 
 
-def refusal(code: int, what: str) -> LaunchError:
+def start_error(code: int, what: str) -> LaunchError:
     """Return the failure of a start that ended with this errno."""
     failure = "launch_failed_user" if code in _OF_THE_USER else "launch_failed"
     return LaunchError(failure, f"cannot start {what}: {os.strerror(code)}")

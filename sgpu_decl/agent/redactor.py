@@ -1,4 +1,4 @@
-"""Secret values kept out of what is reported and shown."""
+"""Removes secret values from texts that are reported or shown."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Redactor"]
 
-# Shorter values are words that every log is full of, and no secrets.
+# Shorter values are ordinary words of logs, and not secrets.
 _SHORTEST = 4
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 
 
 class Redactor:
-    """Puts `***` for values, as they are and as base64 or a URL spells them.
+    """Replaces values by `***`, in plain form, in base64, and as in a URL.
 
-    Of a value of several lines (a private key) each line counts, since logs are shown by lines.
+    Each line of a long value (a private key) is replaced, since logs are read line by line.
     """
 
     def __init__(self, values: Iterable[str]) -> None:
@@ -31,7 +31,7 @@ class Redactor:
 
     @property
     def in_lines(self) -> list[str]:
-        """The spellings that have no newline: those that can be masked in a text line by line."""
+        """The spellings without a newline, which can be masked line by line."""
         return [form for form in self._forms if "\n" not in form]
 
     def __call__(self, text: str) -> str:

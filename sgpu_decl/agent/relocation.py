@@ -1,7 +1,7 @@
-"""A spec that was written without knowing where the run's folder will be: on nodes of a platform.
+"""Completes a spec on a node of a platform: its writer did not know where the run's folder will be.
 
-Folders in it are relative to that of the run. A Python that is named by a relative path is that of
-an environment's tree, and one without any folder is looked for on the PATH.
+Folders in the spec are relative to that of the run. A Python with a relative path is that of an
+environment's tree, and one without a folder is searched on the PATH.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDERS = ("code_dir", "output_dir")
 
 
 def place(spec: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
-    """Return the spec as it is for a run in the folder `run_dir` of this machine.
+    """Return the spec for a run in the folder `run_dir` of this machine.
 
     Raises:
         OSError: the machine has no place for locks.
@@ -41,7 +41,7 @@ def place(spec: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
 
 
 def _find(program: str) -> str:
-    """Its path, or the bare name where it is nowhere: the start of a rank then says so."""
+    """Return its path, or the bare name if it is nowhere: the start of a rank then says so."""
     for folder in os.get_exec_path():
         path = os.path.join(folder, program)
         if os.access(path, os.X_OK):
@@ -50,8 +50,8 @@ def _find(program: str) -> str:
 
 
 def activated(programs: str, run_dir: str) -> dict[str, str]:
-    """What lets commands find the tree's programs first, and where the attempt may install what it
-    wants for itself; an environment that is activated on the node is none of the ranks' matter."""
+    """Return variables that put the tree's programs first and name the attempt's own folder for
+    packages. An environment that is active on the node does not reach the ranks."""
     return {
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "SGPU_SITE": os.path.join(run_dir, SITE),

@@ -1,27 +1,35 @@
 """Environment variables that `/proc/PID/environ` must not show.
 
-That file shows the variables that a process was started with, for as long as it lives. So the
-caller's variables reach the agent by a pipe, and those of the tracker that may be secrets reach it
-in a file of memory. Both processes set them for themselves."""
+That file shows the variables that a process was started with, as long as the process lives. So the
+agent gets the caller's variables by a socket; the tracker and forked ranks get what may be secret
+in a file without a name. They set the variables themselves.
+"""
 
 from __future__ import annotations
 
 import os
 
 from sgpu_decl.agent.fast_stdlib import dumps, loads
-from sgpu_decl.agent.memory_file import memory_file
+from sgpu_decl.agent.kernel_features import MEMFD_CREATE, available
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["receive_variables", "split_secrets", "startup_variables", "without_secrets"]
+__all__ = [
+    "memory_file",
+    "receive_variables",
+    "split_secrets",
+    "startup_variables",
+    "without_secrets",
+]
 
 # The variables that the interpreter and the loader read before any of our code runs, and the cookie
 # by which a run that is launched inside a rank is found again.
 _EARLY = ("LANG", "LD_", "LC_", "GLIBC_TUNABLES", "SGPU_COOKIE")
 _SECRET = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH")
 _DESCRIPTOR = "SGPU_ENVIRON_FD"
+_MEMORY = "/dev/shm"  # noqa: S108
 
 
 def startup_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -30,8 +38,7 @@ def startup_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_secrets(environment: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without secrets: without variables of their names, and without
-    variables of any name that have their values."""
+    """Return an environment without the variables that have the name or the value of a secret."""
     hidden = {value for value in secrets.values() if value}
     return {
         name: value
@@ -43,8 +50,8 @@ def without_secrets(environment: Mapping[str, str], secrets: Mapping[str, str]) 
 def split_secrets(
     environment: Mapping[str, str], secrets: Mapping[str, str]
 ) -> tuple[dict[str, str], int]:
-    """Split an environment into the variables that a program is started with, and a descriptor of
-    the rest: secrets, and variables whose names look like secrets. The program calls
+    """Split an environment into the variables that a program starts with, and a descriptor of the
+    others: secrets, and variables whose names look like secrets. The program calls
     `receive_variables`.
 
     Raises:
@@ -69,3 +76,32 @@ def receive_variables() -> None:
         memory.seek(0)
         variables = loads(memory.read().decode("utf-8", "surrogateescape"))
     os.environ.update(variables)
+
+
+def memory_file(data: bytes) -> int:
+    """Return a descriptor of a new file without a name, that programs do not inherit.
+
+    The file is in memory. If the kernel has no such files, it is an unlinked one of /dev/shm, or
+    else of the folder of temporary files.
+
+    Raises:
+        OSError: there is no descriptor or no room left.
+    """
+    descriptor = os.memfd_create("sgpu") if available(MEMFD_CREATE) else _nameless()
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _nameless() -> int:
+    usable = os.access(_MEMORY, os.W_OK | os.X_OK)
+    folder = _MEMORY if usable else os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
+    path = os.path.join(folder, f"sgpu-{os.urandom(16).hex()}")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.unlink(path)
+    return descriptor

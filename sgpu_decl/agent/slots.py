@@ -1,11 +1,11 @@
-"""Waiting for room, first come first served, with nobody else needed.
+"""Waiting for slots, first come first served, without a server.
 
-A folder of locks is shared by all runs that want the same slots. Each run takes a numbered ticket
-(a file that it keeps locked) and is at the head when all lower tickets are free; only the head may
-take slots, so runs that need several never hold each other up. Death frees tickets and slots.
+All runs that want the same slots share a folder of locks. Each run takes a numbered ticket, a file
+that it keeps locked. It is at the head when all lower tickets are free, and only the head may take
+slots, so runs that need several do not block each other. Death frees tickets and slots.
 
-A lock that is not free is waited for by a forked child that blocks in flock on the descriptor it
-shares with us: when the child ends, the lock is ours. So waiting costs no CPU time at all.
+To wait for a lock, a forked child blocks in flock on a descriptor that it shares with us: when the
+child ends, the lock is ours. So waiting takes no CPU time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Slots", "Waiters", "wait_for_ends"]
 
-_AGAIN = 1.0  # how long a waiter that died a second time, or more often, is left alone
+_AGAIN = 1.0  # seconds before a waiter that died a second time is started again
 
 
 class Waiters:
@@ -39,10 +39,8 @@ class Waiters:
         self._delayed: set[str] = set()
 
     def start(self, block: Callable[[], None], then: Callable[[], None], *keep: int) -> None:
-        """Run `block` in a child and call `then` when it returned; `keep` are its descriptors.
-
-        A child that dies before is started again.
-        """
+        """Run `block` in a child, and call `then` when it has returned. `keep` are the descriptors
+        that it needs. A child that dies is started again."""
         self._start(block, then, keep, 0.0)
 
     def _start(
@@ -90,7 +88,7 @@ class Waiters:
         keep: Sequence[int],
         delay: float = _AGAIN,
     ) -> None:
-        """Start a waiter once more that died, or that the machine had no process for."""
+        """Start a waiter again that died, or for which no process was left."""
 
         def again() -> None:
             self._delayed.discard(name)
@@ -100,7 +98,7 @@ class Waiters:
         self._loop.after(name, delay, again)
 
     def stop(self) -> None:
-        """End all that still wait."""
+        """End all waiters."""
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)
         self._pids.clear()
@@ -131,38 +129,36 @@ def wait_for_ends(waiters: Waiters, folders: Sequence[str], then: Callable[[], N
 
 
 class Slots:
-    """`need` of the named slots in a lock folder; the locks are held until `release`."""
+    """`need` of the named slots in a lock folder, locked until `release`."""
 
     def __init__(self, folder: str, names: Sequence[str], need: int) -> None:
         self._folder = folder
         self._names = names
         self._need = need
         self._ticket = -1
-        self._held: dict[str, int] = {}
+        self._locks: dict[str, int] = {}
         os.makedirs(folder, exist_ok=True)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The slots that are ours, in the order in which they were named."""
-        return tuple(name for name in self._names if name in self._held)
+        """Our slots, in the given order."""
+        return tuple(name for name in self._names if name in self._locks)
 
-    def acquire(self, waiters: Waiters, then: Callable[[], None]) -> bool:
-        """Call `then` when all needed slots are ours; say whether that was at once."""
-        self._waiters, self._then, self._instant = waiters, then, True
+    def acquire(self, waiters: Waiters, then: Callable[[], None]) -> None:
+        """Call `then` when all needed slots are ours."""
+        self._waiters, self._then = waiters, then
         self._ticket, earlier = self._take_ticket()
         if not earlier:
             self._head()
         else:
             waiters.start(lambda: self._stand_in_line(earlier), self._head)
-        instant, self._instant = self._instant and self._ticket < 0, False
-        return instant
 
     def release(self) -> None:
         """Give ticket and slots back."""
         self._drop_ticket()
-        for descriptor in self._held.values():
+        for descriptor in self._locks.values():
             os.close(descriptor)
-        self._held.clear()
+        self._locks.clear()
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
@@ -186,7 +182,7 @@ class Slots:
             os.close(counter)
 
     def _stale(self, name: str) -> bool:
-        """Remove the ticket of a run that is gone; only called under the counter's lock."""
+        """Remove the ticket of a run that is gone; the caller holds the lock of the counter."""
         descriptor = os.open(self._path(name), os.O_RDWR | os.O_CLOEXEC)
         try:
             if try_lock(descriptor):
@@ -203,15 +199,15 @@ class Slots:
     def _head(self) -> None:
         busy = []
         for name in self._names:
-            if len(self._held) == self._need:
+            if len(self._locks) == self._need:
                 break
             descriptor = open_lock(self._path(f"slot-{name}"))
             if try_lock(descriptor):
-                self._held[name] = descriptor
+                self._locks[name] = descriptor
             else:
                 busy.append((name, descriptor))
         self._blocked = dict(busy)
-        if len(self._held) == self._need:
+        if len(self._locks) == self._need:
             self._complete()
             return
         for name, descriptor in busy:
@@ -224,8 +220,8 @@ class Slots:
     def _freed(self, name: str) -> None:
         if name not in self._blocked:
             return
-        self._held[name] = self._blocked.pop(name)
-        if len(self._held) == self._need:
+        self._locks[name] = self._blocked.pop(name)
+        if len(self._locks) == self._need:
             self._waiters.stop()
             self._complete()
 
@@ -238,6 +234,6 @@ class Slots:
 
     def _drop_ticket(self) -> None:
         if self._ticket >= 0:
-            # The name stays for those who wait on it; the next ticket taker removes it.
+            # Others may wait for the file; the next run that takes a ticket removes it.
             os.close(self._ticket)
             self._ticket = -1

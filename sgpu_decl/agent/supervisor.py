@@ -4,7 +4,7 @@
                  ▲                                        │
                  └────────────── backoff ◀────────────────┘  `retry`
 
-Everything happens in callbacks of one loop; nothing here blocks for longer than a file takes.
+Everything happens in callbacks of one loop, and nothing here waits, except for files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from binascii import crc32
 
 from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.attempt_queue import Queue
+from sgpu_decl.agent.attempt_queue import AttemptQueue
 from sgpu_decl.agent.attempt_record import AttemptRecord
 from sgpu_decl.agent.caller_watch import watch_caller
 from sgpu_decl.agent.cgroup import fill_cgroup, kill_cgroup, remove_cgroup
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Supervisor"]
 
-# How long a collateral failure waits for its culprit before the others are told. A primary failure
-# waits for nothing, so this delays no ordinary stop; busy cores can hold a culprit up this long.
+# Seconds between a collateral failure and the stop of the other ranks: the rank that caused it may
+# be this late on busy cores. A primary failure stops them at once.
 _SETTLE = 0.2
 _SHORT_GRACE = 3.0
 _ANSWER = 30.0  # seconds that an attempt whose ranks have ended waits for its tracker
@@ -55,8 +55,7 @@ _SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, err
 
 
 class Supervisor:
-    """`tracker_pipe` is for the `TrackerProcess`. Records of a node that is not the first lie in
-    a folder of its own."""
+    """`tracker_pipe` is for the `TrackerProcess`."""
 
     def __init__(
         self,
@@ -72,23 +71,23 @@ class Supervisor:
         self._host_record = host_record
         self._node = node
         self._folder = node.records(spec["run_dir"])
-        self._tracked_env: dict[str, str] = {}
+        self._mlflow_variables: dict[str, str] = {}
         self._done = False
-        self._stop: str | None = None  # why the ranks are told to stop; the first reason stays
+        self._stop: str | None = None  # why the ranks are stopped; the first reason stays
         self._timed_out = False
         self._abandoned = False
         self._deleted = False  # whether somebody deleted the attempt folder
         self._signals = 0
         self._restart = node.restart
         self._swept_all = False
-        self._refusal: Outcome | None = None  # of a rank that could not be started
-        self._lost_node: tuple[str, int] | None = None  # what is said of it, and when it was lost
+        self._refusal: Outcome | None = None  # the outcome of a rank that could not be started
+        self._lost_node: tuple[str, int] | None = None  # summary and time
         count = node.count if spec["per"] == "node" else spec["world_size"]
         self._loop = Loop(self._on_signal)
-        first_state = "queued" if Queue.waits(spec) else "starting"
+        first_state = "queued" if AttemptQueue.waits(spec) else "starting"
         self._record = AttemptRecord(self._folder, count, first_state, node.count)
         self._record.update(restart=node.restart)
-        self._queue = Queue(spec, node.count, self._loop, self._record)
+        self._queue = AttemptQueue(spec, node.count, self._loop, self._record)
         self._queue.on_turn = self._begin
         self._queue.on_refused = lambda why: self._conclude(failed("capacity", why))
         self._tracker = TrackerProcess(
@@ -115,18 +114,14 @@ class Supervisor:
         self._progress: HangDetector | None = None
         if spec["progress_timeout"] is not None:
             self._progress = HangDetector(
-                self._loop,
-                self._group,
-                self._folder,
-                spec["progress_timeout"],
-                self._hung,
+                self._loop, self._group, self._folder, spec["progress_timeout"], self._hung
             )
 
     def run(self, begun: Callable[[], None]) -> None:
         """Supervise until the outcome is written; `begun` is called once ranks start, or wait.
 
         Raises:
-            OSError: it cannot be written; the guardian then says what it knows.
+            OSError: it cannot be written; the guardian then writes one.
         """
         self._do(self._enter)
         begun()
@@ -137,12 +132,12 @@ class Supervisor:
         try:
             step()
         except OSError as error:
-            self._refused(error)
+            self._end_if_scarce(error)
         self._record.flush()
 
     def _enter(self) -> None:
         self._beat()
-        self._tell_shortcomings()
+        self._report_shortcomings()
         self._watch_folder()
         if self._cancel_requested():
             self._conclude(CANCELLED)
@@ -158,11 +153,11 @@ class Supervisor:
             self._host_record.beat()
             self._loop.after("beat", BEAT, self._beat)
 
-    def _tell_shortcomings(self) -> None:
-        """Say what of the kernel is not to be had, and what that costs this run."""
+    def _report_shortcomings(self) -> None:
+        """Say which features the kernel lacks, and what that costs this run."""
         lacking = shortcomings()
-        for name, refused, cost in lacking:
-            self._record.event("kernel_lacks", feature=name, errno=refused, cost=cost)
+        for name, error, cost in lacking:
+            self._record.event("kernel_lacks", feature=name, errno=error, cost=cost)
         if lacking:
             attempt_files.say(in_words(lacking))
 
@@ -178,19 +173,19 @@ class Supervisor:
         self._loop.after("home", _LOOK, self._look_again)
 
     def _look_at_folder(self) -> None:
-        """Stop the ranks if somebody deleted the attempt folder: nobody could see how they end, and
-        the next apply would start others beside them."""
+        """Stop the ranks if somebody deleted the attempt folder: the next apply would start others
+        beside them."""
         if self._deleted or not self._team.decides or not self._record.folder_deleted:
             return
         self._deleted = True
         attempt_files.say("the folder of this attempt was deleted: its ranks are stopped")
         self.stop_ranks("deleted")
 
-    def _refused(self, error: OSError) -> None:
-        """The machine had no descriptor or process left for something: end what was begun.
+    def _end_if_scarce(self, error: OSError) -> None:
+        """End the attempt if the machine has no descriptor, process or space left.
 
         Raises:
-            OSError: it is of another kind, or the attempt is ending already.
+            OSError: the error is another one, or the attempt is ending already.
         """
         if error.errno not in _SCARCE or self._stop is not None or self._done:
             raise error
@@ -225,21 +220,21 @@ class Supervisor:
         if self._group.python:
             self._start_all()
             if self._node.count > 1:
-                self._tracker.await_answer(self._share_tracking, announce=False)
+                self._tracker.await_answer(self._send_tracking, announce=False)
         else:
-            self._tracker.await_answer(self._start_tracked, announce=True)
+            self._tracker.await_answer(self._start_commands, announce=True)
 
-    def _start_tracked(self) -> None:
-        self._tracked_env = self._tracker.variables
+    def _start_commands(self) -> None:
+        self._mlflow_variables = self._tracker.variables
         self._start_all()
 
-    def _share_tracking(self) -> None:
+    def _send_tracking(self) -> None:
         if self._tracker.answer is not None:
-            self._team.tracked(self._tracker.answer)
+            self._team.send_tracking(self._tracker.answer)
 
-    def tracked(self, told: dict[str, Any]) -> None:
-        """Put the MLflow run where the ranks of this node look for it."""
-        attempt_files.write_atomic(self._spec["run_dir"], TRACKED, attempt_files.encode(told))
+    def write_tracking(self, answer: dict[str, Any]) -> None:
+        """Write the MLflow run to the file that the ranks of this node read."""
+        attempt_files.write_atomic(self._spec["run_dir"], TRACKED, attempt_files.encode(answer))
 
     def _start_all(self) -> None:
         if self._stop is not None:
@@ -250,13 +245,13 @@ class Supervisor:
             self._loop.after(
                 "startup", self._spec["startup_timeout"], lambda: self.stop_ranks("startup")
             )
-        self._team.start(self._restart, self._port, self._tracked_env)
+        self._team.start(self._restart, self._port, self._mlflow_variables)
 
     def start_ranks(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
         """Start the ranks of this node.
 
         Raises:
-            OSError: the attempt's folder is gone; ranks would make it anew, or run in another's.
+            OSError: the attempt's folder is gone; ranks would make it again, or run in another one.
         """
         self._record.check_folder()
         if restart != self._restart:
@@ -271,16 +266,16 @@ class Supervisor:
 
     def _launch_refused(self, error: LaunchError) -> None:
         rank = self._group.failed_to_start
-        refused = failed(error.failure, str(error), rank, error.traceback)
+        refusal = failed(error.failure, str(error), rank, error.traceback)
         if self._team.decides:
-            self.rank_refused(refused)
+            self.rank_refused(refusal)
         else:
-            self._team.refused(refused)
+            self._team.refused(refusal)
 
-    def rank_refused(self, refused: Outcome) -> None:
+    def rank_refused(self, refusal: Outcome) -> None:
         """A rank, of this node or of another, could not be started."""
         if self._stop is None:
-            self._refusal = refused
+            self._refusal = refusal
         self.stop_ranks("launch")
 
     def all_ready(self) -> None:
@@ -339,7 +334,7 @@ class Supervisor:
             self._loop.after("settle", delay, lambda: self.stop_ranks("failure"))
 
     def stop_ranks(self, reason: str) -> None:
-        """Tell all ranks to end: TERM, then after the grace KILL. Queued attempts end at once."""
+        """Stop all ranks: TERM, then after the grace KILL. A queued attempt ends at once."""
         if self._stop is not None:
             return
         self._stop = reason
@@ -359,7 +354,7 @@ class Supervisor:
         self._loop.after("kill", self._spec["grace"], self.kill_ranks)
 
     def kill_ranks(self) -> None:
-        """Wait no longer for ranks that were told to end."""
+        """Kill the ranks that are still there."""
         self._loop.cancel("kill")
         self._team.kill()
         self._group.kill_all()
@@ -369,24 +364,24 @@ class Supervisor:
     # ── after the ranks ──────────────────────────────────────────────────────────────────────
 
     def _all_ended(self) -> None:
-        """All ranks have ended: stop what they left behind, then judge."""
+        """All ranks have ended: stop the processes that they left, then judge."""
         for name in ("kill", "startup", "progress", "logs"):
             self._loop.cancel(name)
         if not self._team.decides:
-            self._loop.cancel("settle")  # agent 0 stops the ranks of other nodes by it
+            self._loop.cancel("settle")  # agent 0 still needs it for the ranks of other nodes
         if self._restart >= self._spec["retry"]["max"] or not self._group.endings():
             self._group.retire_parent(wait=False)
         self._sweep.begin(self._spec["grace"], self.kill_ranks)
 
     def _clean(self) -> None:
         remove_cgroup(self._cgroup)
-        if left := self._sweep.remains():
-            self._record.event("left_running", pids=left, reason="they are another user's")
+        if pids := self._sweep.remains():
+            self._record.event("left_running", pids=pids, reason="they are another user's")
         self._swept_all = True
         self._team.swept()
 
     def judge(self) -> None:
-        """All ranks have ended, here and on the other nodes: say how."""
+        """All ranks have ended, here and on the other nodes: find the outcome."""
         self._loop.cancel("settle")
         endings = [*self._group.endings(), *self._team.others()]
         verdict = Verdict(endings)
@@ -397,24 +392,25 @@ class Supervisor:
         )  # fmt: skip
         by_a_rank = self._stop in (None, "failure", "launch") and self._lost_node is None
         if not (outcome.cause and by_a_rank and self._again(outcome.cause)):
-            # A short run ends after its tracker has answered, so that the outcome names the MLflow
-            # run, or says why there is none.
+            # A short run waits for its tracker, so that the outcome names the MLflow run, or says
+            # why there is none.
             self._tracker.await_answer(
                 lambda: self._conclude(outcome), announce=True, limit=_ANSWER
             )
 
     def _again(self, cause: dict[str, Any]) -> bool:
-        """Start the ranks once more, if `retry` covers this failure.
+        """Start the ranks once more if `retry` covers this failure; return whether the attempt goes
+        on or has ended.
 
-        A cancel, the end of the caller or the timeout that came while the ranks were being stopped
-        stands against that: the attempt then ends by it.
+        If a cancel, the end of the caller or the timeout came while the ranks were being stopped,
+        the attempt ends by that.
         """
         retry, failure = self._spec["retry"], cause["class"]
         kind = "error" if blames_the_user(failure) else "infra"
         if self._restart >= retry["max"] or kind not in retry["on"]:
             return False
         if failure == "staging_failed":
-            return False  # what a node lacks does not come by starting ranks again
+            return False  # a new start of the ranks does not help a node that lacks something
         if self._deleted:
             self._conclude(stopped("deleted", self._spec, None))
             return True
@@ -441,7 +437,7 @@ class Supervisor:
         self._group.reset()
 
     def node_lost(self, node: int, why: str) -> None:
-        """Another node is gone: without it the run cannot go on."""
+        """Another node is lost, so the run cannot go on."""
         if self._lost_node is None:
             self._lost_node = (f"node {node} was lost: {why}", time.monotonic_ns())
         if not self._group.started:
@@ -452,7 +448,7 @@ class Supervisor:
             self.stop_ranks("node")
 
     def finish(self, outcome: Outcome) -> None:
-        """End as agent 0 says, once this node's ranks have."""
+        """End with the outcome of agent 0, once this node's ranks have ended."""
         self._record.settle(self._group.endings(), frozenset())
         self._conclude(outcome)
 

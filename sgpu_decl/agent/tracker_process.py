@@ -28,9 +28,9 @@ _SHOWN = ("run_id", "experiment", "tracking_uri", "error", "instead_of")
 
 
 class TrackerProcess:
-    """`pipe` is the read end of the pipe whose closing tells the tracker to finish.
+    """`pipe` is the read end of a pipe that is closed when the tracker should finish.
 
-    `answer` is the content of `mlflow.json`; None before there is one, and if nothing is tracked.
+    `answer` is the content of `mlflow.json`; None while there is none, and if nothing is tracked.
     """
 
     def __init__(
@@ -53,17 +53,17 @@ class TrackerProcess:
         self.answer: dict[str, Any] | None = None
 
     def start(self) -> None:
-        """Start it, if the run is tracked; a run goes on without."""
-        asked = self._spec["tracker"]
-        if asked is None:
+        """Start it if the run is tracked. If that fails, the run goes on without."""
+        request = self._spec["tracker"]
+        if request is None:
             return
         log = os.path.join(self._folder, "tracker.log")
-        whole = {**os.environ, **asked["env"], "SGPU_RUN_DIR": self._folder,
+        whole = {**os.environ, **request["env"], "SGPU_RUN_DIR": self._folder,
                  "SGPU_TRACKER": self._spec["token"]}  # fmt: skip
         environment, rest = split_secrets(whole, self._secrets)
         try:
-            pid, told = spawn(
-                asked["argv"], environment, cwd="/", logs=(log, log), settle=self._loop.close,
+            pid, failure = spawn(
+                request["argv"], environment, cwd="/", logs=(log, log), settle=self._loop.close,
                 stdin=self._pipe, keep=rest, raise_oom_score=False, guarded=False,
             )  # fmt: skip
         except LaunchError as error:
@@ -72,7 +72,7 @@ class TrackerProcess:
             return
         finally:
             os.close(rest)
-        os.close(told)
+        os.close(failure)
         self._pid = pid
         self._record.event("tracker_started", pid=pid)
         self._loop.watch(pid, self._ended)
@@ -81,21 +81,22 @@ class TrackerProcess:
 
     @property
     def pids(self) -> set[int]:
-        """The tracker and what it started: no part of the ranks."""
+        """The tracker and its descendants, which are not of the ranks."""
         return {self._pid, *processes.descendants(self._pid)} if self._pid > 0 else set()
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables of the run for ranks; none before there is an answer."""
-        found = (self.answer or {}).get("env")
-        named = found if isinstance(found, dict) else {}
-        return {str(name): str(value) for name, value in named.items()}
+        """The variables of the MLflow run, for ranks; empty while there is no answer."""
+        env = (self.answer or {}).get("env")
+        return (
+            {str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {}
+        )
 
     def await_answer(
         self, then: Callable[[], None], *, announce: bool, limit: float | None = None
     ) -> None:
-        """Call `then` once there is an answer, at once where nothing is tracked, and after `limit`
-        seconds in any case. With `announce`, the status says what is waited for."""
+        """Call `then` once there is an answer, or after `limit` seconds; at once if nothing is
+        tracked. With `announce`, the status says what the attempt waits for."""
         if self._pid < 0 or self.answer is not None:
             then()
             return
@@ -112,8 +113,9 @@ class TrackerProcess:
             return
         for timer in ("tracker", "tracker_patience"):
             self._loop.cancel(timer)
-        shown = {name: self.answer[name] for name in _SHOWN if name in self.answer}
-        self._record.update(mlflow=shown)
+        self._record.update(
+            mlflow={name: self.answer[name] for name in _SHOWN if name in self.answer}
+        )
         if self._record.snapshot["state"] == "starting":
             self._record.update(waiting_for=None)
         self._go_on()
@@ -137,10 +139,10 @@ class TrackerProcess:
         """Kill a tracker that takes too long, and go on without it."""
         self._record.event("tracker_gave_up", seconds=_PATIENCE)
         self._refuse(f"the tracker made no run within {_PATIENCE:g} s; see `tracker.log`")
-        processes.tell(self._pid, processes.start_time(self._pid), signal.SIGKILL)
+        processes.send_signal(self._pid, processes.start_time(self._pid), signal.SIGKILL)
 
     def _refuse(self, why: str) -> None:
-        """Write the answer that there is no run, instead of the tracker."""
+        """Write the answer that there is no run, in place of the tracker."""
         try:
             attempt_files.write_atomic(self._folder, TRACKED, attempt_files.encode({"error": why}))
         except OSError as error:

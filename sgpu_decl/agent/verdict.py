@@ -28,29 +28,32 @@ USER_FAILURES = frozenset(
 
 
 def blames_the_user(failure: str) -> bool:
-    """Say whether a failure class is `error` (the user's) rather than `infra`."""
+    """Whether a failure class is `error` (the user's) rather than `infra`."""
     return failure in USER_FAILURES
 
 
 class RankEnding:
     """How one rank ended; times are CLOCK_MONOTONIC in nanoseconds.
 
-    `told_ns` and `killed_ns` say when this agent sent it TERM and KILL, if it did; `error` is the
-    record that the rank left, already judged for size and form; `memory` is the lack of memory for
-    which the kernel killed it, if it did; `stack` holds the `file`, relative to the run's folder,
-    and the `text` of the stacks that it left when it crashed or was asked for them."""
+    Attributes:
+        term_ns, kill_ns: when this agent sent it TERM and KILL, if it did.
+        error: the record that the rank left: see `error_file`.
+        memory: why the kernel killed it for memory, if it did.
+        stack: the `text` of its stacks, if it crashed or hung, and their `file`, relative to the
+            run's folder.
+    """
 
     __slots__ = (
         "ended_ns",
         "error",
         "exit_code",
-        "killed_ns",
+        "kill_ns",
         "memory",
         "rank",
         "signal",
         "stack",
         "started_ns",
-        "told_ns",
+        "term_ns",
     )
 
     def __init__(
@@ -62,8 +65,8 @@ class RankEnding:
         exit_code: int | None = None,
         signal: int | None = None,
         error: dict[str, Any] | None = None,
-        told_ns: int | None = None,
-        killed_ns: int | None = None,
+        term_ns: int | None = None,
+        kill_ns: int | None = None,
         memory: dict[str, Any] | None = None,
         stack: dict[str, str] | None = None,
     ) -> None:
@@ -73,24 +76,24 @@ class RankEnding:
         self.exit_code = exit_code
         self.signal = signal
         self.error = error
-        self.told_ns = told_ns
-        self.killed_ns = killed_ns
+        self.term_ns = term_ns
+        self.kill_ns = kill_ns
         self.memory = memory
         self.stack = stack
 
-    def tell(self, now_ns: int) -> dict[str, Any]:
-        """Return it as a message to another node; `now_ns` is the time of this node's clock."""
+    def message(self, now_ns: int) -> dict[str, Any]:
+        """Return it as a message to another node; `now_ns` is this node's time."""
         return {"now_ns": now_ns, **{name: getattr(self, name) for name in self.__slots__}}
 
     @classmethod
-    def told(cls, message: Mapping[str, Any], heard_ns: int) -> RankEnding:
-        """Return what another node told, in the time of this node's clock.
+    def from_message(cls, message: Mapping[str, Any], received_ns: int) -> RankEnding:
+        """Return the ending that another node sent, in this node's time.
 
-        It counts as sent when it was heard: clocks of nodes are never compared.
+        Clocks of nodes are never compared: the message counts as sent when it was received.
         """
         fields = dict(message)
-        ahead = fields.pop("now_ns") - heard_ns
-        for name in ("started_ns", "ended_ns", "told_ns", "killed_ns"):
+        ahead = fields.pop("now_ns") - received_ns
+        for name in ("started_ns", "ended_ns", "term_ns", "kill_ns"):
             if fields[name] is not None:
                 fields[name] -= ahead
         error = fields["error"]
@@ -104,7 +107,7 @@ class RankEnding:
 
     @property
     def recorded_ns(self) -> int | None:
-        """When it failed by its own record; None without one that could be true."""
+        """When it failed by its own record; None without a credible one."""
         recorded = self.error.get("time_ns") if self.error else None
         if isinstance(recorded, int) and self.started_ns < recorded <= self.ended_ns:
             return recorded
@@ -112,23 +115,23 @@ class RankEnding:
 
     @property
     def time_ns(self) -> int:
-        """When it failed: by its own record where that is credible, else when it died."""
+        """When it failed by its own record, or else when it died."""
         return self.recorded_ns or self.ended_ns
 
     @property
     def by_us(self) -> bool:
-        """Whether it only ended because it was told to."""
-        if self.told_ns is None or not self.failed:
+        """Whether it only ended because this agent stopped it."""
+        if self.term_ns is None or not self.failed:
             return False
         if self.recorded_ns is not None:
-            return self.recorded_ns > self.told_ns
+            return self.recorded_ns > self.term_ns
         if self.signal == signal.SIGKILL:
-            return self.killed_ns is not None
+            return self.kill_ns is not None
         if self.signal is not None:
-            return self.signal == signal.SIGTERM or self.ended_ns > self.told_ns + SIMULTANEOUS_NS
+            return self.signal == signal.SIGTERM or self.ended_ns > self.term_ns + SIMULTANEOUS_NS
         if self.exit_code == 128 + signal.SIGTERM:
             return True
-        return self.ended_ns > self.told_ns + SIMULTANEOUS_NS
+        return self.ended_ns > self.term_ns + SIMULTANEOUS_NS
 
     @property
     def collateral(self) -> bool:
@@ -136,7 +139,7 @@ class RankEnding:
 
     @property
     def code(self) -> int:
-        """The exit code as a shell would show it; an exception's, where that was the failure."""
+        """The exit code as a shell would show it; 1 if an exception came first."""
         if self.signal is not None:
             return 1 if self.recorded_ns is not None else 128 + self.signal
         return self.exit_code if self.exit_code is not None else 1
@@ -145,10 +148,13 @@ class RankEnding:
 class Verdict:
     """Which rank failed first, and why.
 
-    Primary failures come before collateral ones, then the earliest; ranks of the same tier that
-    failed within 5 ms of it are named as simultaneous. `cause` is the first cause as `status`
-    shows it, `first` its rank's ending; both are None where no rank failed by itself. `failed`
-    holds the ranks that did.
+    Primary failures come before collateral ones, then the earliest. Ranks of the same tier that
+    failed within 5 ms of the first are named as simultaneous.
+
+    Attributes:
+        failed: the ranks that failed by themselves.
+        first: the ending of the first of them; None if there is none.
+        cause: its first cause as `status` shows it.
     """
 
     __slots__ = ("cause", "failed", "first")
@@ -162,7 +168,7 @@ class Verdict:
         if not alone:
             return
         first = self.first = alone[0]
-        # One that was failing when it was told to stop says so in its own record.
+        # A rank that was failing when it was stopped says so in its own record.
         together = [
             ending
             for ending in endings
@@ -202,9 +208,9 @@ def stack_files(endings: Iterable[RankEnding]) -> dict[str, Any]:
 def _out_of_memory(short: Mapping[str, Any]) -> str:
     group, limit = short["group"], short["limit_bytes"]
     whose = "the machine or its group" if group is None else f"its group `{group}`"
-    known = [f"limit {_size(limit)}"] if limit is not None else []
-    known.append(f"its peak {_size(short['peak_bytes'])}")
-    return f"{whose if group != '' else 'the machine'} ran out of memory ({', '.join(known)})"
+    sizes = [f"limit {_size(limit)}"] if limit is not None else []
+    sizes.append(f"its peak {_size(short['peak_bytes'])}")
+    return f"{whose if group != '' else 'the machine'} ran out of memory ({', '.join(sizes)})"
 
 
 def _size(number: int) -> str:

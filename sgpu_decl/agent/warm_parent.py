@@ -3,13 +3,13 @@
     absent ─▶ importing ─▶ ready ─▶ forking ─▶ ready ...        `retry` forks again
        └──────────┴──────────┴─────────┴────▶ gone              the ranks are started cold
 
-Before the ranks are released, none of them has run code of the user's. If the parent dies then,
-they leave by themselves and the group is started cold. After that they are our children like any
-other (their forker has ended, and we adopt orphans), so nothing happens, and the next restart is
-cold. A supervisor that dies takes the parent with it.
+Until ranks are released, they run no code of the user. If the parent dies before, they end by
+themselves and the group is started cold. Once released, they are our children like any others
+(their parent has ended, and we adopt orphans), and the next restart is cold. The parent dies with
+the supervisor.
 
-Under `auto`, an import that fails starts the ranks cold, and they report it with the user's line in
-the traceback: `auto` never changes a verdict. A module that `launch.warm` names must be imported:
+Under `auto`, a failed import makes the ranks start cold, and they report it with the user's line in
+the traceback: `auto` never changes a verdict. A module that `launch.warm` names must be importable:
 its exception, or the stack of its crash, is the first cause.
 """
 
@@ -23,9 +23,9 @@ from sgpu_decl.agent.attempt_files import encode, parse_object, say
 from sgpu_decl.agent.error_file import read_error, read_stack
 from sgpu_decl.agent.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.kernel_features import CHILD_SUBREAPER, available
-from sgpu_decl.agent.memory_file import memory_file
 from sgpu_decl.agent.processes import until_one_ends
 from sgpu_decl.agent.rank_start import LaunchError, argv_of, exec_error, spawn
+from sgpu_decl.agent.secret_environ import memory_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ _OWN_FAULT = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 )
 _PATIENCE = 1.0  # seconds for the end of a process that was killed
-_LEAVING = 5.0  # seconds for the end of one that hung up
+_LEAVING = 5.0  # seconds for the end of a process that closed its channel
 
 
 class WarmParent:
-    """Tells `on_forked(pids)`, `on_refused(error)`, or `on_cold()`: there is no warm start.
+    """Calls `on_forked(pids)`, `on_refused(error)`, or `on_cold()` if there is no warm start.
 
-    Refused is only what the user asked to import and what cannot be. Whatever else goes wrong, a
-    cold start meets it too, and tells it as it always does.
+    Only a module that the user names and that cannot be imported is refused. A cold start meets all
+    other errors too, and reports them.
     """
 
     on_forked: Callable[[list[int]], None]
@@ -79,12 +79,13 @@ class WarmParent:
         environment: Mapping[str, str],
         request: Callable[[], tuple[list[dict[str, str]], int, int]],
     ) -> None:
-        """Fork a rank for each environment of `request()`, which is called once that can begin.
+        """Fork a rank for each environment of `request()`, called once the parent is ready.
 
         Args:
-            environment: what all ranks have in common, secrets left out.
-            request: gives the environments and two descriptors, closed here: where ranks say that
-                they are up, and where one writes `rank errno` if it cannot be set up.
+            environment: the variables that all ranks share, without secrets.
+            request: returns the environments and two descriptors, which are closed here: ranks
+                write to the first when they are up, and `rank errno` to the second if they cannot
+                be set up.
         """
         self._request = request
         if self._warm["refused"] is not None:
@@ -99,18 +100,18 @@ class WarmParent:
             self._ask()
 
     def release(self, ranks: int) -> None:
-        """Let the forked ranks go on: from here on they are like any other."""
+        """Let the forked ranks go on."""
         os.write(self._go, b"g" * ranks)
         self._drop_go()
         self._state = "ready"
 
     def close(self) -> None:
-        """Kill the parent, and have ranks that were not released leave."""
+        """Kill the parent, and end the ranks that were not released."""
         self._leave()
         self._kill()
 
     def finish(self) -> None:
-        """Close it, and wait for its end, which takes as long as giving its memory back."""
+        """Close it, and wait until its memory is freed."""
         self.close()
         if self.pid < 0:
             return
@@ -134,7 +135,7 @@ class WarmParent:
             self._turn_cold(f"no warm parent could be started: {error.strerror}")
             return
         try:
-            self.pid, told = spawn(
+            self.pid, failure = spawn(
                 argv,
                 {**environment, "SGPU_WARM_FD": str(theirs.fileno()), "SGPU_WARM_DIR": folder},
                 cwd=self._spec["code_dir"],
@@ -150,19 +151,19 @@ class WarmParent:
         self._state = "importing"
         self._record.event("warm_started", pid=self.pid)
         self._loop.watch(self.pid, self._ended)
-        refused = exec_error(told, argv[0], self._spec["code_dir"])
-        if refused is not None:
-            self._turn_cold(str(refused))
+        problem = exec_error(failure, argv[0], self._spec["code_dir"])
+        if problem is not None:
+            self._turn_cold(str(problem))
 
     def _ask(self) -> None:
-        """Send the request; environments lie in memory that only ranks read, secrets with them."""
-        passed: list[int] = []
+        """Send the request. Environments, with secrets, are in memory that only ranks read."""
+        descriptors: list[int] = []
         try:
-            environments, *passed = self._request()
-            passed.insert(0, memory_file(encode(environments)))
+            environments, *descriptors = self._request()
+            descriptors.insert(0, memory_file(encode(environments)))
             wait, self._go = os.pipe2(os.O_CLOEXEC)
-            passed.insert(1, wait)
-            rights = b"".join(number.to_bytes(4, sys.byteorder) for number in passed)
+            descriptors.insert(1, wait)
+            rights = b"".join(number.to_bytes(4, sys.byteorder) for number in descriptors)
             message = encode({"ranks": len(environments)})
             self._state = "forking"
             self._loop.hold_orphans()
@@ -170,7 +171,7 @@ class WarmParent:
         except OSError as error:
             self._turn_cold(f"the warm parent could not be asked: {error.strerror}")
         finally:
-            for descriptor in passed:
+            for descriptor in descriptors:
                 os.close(descriptor)
 
     def _hear(self) -> None:
@@ -179,7 +180,7 @@ class WarmParent:
         except ConnectionResetError:
             message = None
         if message is None:
-            self._hang_up()  # its end comes next, and says more
+            self._hang_up()  # its end, which comes next, says more
             self._loop.after("warm", _LEAVING, self._kill)
         elif "ready" in message:
             self._state = "ready"
@@ -244,7 +245,7 @@ class WarmParent:
         say(f"{event.replace('_', ' ')}: {reason}")
 
     def _leave(self) -> None:
-        """Want nothing more of the parent; ranks that still wait for `go` end without it."""
+        """Give the parent up; ranks that still wait for `go` end."""
         self._state = "gone"
         self._drop_go()
         self._loop.release_orphans()

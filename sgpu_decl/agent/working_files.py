@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["working_files"]
 
 _SHOWN = 3
-_SEARCHED = 50_000  # entries: larger trees are not looked at to their end
+_MOST_ENTRIES = 50_000  # larger trees are not searched to the end
 _IGNORED = ("__pycache__", ".git")
 
 
 def working_files(spec: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the number of these files and the first names; None if there are none.
 
-    The spec is staged last, so files that are newer were written by the run.
+    The spec is staged last, so newer files were written by the run.
     """
     if spec["code_root"] is None:
         return None  # a call works in the folder of its caller
@@ -35,22 +35,22 @@ def working_files(spec: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _newer(root: str, moment: int) -> Iterator[str]:
-    folders, left = [root], _SEARCHED
+    folders, remaining = [root], _MOST_ENTRIES
     while folders:
         folder = folders.pop()
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    left -= 1
-                    if left < 0:
+                    remaining -= 1
+                    if remaining < 0:
                         return
                     if entry.name in _IGNORED or entry.name.endswith(".pyc"):
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
                         continue
-                    written = entry.stat(follow_symlinks=False).st_mtime_ns
-                    if written > moment and entry.is_file(follow_symlinks=False):
+                    changed = entry.stat(follow_symlinks=False).st_mtime_ns
+                    if changed > moment and entry.is_file(follow_symlinks=False):
                         yield os.path.relpath(entry.path, root)
         except OSError:
-            continue  # deleted meanwhile
+            continue  # it was deleted meanwhile

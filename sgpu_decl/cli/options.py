@@ -136,8 +136,8 @@ def _patience(seconds: float) -> "Patience":
     announced: set[str | None] = set()
 
     def say(refused: "Locked") -> None:
-        if refused.held not in announced:
-            announced.add(refused.held)
+        if refused.lock not in announced:
+            announced.add(refused.lock)
             show(f"note: {refused.message}: waiting up to {seconds:g} s", err=True)
 
     return Patience(seconds=seconds, on_wait=say)

@@ -3,16 +3,16 @@
 import fcntl
 import json
 import os
-from binascii import crc32
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.attempt_status import clear_remains, read_attempt, read_events, request_cancel
+from sgpu_decl.agent.attempt_status import clear_remains, read_attempt, request_cancel
 from sgpu_decl.agent.locks import create_held, held
 from sgpu_decl.agent.processes import boot_id, machine_id
+from tests.agent.event_log import read_events
 
 RANK = {"rank": 0, "node_rank": 0, "state": "running", "exit_code": None, "signal": None}
 
@@ -89,38 +89,14 @@ def test_a_damaged_object_reads_as_none(tmp_path: Path, damage: bytes) -> None:
     assert attempt_files.read_json(str(tmp_path), "status.json") is None
 
 
-def line(event: dict[str, Any]) -> bytes:
-    body = json.dumps(event).encode()
-    return b"%08x %s\n" % (crc32(body), body)
-
-
-def test_a_torn_last_event_is_left_for_later(tmp_path: Path) -> None:
-    whole, torn = line({"event": "one"}), line({"event": "two"})
-    (tmp_path / "events.log").write_bytes(whole + torn[:-4])
-    assert read_events(tmp_path) == ([{"event": "one"}], len(whole))
-    with (tmp_path / "events.log").open("ab") as file:
-        file.write(torn[-4:])
-    assert read_events(tmp_path, len(whole)) == ([{"event": "two"}], len(whole + torn))
-
-
-def test_an_event_whose_checksum_does_not_fit_is_left_out(tmp_path: Path) -> None:
-    bad = line({"event": "one"}).replace(b"one", b"eno")
-    (tmp_path / "events.log").write_bytes(bad + line({"event": "two"}))
-    assert read_events(tmp_path)[0] == [{"event": "two"}]
-
-
 def test_an_event_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     log = attempt_files.EventLog(str(tmp_path))
     log.append("state", durable=True, state="running")
     log.sync()
     log.append("odd", text="a\nb\u2028c\udcff")
-    events, _ = read_events(tmp_path)
+    events = read_events(tmp_path)
     assert [event["seq"] for event in events] == [1, 2]
     assert events[1]["text"] == "a\nb\u2028c?"
-
-
-def test_no_events_yet_is_no_error(tmp_path: Path) -> None:
-    assert read_events(tmp_path, 0) == ([], 0)
 
 
 def test_a_lock_file_is_held_from_its_first_moment(tmp_path: Path) -> None:

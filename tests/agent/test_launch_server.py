@@ -1,7 +1,11 @@
 """Many launches by one server: each is as one that an interpreter was started for."""
 
+import errno
 import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,3 +76,28 @@ def test_a_launch_that_is_refused_says_why(make_faulty: Make) -> None:
     with pytest.raises(OSError, match=r"spec\.json` is missing or damaged"):
         launch(missing.folder, secrets={}, server=server)
     _let_go(attempt)
+
+
+WITHOUT_PROCESSES = """
+import errno, os
+from sgpu_decl.agent import launch_server
+fork = os.fork
+def no_more():
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+def once():
+    os.fork = no_more
+    return fork()
+os.fork = once
+launch_server.main([])
+"""
+
+
+def test_a_launch_for_which_no_process_is_left_says_why() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, open(os.devnull, "r+b") as null:
+        subprocess.run([sys.executable, "-c", WITHOUT_PROCESSES], stdin=theirs, check=True)
+        answer, answers = os.pipe()
+        socket.send_fds(ours, [b"/nowhere"], [null.fileno(), answers, null.fileno()])
+        os.close(answers)
+        with open(answer, "rb") as words:
+            assert words.read() == os.strerror(errno.EAGAIN).encode()

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 import sgpu_decl.agent
-from sgpu_decl.agent.attempt_status import read_attempt, read_events
+from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.node_wire import _proof
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.processes import start_time, tell
+from sgpu_decl.agent.processes import send_signal, start_time
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
+from tests.agent.event_log import read_events
 from tests.support import PATIENCE
 
 Record = Callable[..., None]
@@ -76,7 +77,7 @@ class Nodes:
         return read_attempt(self.folder(number))
 
     def events(self, name: str, number: int = 0) -> list[dict[str, Any]]:
-        return [event for event in read_events(self.folder(number))[0] if event["event"] == name]
+        return [event for event in read_events(self.folder(number)) if event["event"] == name]
 
     def up(self, *ranks: int) -> None:
         output = self.attempt.folder / "output"
@@ -234,8 +235,8 @@ def test_a_node_that_says_nothing_any_more_is_lost(make_nodes: Any, record_fault
     stopped = nodes.supervisor(1)
     os.kill(stopped, signal.SIGSTOP)
     assert nodes.agents[0].wait(PATIENCE) == 1
-    assert "nothing was heard of it" in nodes.read()["first_cause"]["summary"]
-    assert tell(stopped, start_time(stopped), signal.SIGCONT)
+    assert "it sent nothing for" in nodes.read()["first_cause"]["summary"]
+    assert send_signal(stopped, start_time(stopped), signal.SIGCONT)
     assert nodes.wait() == [1, 1]
     record_fault(nodes.attempt)
     assert nodes.read(1)["class"] == "node_lost"
@@ -493,7 +494,7 @@ def test_nodes_that_see_each_other_over_a_network_until_it_is_cut(
     record_fault(nodes.attempt)
     for number in (0, 1):
         assert nodes.read(number)["class"] == "node_lost"
-        assert "nothing was heard" in nodes.read(number)["first_cause"]["summary"]
+        assert "sent nothing for" in nodes.read(number)["first_cause"]["summary"]
 
 
 def test_ranks_know_the_address_at_which_other_nodes_reach_them(

@@ -11,8 +11,8 @@ from sgpu_decl.agent.verdict import RankEnding, Verdict
 MS = 1_000_000
 SPEC = {"timeout": 60.0, "startup_timeout": 5.0, "progress_timeout": 9.0}
 WELL = RankEnding(rank=0, ended_ns=9 * MS, exit_code=0)
-TIDY = RankEnding(rank=0, ended_ns=9 * MS, exit_code=0, told_ns=5 * MS)
-TOLD = RankEnding(rank=0, ended_ns=9 * MS, signal=signal.SIGTERM, told_ns=5 * MS)
+TIDY = RankEnding(rank=0, ended_ns=9 * MS, exit_code=0, term_ns=5 * MS)
+TOLD = RankEnding(rank=0, ended_ns=9 * MS, signal=signal.SIGTERM, term_ns=5 * MS)
 BROKEN = RankEnding(rank=1, ended_ns=9 * MS, exit_code=7)
 REFUSAL = failed("launch_failed_user", "cannot start `gone`", 1)
 LOST = "node 1 was lost: it closed the connection"

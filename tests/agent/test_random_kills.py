@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.attempt_status import clear_remains, request_cancel
-from sgpu_decl.agent.processes import start_time, tell
+from sgpu_decl.agent.processes import send_signal, start_time
 from sgpu_decl.rendering.spec import RetrySpec
 from tests.sampling import sampled
 
@@ -43,10 +43,10 @@ def test_random_kills(make_faulty: Callable[..., Any], seed: int) -> None:
             request_cancel(attempt.folder)
         elif action == "rank":
             for pid, started in attempt.carriers()[:1]:
-                tell(pid, started, signal.SIGKILL)
+                send_signal(pid, started, signal.SIGKILL)
         else:
             number = signal.SIGTERM if action == "term" else signal.SIGKILL
-            tell(*agents[action != "guardian"], number)
+            send_signal(*agents[action != "guardian"], number)
     ended = attempt.wait()
     attempt.until(lambda: not any(start_time(pid) == started for pid, started in agents))
     clear_remains(attempt.folder, grace=0.1)

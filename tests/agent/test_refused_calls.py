@@ -105,7 +105,7 @@ def test_a_run_ends_as_anywhere_and_leaves_nothing_behind(
         assert ended["first_cause"]["rank"] == rank
     attempt.until(lambda: not any(map(start_time, _processes_of(attempt))))
     attempt.check(crash=state == "lost")
-    said = [line for line in attempt.text("agent.log").splitlines() if "does not give" in line]
+    said = [line for line in attempt.text("agent.log").splitlines() if "this machine lacks" in line]
     lacking = [f"{name} ({word})" for name in refused if name in COSTS]
     assert len(said) == bool(lacking)
     assert all(text in said[0] for text in (*lacking, *map(COSTS.get, refused)) if lacking and text)

@@ -53,13 +53,13 @@ def test_collateral_alone_is_still_a_cause() -> None:
 @pytest.mark.parametrize(
     "ending",
     [
-        RankEnding(rank=1, ended_ns=20 * MS, signal=signal.SIGTERM, told_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=20 * MS, signal=signal.SIGTERM, term_ns=15 * MS),
         RankEnding(
-            rank=1, ended_ns=99 * MS, signal=signal.SIGKILL, told_ns=15 * MS, killed_ns=98 * MS
+            rank=1, ended_ns=99 * MS, signal=signal.SIGKILL, term_ns=15 * MS, kill_ns=98 * MS
         ),
-        RankEnding(rank=1, ended_ns=40 * MS, exit_code=1, told_ns=15 * MS),
-        RankEnding(rank=1, ended_ns=16 * MS, exit_code=143, told_ns=15 * MS),
-        raised(1, 16 * MS, told_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=40 * MS, exit_code=1, term_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=16 * MS, exit_code=143, term_ns=15 * MS),
+        raised(1, 16 * MS, term_ns=15 * MS),
     ],
 )
 def test_what_we_stopped_is_never_the_cause(ending: RankEnding) -> None:
@@ -69,10 +69,10 @@ def test_what_we_stopped_is_never_the_cause(ending: RankEnding) -> None:
 @pytest.mark.parametrize(
     "ending",
     [
-        RankEnding(rank=1, ended_ns=20 * MS, signal=signal.SIGKILL, told_ns=15 * MS),
-        raised(1, 14 * MS, told_ns=15 * MS),
-        RankEnding(rank=1, ended_ns=17 * MS, exit_code=9, told_ns=15 * MS),
-        RankEnding(rank=1, ended_ns=16 * MS, signal=signal.SIGSEGV, told_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=20 * MS, signal=signal.SIGKILL, term_ns=15 * MS),
+        raised(1, 14 * MS, term_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=17 * MS, exit_code=9, term_ns=15 * MS),
+        RankEnding(rank=1, ended_ns=16 * MS, signal=signal.SIGSEGV, term_ns=15 * MS),
     ],
 )
 def test_what_died_by_itself_while_we_stopped_still_counts(ending: RankEnding) -> None:
@@ -81,15 +81,15 @@ def test_what_died_by_itself_while_we_stopped_still_counts(ending: RankEnding) -
 
 def test_one_that_was_failing_when_it_was_told_to_stop_is_named_too() -> None:
     first = raised(0, 10 * MS)
-    second = raised(1, 14 * MS, told_ns=12 * MS)
-    later = raised(2, 16 * MS, told_ns=12 * MS)
+    second = raised(1, 14 * MS, term_ns=12 * MS)
+    later = raised(2, 16 * MS, term_ns=12 * MS)
     assert named(first, second, later) == (0, "exception", [1])
     assert Verdict([first, second, later]).failed == {0, 1}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_record_from_before_the_stop_outlives_our_signal(number: int) -> None:
-    culprit = raised(0, 10 * MS, told_ns=40 * MS, killed_ns=50 * MS)
+    culprit = raised(0, 10 * MS, term_ns=40 * MS, kill_ns=50 * MS)
     culprit.exit_code, culprit.signal, culprit.ended_ns = None, number, 60 * MS
     victim = raised(1, 30 * MS)
     verdict = Verdict([victim, culprit])

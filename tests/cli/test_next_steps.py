@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.processes import carriers, tell
+from sgpu_decl.agent.processes import carriers, send_signal
 from tests.cli.conftest import AtTerminal, Shell
 
 FAILS = """\
@@ -135,7 +135,7 @@ def test_cancelling_what_is_followed_ends_a_supervisor_that_does_not_answer(
             for pid, started in [
                 (known["pid"], known["start_time"]), *carriers(known["token"])
             ]:  # fmt: skip
-                tell(pid, started, signal.SIGKILL)
+                send_signal(pid, started, signal.SIGKILL)
     (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
     assert run["state"] == "cancelled"
 

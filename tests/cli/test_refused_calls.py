@@ -40,7 +40,7 @@ def test_a_run_succeeds_and_leaves_nothing_behind(sgpu: Shell, sandbox: Any) -> 
     sgpu.write("train.py", ORPHAN)
     code, said = sandbox("apply", "-y", "run.yaml")
     assert code == 0, said
-    assert "this machine does not give pidfd_open (E" in said
+    assert "this machine lacks pidfd_open (E" in said
     assert "seccomp profile" in said
     children = [int(path.read_text()) for path in sgpu.folder.glob("child?")]
     assert len(children) == 2
@@ -61,4 +61,4 @@ def test_a_run_is_cancelled(sgpu: Shell, sandbox: Any) -> None:
 def test_a_machine_that_gives_all_says_nothing(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
     sgpu.write("train.py", "")
-    assert "does not give" not in sgpu.here("plan", "run.yaml").out
+    assert "this machine lacks" not in sgpu.here("plan", "run.yaml").out

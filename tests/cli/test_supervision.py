@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent import host_locks
-from sgpu_decl.agent.processes import carriers, start_time, tell
+from sgpu_decl.agent.processes import carriers, send_signal, start_time
 from tests.cli.conftest import Shell
 from tests.support import PATIENCE, until
 
@@ -73,7 +73,7 @@ class Active:
 
     def end(self) -> None:
         for pid, started in [*self.agents.items(), *carriers(self.identity["token"])]:
-            tell(pid, started, signal.SIGKILL)
+            send_signal(pid, started, signal.SIGKILL)
 
 
 @pytest.fixture

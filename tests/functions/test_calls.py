@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sgpu_decl import distributed, ray_launch, runtime
-from sgpu_decl.agent.processes import tell
+from sgpu_decl.agent.processes import send_signal
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.functions.call_results import Results
 from sgpu_decl.functions.running_call import DistributedFunctionCall
@@ -233,7 +233,7 @@ def test_a_cancelled_call_ends_though_its_supervisor_does_not_answer(
         monkeypatch.setattr(time, "monotonic", lambda: clock() + 3600)  # nobody waits for 30 s
         assert call.wait().state == "cancelled"
     finally:
-        tell(known["pid"], known["start_time"], signal.SIGKILL)
+        send_signal(known["pid"], known["start_time"], signal.SIGKILL)
     assert "train#1: its supervisor" in capsys.readouterr().err
 
 

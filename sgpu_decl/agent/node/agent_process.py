@@ -1,4 +1,4 @@
-"""The node agent as a process below this one, from its start to the truth about the run."""
+"""The node agent as a child process, from its start to the outcome of the run."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _SOONEST, _LATEST = 0.02, 0.32  # seconds
 
 
 def attend(run_dir: str, node: Node, stopping: StopRequest, echo: Echo) -> None:
-    """Run the ranks of this node to the end; there is an outcome then, whatever happened."""
+    """Run the ranks of this node to the end; after that there is an outcome in any case."""
     folder = node.records(run_dir)
     os.makedirs(folder, exist_ok=True)
     if stopping.asked:
         with open(os.path.join(folder, attempt_files.CANCEL), "wb"):
-            pass  # the agent looks for it first of all
+            pass  # the agent looks for it first
     log = os.open(
         os.path.join(run_dir, LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
     )
@@ -46,7 +46,7 @@ def attend(run_dir: str, node: Node, stopping: StopRequest, echo: Echo) -> None:
     agent.wait()
     stopping.ended()
     if not os.path.exists(os.path.join(folder, attempt_files.OUTCOME)):
-        # Its guardian was killed, and the supervisor goes on; or both are gone.
+        # The guardian was killed: the supervisor goes on, or is gone too.
         wait_until_free(os.path.join(folder, attempt_files.SUPERVISOR_LOCK))
         if read_attempt(folder)["state"] == "staging":
             conclude(folder, "launch_failed", f"the node agent ended with {agent.returncode}")
@@ -55,7 +55,7 @@ def attend(run_dir: str, node: Node, stopping: StopRequest, echo: Echo) -> None:
 
 
 def conclude(folder: str, failure: str, summary: str) -> None:
-    """Write the outcome of a run that is lost, unless there is one.
+    """Write the outcome of a lost run, unless there is one.
 
     Raises:
         OSError: the disk is full.
@@ -66,7 +66,7 @@ def conclude(folder: str, failure: str, summary: str) -> None:
 
 
 def _follow(pid: int, echo: Echo) -> None:
-    """Echo until the process has ended, less often while there is nothing to tell."""
+    """Echo until the process has ended, less often while there is nothing new."""
     pause = _SOONEST
     while not until_one_ends([pid], pause):
         pause = 0.0 if echo.turn() else min(2 * pause or _SOONEST, _LATEST)

@@ -1,7 +1,7 @@
-"""Files of the launch folder, brought to the node's own disk.
+"""Downloads files of the launch folder to the node's own disk.
 
-They were uploaded a moment ago: a node may see them late, or not whole. So each is known by its
-SHA-256, and waited for.
+They were uploaded a moment ago, so a node may see them late, or not whole. Each file has a SHA-256,
+and is waited for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fetch(
     source: str, files: Mapping[str, str], folder: str, stopping: StopRequest, *,
     patience: float = _PATIENCE,
 ) -> str | None:  # fmt: skip
-    """Copy files into a folder; return what is missing after some patience, in words.
+    """Copy files into a folder; say which is missing in the end, if one is.
 
     Args:
         files: their names, each with its SHA-256 in hex.
@@ -53,7 +53,7 @@ def fetch(
 
 
 def _copy(source: str, target: str, digest: str) -> str | None:
-    """Copy a file; say what is wrong with what was found."""
+    """Copy a file; say what is wrong with it, if something is."""
     hashed = hashlib.sha256()
     try:
         with open(source, "rb") as reading, open(target, "wb") as writing:
@@ -61,5 +61,5 @@ def _copy(source: str, target: str, digest: str) -> str | None:
                 hashed.update(chunk)
                 writing.write(chunk)
     except OSError as error:
-        return f"cannot be had here ({error.strerror})"
-    return None if hashed.hexdigest() == digest else "has another content than it was sent with"
+        return f"cannot be read here ({error.strerror})"
+    return None if hashed.hexdigest() == digest else "has another content than the one uploaded"

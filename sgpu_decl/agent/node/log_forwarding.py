@@ -1,9 +1,8 @@
-"""What ranks write, on the stdout of the node, where the platform keeps it for its users.
+"""Copies the output of ranks to the stdout of the node, which the platform keeps for its users.
 
-Ranks write to files of their own, as everywhere, and are never waited for: here they are read again
-as they grow, so that a slow reader of stdout holds up nobody. Lines come out whole, each with whose
-it is: `[rank 3] text`, `[rank 3 err] text`, or as the platform has it. The agent's own lines,
-`agent.log`, have no such mark.
+Ranks write to files of their own, as everywhere, and these are read as they grow. So a slow reader
+of stdout delays no rank. Lines come out whole, and each begins with its rank: `[rank 3] text`,
+`[rank 3 err] text`, or the marks of the platform. Lines of `agent.log` have no mark.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _DROPPED = b"sgpu: %d bytes of older output were dropped: the log had grown too 
 
 
 def say(text: str) -> None:
-    """Write a line of the agent's own."""
+    """Write a line of the agent."""
     _write(f"sgpu: {text}\n".encode("utf-8", "replace"))
 
 
@@ -36,13 +35,12 @@ def _write(data: bytes) -> None:
             rest = rest[os.write(1, rest) :]
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.EIO, errno.ENOSPC, errno.EBADF):
-            raise  # nobody reads it any more, or there is no room for it: the run goes on
+            raise  # else nobody reads stdout, or the disk is full: the run goes on
 
 
 class Echo:
-    """Of the run in `folder`: its agent's log, and those of the ranks on this node. `hide` takes
-    the values of secrets out of a text.
-    """
+    """For the run in `folder`: its agent's log, and those of the ranks on this node. `hide` removes
+    the values of secrets from a text."""
 
     def __init__(self, folder: str, hide: Callable[[str], str], platform: PlatformTable) -> None:
         self._marks = {"stdout": platform.stdout_mark, "stderr": platform.stderr_mark}
@@ -52,7 +50,7 @@ class Echo:
         self._restarts: dict[int, int] = {}
 
     def turn(self) -> bool:
-        """Pass on a part of what was written since the last turn; whether there was any."""
+        """Copy a part of the new output; return whether there was any."""
         self._discover()
         busy = False
         for tail in self._tails.values():
@@ -60,13 +58,13 @@ class Echo:
         return busy
 
     def finish(self) -> None:
-        """Pass on all the rest, when nobody writes any more; lines that never ended too."""
+        """Copy the rest, once nobody writes any more, unfinished lines included."""
         self._discover()
         while self._tails:
             self._end(next(iter(self._tails)))
 
     def _discover(self) -> None:
-        """Find the logs of ranks that were started; those of the restart before are whole then."""
+        """Find the logs of new ranks; those of the restart before are complete then."""
         for rank in _numbers(self._ranks):
             for restart in _numbers(os.path.join(self._ranks, str(rank))):
                 if restart <= self._restarts.get(rank, -1):

@@ -1,4 +1,4 @@
-"""Variables that ranks need on the nodes of a platform, where the platform leaves them out."""
+"""Variables that ranks need, and that the platform does not set on its nodes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ _ANY_PORT = 9  # nothing is sent there
 def fill_missing_variables(
     environ: MutableMapping[str, str], node: Node, platform: PlatformTable
 ) -> None:
-    """Add what is missing; what the platform or the image says stays.
+    """Add missing variables; those of the platform or the image stay.
 
-    `MLFLOW_TRACKING_URI`: a node knows its MLflow run, and MLflow would write to a folder of the
-    node where nothing names the server. `GLOO_SOCKET_IFNAME`: nodes may all have one hostname,
-    and gloo takes the address that the hostname has.
+    `MLFLOW_TRACKING_URI`: without it, MLflow would write the run to a folder of the node.
+    `GLOO_SOCKET_IFNAME`: gloo uses the address of the hostname, and nodes may all have the same.
     """
     if platform.mlflow_uri and platform.run_id(environ):
         environ["MLFLOW_TRACKING_URI"] = environ.get("MLFLOW_TRACKING_URI") or platform.mlflow_uri
@@ -38,14 +37,14 @@ def fill_missing_variables(
 
 
 def interface_to(address: str) -> str | None:
-    """Return the network interface through which an address is reached, `None` where there is no
-    way to it, or where its name is not to be had."""
+    """Return the network interface that leads to an address; `None` if there is none, or if its
+    name is unknown."""
     try:
         family, kind, number, _, target = socket.getaddrinfo(
             address, _ANY_PORT, type=socket.SOCK_DGRAM
         )[0]
         with socket.socket(family, kind, number) as probe:
-            probe.connect(target)  # of a datagram socket: the route alone is looked up
+            probe.connect(target)  # for datagrams, this only looks up the route
             own = str(probe.getsockname()[0]).partition("%")[0]
         return _of_address(family, own)
     except OSError:
@@ -53,11 +52,11 @@ def interface_to(address: str) -> str | None:
 
 
 def _of_address(family: int, own: str) -> str | None:
-    wanted = socket.inet_pton(family, own)
+    address = socket.inet_pton(family, own)
     if family == socket.AF_INET6:
         with open(_INET6, encoding="ascii") as file:
             rows = [line.split() for line in file]
-        return next((row[5] for row in rows if bytes.fromhex(row[0]) == wanted), None)
+        return next((row[5] for row in rows if bytes.fromhex(row[0]) == address), None)
     from fcntl import ioctl
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -66,6 +65,6 @@ def _of_address(family: int, own: str) -> str | None:
                 answer = ioctl(probe, _GET_ADDRESS, struct.pack("256s", os.fsencode(name)[:15]))
             except OSError:  # it has no address
                 continue
-            if answer[20:24] == wanted:
+            if answer[20:24] == address:
                 return name
     return None

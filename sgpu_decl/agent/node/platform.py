@@ -1,7 +1,7 @@
-"""A platform that starts the agent on nodes, in its own words.
+"""The names that a platform has for the facts of its nodes.
 
-The backend of a platform writes this table into the command of each launch (`--platform`), so that
-the agent itself knows no platform: it needs the table before any file of the launch can be read.
+The backend of a platform writes this table into the command of each launch (`--platform`), since
+the agent needs it before it can read a file of the launch. So the agent itself knows no platform.
 """
 
 from __future__ import annotations
@@ -18,25 +18,21 @@ __all__ = ["PlatformTable"]
 
 
 class PlatformTable:
-    """Which names a platform has for what nodes need to know, and what it does by itself.
+    """The names of a platform's variables, and what it does by itself.
 
-    `node_rank`, `node_count`, `master_address` and `master_port` are variables of each node, as
-    torchrun's users know them. A node without them is alone.
-
-    `code` is the variable of the folder to which the platform extracted the code; None where the
-    agent extracts it.
-
-    `mlflow_run` is the variable of the MLflow run that the platform made, and `mlflow_uri` the
-    server of that run, for images that do not say it; None where the platform makes none.
-
-    `stdout_mark` and `stderr_mark` begin each line of a rank on the stdout of its node. `{}` stands
-    for the rank.
-
-    `starts` says how often the platform starts a launch at most, where many launches share their
-    folder, as those of a job do; None for a folder of one launch.
-
-    `cancellation` is the request by which node 0 cancels the run if its own code fails, so that the
-    platform does not start it again: see `run_cancellation`. None where it is not to be cancelled.
+    Attributes:
+        node_rank, node_count, master_address, master_port: variables of each node, as torchrun has
+            them. A node without them is alone.
+        code: the variable of the folder to which the platform extracted the code; None if the agent
+            extracts it.
+        mlflow_run: the variable of the MLflow run that the platform made; None if it makes none.
+        mlflow_uri: the server of that run, for images that do not set it.
+        stdout_mark, stderr_mark: the beginning of each line of a rank on the stdout of its node.
+            `{}` stands for the rank.
+        starts: how often at most the platform starts a launch, if many launches share their folder,
+            as those of a job do; None for a folder of one launch.
+        cancellation: the request by which node 0 cancels the run if its own code fails, so that the
+            platform does not start it again: see `run_cancellation`. None if it does not cancel.
     """
 
     def __init__(
@@ -72,14 +68,14 @@ class PlatformTable:
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
-        """All that is not as by default."""
+        """Return what differs from the defaults."""
         usual = vars(PlatformTable())
         return json.dumps(
             {name: value for name, value in sorted(vars(self).items()) if value != usual[name]}
         )
 
     def position(self, environ: Mapping[str, str]) -> Node:
-        """Which node this is; one alone where the platform says nothing."""
+        """Return which node this is."""
         from sgpu_decl.agent.node_group import Node
 
         return Node(
@@ -90,5 +86,5 @@ class PlatformTable:
         )
 
     def run_id(self, environ: Mapping[str, str]) -> str | None:
-        """The MLflow run that the platform made for this attempt."""
+        """Return the MLflow run that the platform made for this attempt."""
         return environ.get(self.mlflow_run) if self.mlflow_run else None

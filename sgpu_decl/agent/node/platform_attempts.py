@@ -1,16 +1,16 @@
-"""Attempts of the platform at a launch: which this is, and what earlier ones have settled.
+"""The attempts of the platform at a launch: the number of this one, and what earlier ones settled.
 
-The platform starts the command again on new nodes when it failed (`max_retries`), and tells nodes
-neither that it does nor how often it did. What nodes brought back tells both: `back/N/node_K/`.
-Node 0 takes the next free number when it begins, by making the folder. The other nodes look for it
-when their ranks have ended, long after that: it is the highest there is, unless they brought
-something back to that one before; then it has not become visible here.
+The platform starts a failed command again on new nodes (`max_retries`), and does not tell nodes
+that it does, or how often. The uploads of nodes, `back/N/node_K/`, show both. Node 0 takes the next
+free number when it begins, by making the folder. The other nodes look for it when their ranks have
+ended, long after that: it is the highest number. If they have uploaded to that folder before, the
+new one is not visible yet, and it is the next number.
 
-A job launches its run again and again from the same folder, one launch after the other, and nodes
-are not told which they are of. An attempt is of the same launch as the one before it unless that
-was the last which the platform would have made: it succeeded, it was told to stop, or the platform
-had started it as often as it does. A wrong guess, after a launch that somebody ended between two
-attempts, costs the next launch its first attempts and never the last.
+A job launches its run many times from the same folder, one launch after the other, and nodes do not
+know their launch. An attempt belongs to the same launch as the one before, unless that was the last
+of its launch: it succeeded, it was asked to stop, or the platform had started it as often as it
+does. If somebody ended a launch between two attempts, this is wrong: the next launch then has fewer
+attempts, but never none.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["KEPT", "PlatformAttempts", "settled"]
+__all__ = ["KEPT", "PlatformAttempts", "settled_code"]
 
 KEPT = 20
-"""So many attempts of a job are kept, with what they brought back."""
+"""So many attempts of a job are kept, with their uploads."""
 
 _FIRST = "first"
 
 
 class PlatformAttempts:
-    """Those whose nodes brought something back to a folder.
+    """The attempts whose nodes uploaded to a folder.
 
-    `most` says how often the platform starts a launch, where those of a job share the folder; None
-    for the folder of one launch.
+    `most` is how often the platform starts a launch, if the launches of a job share the folder;
+    None for the folder of one launch.
     """
 
     def __init__(self, folder: str, *, most: int | None = None) -> None:
@@ -46,21 +46,21 @@ class PlatformAttempts:
         self._most = most
 
     def look(self) -> tuple[dict[str, Any] | None, int]:
-        """Return the outcome of the last attempt, None if it was lost with its node 0 or if there
-        was none; and how often ranks were started in all of them.
+        """Return the outcome of the last attempt, and how often ranks were started in all of them.
 
-        A node that looks later than node 0 takes this attempt itself for a lost one, and goes on;
-        as it does where it sees nothing yet. Node 0 alone leaves without a trace.
+        There is no outcome before the first attempt, and if the last one was lost with its node 0.
+        A node that looks later than node 0 takes this attempt for a lost one, and goes on, as it
+        does if it sees nothing yet.
         """
-        outcome, used = None, 0
+        outcome, starts = None, 0
         for number in self._of_this_launch():
             outcome = attempt_files.read_json(self._path(number, 0), attempt_files.OUTCOME)
-            used = max(used, outcome["restart"]) + 1 if outcome else used + 1
-        return outcome, used
+            starts = max(starts, outcome["restart"]) + 1 if outcome else starts + 1
+        return outcome, starts
 
     def claim(self) -> str:
-        """Make the folder of this attempt, as node 0; return that of the node in it. Of a job, old
-        ones go.
+        """Make the folder of this attempt, as node 0; return that of the node in it. Old attempts
+        of a job are deleted.
 
         Raises:
             OSError: the launch folder cannot be written.
@@ -82,8 +82,8 @@ class PlatformAttempts:
         return self._path(number, 0)
 
     def repeat(self, outcome: Mapping[str, Any]) -> None:
-        """Let this attempt, as node 0, count as one that ended as the one before it: of a job the
-        attempts of a launch are counted.
+        """Record this attempt, as node 0, with the outcome of the one before: the attempts of a
+        job's launch are counted.
 
         Raises:
             OSError: the launch folder cannot be written.
@@ -101,12 +101,12 @@ class PlatformAttempts:
         return self._path(number, node)
 
     def _of_this_launch(self) -> list[int]:
-        """The attempts that were made before at what is to be started now."""
+        """Return the earlier attempts at the launch that starts now."""
         numbers = self._numbers()
         if self._most is None or not numbers:
             return numbers
-        said = attempt_files.read_json(self._folder_of(numbers[-1]), _FIRST) or {}
-        launch = [number for number in numbers if number >= said.get("first", numbers[-1])]
+        marker = attempt_files.read_json(self._folder_of(numbers[-1]), _FIRST) or {}
+        launch = [number for number in numbers if number >= marker.get("first", numbers[-1])]
         last = attempt_files.read_json(self._path(launch[-1], 0), attempt_files.OUTCOME)
         over = last is not None and last["state"] in ("succeeded", "cancelled")
         return [] if over or len(launch) >= self._most else launch
@@ -126,27 +126,28 @@ class PlatformAttempts:
 
 
 def _write(folder: str, name: str, value: Mapping[str, Any]) -> None:
-    """The folder is on a file system far away, which need not know links."""
+    """Write a file without links, which a remote file system may not have."""
     with open(os.path.join(folder, name), "wb") as file:
         file.write(attempt_files.encode(value))
 
 
-def settled(outcome: Mapping[str, Any] | None, retry: Mapping[str, Any], used: int) -> int | None:
-    """Return the exit code of a run that is not to be started again; None if it is.
+def settled_code(
+    outcome: Mapping[str, Any] | None, retry: Mapping[str, Any], starts: int
+) -> int | None:
+    """Return the exit code of a run that must not start again; None if it may.
 
-    A platform that starts an attempt after one that was told to stop had stopped that itself, to
-    give its nodes to somebody else: it is not for us to refuse.
+    A cancelled run may: the platform itself had stopped it, to give its nodes to somebody else.
 
     Args:
-        outcome: of the last attempt.
-        retry: when ranks are started again, and how often.
-        used: how often they were started.
+        outcome: that of the last attempt.
+        retry: when ranks start again, and how often.
+        starts: how often they were started.
     """
     if outcome is None or outcome["state"] == "cancelled":
         return None
     if outcome["state"] == "succeeded":
         return 0
     kind = "error" if blames_the_user(outcome["class"]) else "infra"
-    if kind in retry["on"] and used <= retry["max"]:
+    if kind in retry["on"] and starts <= retry["max"]:
         return None
     return int(outcome["exit_code"])

@@ -1,13 +1,13 @@
-"""All that happens on one node of a run, as the program that a platform starts there.
+"""The program that a platform starts on each node of a run.
 
     python agent.zip node --run DIR --launch DIR --objects DIR [--code HEX] [--environment HEX]
                           [--back DIR] [--part BYTES] [--platform JSON] --file NAME SHA256 ...
 
-    fetch ─▶ settled by an earlier attempt of the platform? ─▶ prepare ─▶ agent ─▶ bring back
-                                 └──▶ its exit code               └ in vain: the agent says so
+    fetch ─▶ settled by an earlier attempt of the platform? ─▶ prepare ─▶ agent ─▶ upload
+                                 └──▶ its exit code               └ fails: the agent says so
 
-Which node this is comes from variables of the platform, see `platform`. SIGTERM ends the ranks, and
-what they left is brought back all the same. The exit code is the run's.
+Variables of the platform say which node this is: see `platform`. SIGTERM ends the ranks, and their
+files are uploaded all the same. The exit code is the run's.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.environment.tree_files import remove
 from sgpu_decl.agent.node.agent_process import attend, conclude
 from sgpu_decl.agent.node.download import fetch
-from sgpu_decl.agent.node.end_barrier import await_others
 from sgpu_decl.agent.node.log_forwarding import Echo, say
 from sgpu_decl.agent.node.missing_variables import fill_missing_variables
 from sgpu_decl.agent.node.platform import PlatformTable
-from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, settled
+from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, settled_code
 from sgpu_decl.agent.node.run_cancellation import cancel_run
 from sgpu_decl.agent.node.setup import TREE, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
-from sgpu_decl.agent.node.upload import NodeUpload
+from sgpu_decl.agent.node.upload import NodeUpload, await_others
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.verdict import blames_the_user
 
@@ -41,13 +40,15 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_NOT_BROUGHT = 74  # sysexits.h: EX_IOERR
+_NOT_UPLOADED = 74  # sysexits.h: EX_IOERR
 _OUTPUT = "output"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run this node's part of a run; return the run's exit code. The folder `--run` is gone then,
-    with the archive that this program is: nothing can be imported any more."""
+    """Run this node's part of a run; return the run's exit code.
+
+    The folder `--run` is deleted, with the archive of this program: nothing can be imported then.
+    """
     options = _parser().parse_args(arguments[1:])
     os.umask(0o077)
     platform = PlatformTable.from_json(options.platform)
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         return _NodeRun(options, node, platform, StopRequest()).run()
     except OSError as error:
         say(f"this node cannot go on: {error}")
-        return _NOT_BROUGHT
+        return _NOT_UPLOADED
     finally:
         remove(os.path.join(options.run, TREE))
         shutil.rmtree(options.run, ignore_errors=True)
@@ -88,7 +89,7 @@ class _NodeRun:
         if spec is None:
             return self._give_up(problem or "this node was asked to stop before it could begin")
         earlier, node.restart = self._attempts.look()
-        code = settled(earlier, spec["retry"], node.restart)
+        code = settled_code(earlier, spec["retry"], node.restart)
         if earlier is not None and code is not None:
             say(f"nothing to do: an earlier attempt of the platform settled this run, with {code}")
             if node.number == 0:
@@ -100,7 +101,7 @@ class _NodeRun:
         hide = Redactor(os.environ.get(name, "") for name in spec["secrets"])
         echo = Echo(options.run, hide, self._platform)
         attend(options.run, node, self._stopping, echo)
-        code = self._bring_back(hide)
+        code = self._upload(hide)
         echo.finish()
         return code
 
@@ -109,12 +110,12 @@ class _NodeRun:
             self._target = self._attempts.claim()
 
     def _give_up(self, why: str) -> int:
-        """End as a run that is lost: without its files not even the agent can say so."""
+        """End as a lost run: without its files, the agent cannot run."""
         say(why)
         os.makedirs(self._folder, exist_ok=True)
         conclude(self._folder, "staging_failed", why)
         self._claim()
-        return self._bring_back(Redactor(()))
+        return self._upload(Redactor(()))
 
     def _prepare(self, spec: Mapping[str, Any], missing: str | None) -> None:
         options, node = self._options, self._node
@@ -130,26 +131,26 @@ class _NodeRun:
             node.unprepared = (failure, f"node {node.number}: {why}" if node.count > 1 else why)
             say(node.unprepared[1])
 
-    def _bring_back(self, hide: Redactor) -> int:
+    def _upload(self, hide: Redactor) -> int:
         outcome = attempt_files.read_json(self._folder, attempt_files.OUTCOME) or {}
         code = int(outcome.get("exit_code", 1))
         target = self._target or self._attempts.join(self._node.number)
         options = self._options
-        returning = NodeUpload(options.run, self._folder, target, hide, part=options.part)
+        upload = NodeUpload(options.run, self._folder, target, hide, part=options.part)
         try:
-            left = returning.bring(_OUTPUT)
+            rest = upload.upload(_OUTPUT)
             run_id = self._platform.run_id(os.environ)
-            returning.finish(exit_code=code, mlflow_run_id=run_id, left=left)
+            upload.finish(exit_code=code, mlflow_run_id=run_id, left=rest)
         except OSError as error:
-            say(f"what the run left cannot be brought back to `{target}`: {error}")
-            return code or _NOT_BROUGHT
+            say(f"the files of the run cannot be uploaded to `{target}`: {error}")
+            return code or _NOT_UPLOADED
         if code != 0 and outcome.get("class") != "node_lost":
             await_others(target, self._node.count, self._stopping)
         self._end(outcome)
         return code
 
     def _end(self, outcome: Mapping[str, Any]) -> None:
-        """See that the platform brings no nodes for a run whose own code has failed."""
+        """Keep the platform from starting a run again whose own code has failed."""
         request = self._platform.cancellation
         if request is None or self._node.number != 0 or self._stopping.asked:
             return
@@ -162,18 +163,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="agent node", description="Run one node of a run.")
     parser.add_argument("--run", required=True, metavar="DIR", help="an empty folder, deleted")
     parser.add_argument("--launch", required=True, metavar="DIR", help="the launch folder")
-    parser.add_argument("--objects", required=True, metavar="DIR", help="what launches share")
+    parser.add_argument("--objects", required=True, metavar="DIR", help="shared by launches")
     parser.add_argument("--code", metavar="HEX", help="the digest of the code, if there is any")
     parser.add_argument("--environment", metavar="HEX", help="the digest of a manifest")
     parser.add_argument(
-        "--back", metavar="DIR", help="where the run's remains go; `back` of the launch folder"
+        "--back",
+        metavar="DIR",
+        help="for uploads; by default `back` of the launch folder",
     )
     parser.add_argument(
         "--part", type=int, metavar="BYTES",
-        help="what is brought back and is larger is written in parts of this size",
+        help="a larger file is uploaded in parts of this size",
     )  # fmt: skip
     parser.add_argument(
-        "--platform", default="{}", metavar="JSON", help="what the platform calls things"
+        "--platform", default="{}", metavar="JSON", help="the names of the platform"
     )
     parser.add_argument(
         "--file", nargs=2, action="append", default=[], metavar=("NAME", "SHA256"),

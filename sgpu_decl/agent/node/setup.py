@@ -42,7 +42,7 @@ def prepare(
     environment: str | None,
     objects: str,
 ) -> tuple[str, str] | None:
-    """Make a run's folder ready; return as what it counts if that cannot be, and why.
+    """Prepare a run's folder; if that fails, return the class of the failure and the reason.
 
     Args:
         code: the hex of the digest of its code, if it has any.
@@ -65,15 +65,15 @@ def prepare(
                 folder, os.path.join(objects, "code", f"{code}.tar.gz"), stopping
             )
         if problem is None and environment is not None:
-            os.mkdir(os.path.join(run_dir, SITE))  # Python remembers folders that are not there
+            os.mkdir(os.path.join(run_dir, SITE))  # Python remembers missing folders
             return hydrate(run_dir, environment, os.path.join(objects, "packs"), stopping)
     except (OSError, shutil.Error) as error:
-        return "staging_failed", f"the node's disk does not take the run: {error}"
+        return "staging_failed", f"the run cannot be written to the node's disk: {error}"
     return problem
 
 
 def _copy_code(folder: str, variable: str) -> tuple[str, str] | None:
-    """Copy the code that the platform extracted; its own stays as it is."""
+    """Copy the code that the platform extracted."""
     source = os.environ.get(variable, "")
     if not os.path.isdir(source):
         return "staging_failed", f"the platform brought no code: {variable} is `{source}`"
@@ -131,28 +131,28 @@ def hydrate(
     argv += ["--python", sys.executable]
     while True:
         worker = stopping.start(argv, output=subprocess.PIPE)
-        said, _ = worker.communicate()
+        output, _ = worker.communicate()
         stopping.ended()
-        took = time.monotonic() - started
+        seconds = time.monotonic() - started
         if stopping.asked:
             return None
-        answer = _last(said)
+        answer = _last(output)
         if worker.returncode == 0:
-            say(f"the environment {environment[:12]} is ready after {took:.1f} s")
+            say(f"the environment {environment[:12]} is ready after {seconds:.1f} s")
             return None
         kind = answer.get("error")
         why = answer.get("message") or f"it ended with {worker.returncode}"
         if kind == "mismatch":
-            return "launch_failed_user", f"the environment does not go with this node: {why}"
-        if took > _PATIENCE or kind not in ("packs", "system", "manifest"):
+            return "launch_failed_user", f"the environment does not fit this node: {why}"
+        if seconds > _PATIENCE or kind not in ("packs", "system", "manifest"):
             return "staging_failed", f"the environment cannot be made: {why}"
         stopping.wait(_PAUSE)
 
 
-def _last(said: bytes) -> dict[str, Any]:
-    """The last line that a program of ours said."""
+def _last(output: bytes) -> dict[str, Any]:
+    """Return the last line of a program of ours."""
     try:
-        answer = json.loads(said.splitlines()[-1])
+        answer = json.loads(output.splitlines()[-1])
     except (IndexError, ValueError):
         return {}
     return answer if isinstance(answer, dict) else {}

@@ -1,4 +1,4 @@
-"""Being asked to stop, and whom to pass that on to."""
+"""A request to stop this node, which is passed on to its child process."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 
 __all__ = ["StopRequest"]
 
-_ASKING = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Whether this node was asked to stop; the process that works for it at the time is asked, too.
+    """Whether this node was `asked` to stop. Its child process gets the same signal.
 
-    Once that has ended there is nothing left to stop: what it left is brought back.
+    Once that has ended, nothing is left to stop, and its files are uploaded.
     """
 
     def __init__(self) -> None:
         self.asked = False
-        self._working: subprocess.Popen[bytes] | None = None
-        self._woken, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._wakeup, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        for number in _ASKING:
-            signal.signal(number, self._heard)
+        for number in _SIGNALS:
+            signal.signal(number, self._on_signal)
 
     def start(
         self, argv: Sequence[str], *, output: int, holds: bool = False
     ) -> subprocess.Popen[bytes]:
-        """Start a process that is asked to stop when this one is, or dies.
+        """Start a process that gets SIGTERM when this one does, or dies.
 
         Args:
             output: a descriptor for its stdout and stderr, or `subprocess.PIPE` for its stdout.
-            holds: it begins with these signals blocked, and unblocks them when it can handle them.
+            holds: it starts with signals blocked, and unblocks them when it can handle them.
 
         Raises:
             OSError: it cannot be started.
@@ -49,11 +49,11 @@ class StopRequest:
         def prepare() -> None:
             processes.die_with_parent(parent, signal.SIGTERM)
             if not holds:
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _ASKING)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ASKING)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
-            self._working = subprocess.Popen(
+            self._child = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -62,20 +62,20 @@ class StopRequest:
                 preexec_fn=prepare,
             )
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ASKING)
-        return self._working
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        return self._child
 
     def ended(self) -> None:
-        """What was started has ended: nobody is to be told any more."""
-        self._working = None
+        """The process has ended, and gets no signals any more."""
+        self._child = None
 
     def wait(self, seconds: float) -> None:
         """Wait for that long, or until this node is asked to stop."""
-        select.select([self._woken], [], [], seconds)
+        select.select([self._wakeup], [], [], seconds)
 
-    def _heard(self, number: int, _frame: object) -> None:
+    def _on_signal(self, number: int, _frame: object) -> None:
         if not self.asked:
             self.asked = True
             os.write(self._wake, b"!")
-        if self._working is not None:
-            self._working.send_signal(number)
+        if self._child is not None:
+            self._child.send_signal(number)

@@ -1,10 +1,10 @@
-"""What a run leaves on a node, brought to its launch folder: that is all that outlives the node.
+"""Uploads what a run leaves on a node to its launch folder: nothing else outlives the node.
 
-Values of secrets are left out of what the agent and the ranks report; what ranks return, and what
-they put into SGPU_OUTPUT_DIR, is theirs.
+Reports of the agent and the ranks are uploaded without the values of secrets. Results of ranks, and
+files in SGPU_OUTPUT_DIR, are not changed.
 
-Where whoever fetches them cannot read large files, these are written in parts: `parts/K/J` is
-part J of the K-th of them, and `done` has the index of all parts.
+If their readers cannot read large files, these are written in parts: `parts/K/J` is part J of the
+K-th of them, and `done` has the index of all parts.
 """
 
 from __future__ import annotations
@@ -27,25 +27,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-__all__ = ["DONE", "MOST_BYTES", "MOST_FILES", "NodeUpload"]
+    from sgpu_decl.agent.node.stop_request import StopRequest
+
+__all__ = ["DONE", "MOST_BYTES", "MOST_FILES", "NodeUpload", "await_others"]
 
 DONE = "done"
 MOST_BYTES = 512 << 20
 MOST_FILES = 1_000
-_PATIENCE = 30.0  # seconds, spent on waiting between tries, of all files together
+_PATIENCE = 30.0  # seconds between tries, for all files together
 _PAUSE = 0.5  # seconds, doubled for each try
-_LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
+_PERMANENT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 _LOG_TAIL = 64 << 10
 _REPORTS = (attempt_files.OUTCOME, attempt_files.STATUS, attempt_files.EVENTS)
 _RETURNED = ("output.json", "output.pkl")
 _SHOWN = "output.shown.json"
 _CHUNK = 1 << 20
+_NODE_PATIENCE = 20.0  # seconds: another node may be gone, and its files appear here late
+_LOOK = 0.1  # seconds between two looks at the other nodes
 _PARTS = "parts"
 
 
 class NodeUpload:
-    """From the run's folder `run_dir`, with the agent's records in `folder`, to `target`, which is
-    made. `hide` takes the values of secrets out of a text. A file larger than `part` bytes is
+    """From the run's folder `run_dir`, with the agent's records in `folder`, to the new folder
+    `target`. `hide` removes the values of secrets from a text. A file larger than `part` bytes is
     written in parts of that size; None writes every file whole."""
 
     def __init__(
@@ -58,20 +62,20 @@ class NodeUpload:
         part: int | None = None,
     ) -> None:
         self._part = part
-        self._split: dict[str, dict[str, object]] = {}
+        self._parts: dict[str, dict[str, object]] = {}
         self._run_dir = run_dir
         self._folder = folder
         self._target = target
         self._hide = hide
         self._patience = _PATIENCE
-        self._masked: list[int] = []  # ranks whose results hold values of secrets
+        self._masked: list[int] = []  # ranks whose results have values of secrets
 
-    def bring(self, output: str) -> list[str]:
-        """Bring back the reports, what ranks returned, and what lies in the folder `output`;
-        return the names of what was left there.
+    def upload(self, output: str) -> list[str]:
+        """Upload the reports, the results of ranks, and the files in the folder `output`; return
+        the names of those that stay there.
 
         Raises:
-            OSError: the launch folder does not take what ranks returned.
+            OSError: the launch folder cannot be written.
         """
         for name in _REPORTS:
             self._report(os.path.join(self._folder, name), name)
@@ -83,26 +87,25 @@ class NodeUpload:
         return self._output(os.path.join(self._run_dir, output))
 
     def finish(self, **facts: object) -> None:
-        """Say that all is there, and which files are in parts. Raises OSError."""
+        """Mark the upload as complete, with the index of parts. Raises OSError."""
         masked = {"masked": self._masked} if self._masked else {}
-        done = attempt_files.encode({"v": 1, **masked, **facts, "parts": self._split})
-        self._bring(DONE, lambda path: _write(path, BytesIO(done), len(done)))
+        index = attempt_files.encode({"v": 1, **masked, **facts, "parts": self._parts})
+        self._retry(DONE, lambda path: _write(path, BytesIO(index), len(index)))
 
     def _rank(self, folder: str) -> None:
         for name in _RETURNED:
             self._copy(os.path.join(self._run_dir, folder, name), os.path.join(folder, name))
-        shown = os.path.join(folder, _SHOWN)
-        if os.path.lexists(os.path.join(self._run_dir, shown)):
-            self._copy(os.path.join(self._run_dir, shown), shown)
+        masked = os.path.join(folder, _SHOWN)
+        if os.path.lexists(os.path.join(self._run_dir, masked)):
+            self._copy(os.path.join(self._run_dir, masked), masked)
             self._masked.append(int(os.path.basename(folder)))
         for restart in _names(os.path.join(self._run_dir, folder)):
             if restart.isdigit():
-                here = os.path.join(folder, restart)
-                self._error(os.path.join(self._run_dir, here), here)
+                path = os.path.join(folder, restart)
+                self._error(os.path.join(self._run_dir, path), path)
 
     def _error(self, source: str, target: str) -> None:
-        """What a rank left of its failure. torch's `@record` writes such a file too, and knows of
-        no secrets."""
+        """Upload the record of a failure. That of torch's `@record` may have secrets."""
         error = attempt_files.read_json(source, "error.json")
         if error is not None:
             hidden = _hidden(error, self._hide)
@@ -117,27 +120,26 @@ class NodeUpload:
             return
 
     def _output(self, folder: str) -> list[str]:
-        """The smallest files first: of those that are too many or too large, the fewest stay."""
-        found = sorted(_files(folder))
-        room, left, much = MOST_BYTES, [], 0
-        for number, (size, path) in enumerate(found):
+        """Upload the smallest files first, so that the fewest stay."""
+        room, rest, rest_size = MOST_BYTES, [], 0
+        for number, (size, path) in enumerate(sorted(_files(folder))):
             room -= size
             if room < 0 or number >= MOST_FILES:
-                left.append(path)
-                much += size
+                rest.append(path)
+                rest_size += size
                 continue
             try:
                 self._copy(os.path.join(folder, path), os.path.join("output", path))
             except OSError as error:
-                say(f"`{path}` of SGPU_OUTPUT_DIR cannot be brought back: {error.strerror}")
-                left.append(path)
-        if much:
+                say(f"`{path}` of SGPU_OUTPUT_DIR cannot be uploaded: {error.strerror}")
+                rest.append(path)
+        if rest_size:
             say(
-                f"{len(left)} files of SGPU_OUTPUT_DIR ({much / 1e6:,.0f} MB) are not brought back,"
-                f" such as `{left[-1]}`: {MOST_FILES:,} files of {MOST_BYTES >> 20} MiB in all are;"
-                " write large ones to /Volumes"
+                f"{len(rest)} files of SGPU_OUTPUT_DIR ({rest_size / 1e6:,.0f} MB)"
+                f" are not uploaded, such as `{rest[-1]}`: the limit is {MOST_FILES:,} files of"
+                f" {MOST_BYTES >> 20} MiB in all; write large ones to /Volumes"
             )
-        return left
+        return rest
 
     def _copy(self, source: str, target: str) -> None:
         if os.path.exists(source):
@@ -150,20 +152,20 @@ class NodeUpload:
     def _store(self, target: str, file: BinaryIO, size: int) -> None:
         """Write a file, in parts where it is large."""
         if self._part is None or size <= self._part:
-            self._bring(target, lambda path: _write(path, file, size))
+            self._retry(target, lambda path: _write(path, file, size))
             return
         digests: list[str] = []
-        folder = os.path.join(_PARTS, str(len(self._split)))
+        folder = os.path.join(_PARTS, str(len(self._parts)))
         for number, start in enumerate(range(0, size, self._part)):
             length = min(self._part, size - start)
             write = partial(_write, file=file, size=length, start=start)
-            digests.append(self._bring(os.path.join(folder, str(number)), write))
+            digests.append(self._retry(os.path.join(folder, str(number)), write))
         index = {"bytes": size, "part": self._part, "folder": folder, "sha256": digests}
-        self._split[target] = index
+        self._parts[target] = index
 
-    def _bring(self, target: str, make: Callable[[str], str]) -> str:
-        """Make a file, with patience: the launch folder is on a file system far away. What no
-        waiting helps against is told at once, while GPUs are paid for. Returns what `make` does."""
+    def _retry(self, target: str, make: Callable[[str], str]) -> str:
+        """Make a file, and try again after errors: the launch folder is on a remote file system.
+        Permanent errors are raised at once, since GPUs are paid for. Returns what `make` does."""
         path = os.path.join(self._target, target)
         pause = _PAUSE
         while True:
@@ -171,7 +173,7 @@ class NodeUpload:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 return make(path)
             except OSError as error:
-                if self._patience < pause or error.errno in _LASTING:
+                if self._patience < pause or error.errno in _PERMANENT:
                     raise
                 time.sleep(pause)
                 self._patience -= pause
@@ -210,13 +212,13 @@ def _tail(path: str) -> str:
 
 
 def _files(folder: str) -> Iterator[tuple[int, str]]:
-    """Sizes and relative paths of regular files; links may lead anywhere, and are passed over."""
+    """Yield sizes and relative paths of regular files. Links may lead anywhere, and are ignored."""
     for place, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)
-            found = os.lstat(path)
-            if stat.S_ISREG(found.st_mode):
-                yield found.st_size, os.path.relpath(path, folder)
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode):
+                yield status.st_size, os.path.relpath(path, folder)
 
 
 def _names(folder: str) -> list[str]:
@@ -224,3 +226,20 @@ def _names(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
+
+
+def await_others(target: str, nodes: int, stopping: StopRequest) -> None:
+    """Wait until all nodes of an attempt have uploaded, or until this one is asked to stop.
+
+    A platform stops all nodes once the first one fails, so a node that failed waits here.
+
+    Args:
+        target: the folder of this node's upload: `…/node_K`.
+    """
+    above = os.path.dirname(target)
+    folders = [os.path.join(above, f"node_{number}") for number in range(nodes)]
+    deadline = time.monotonic() + _NODE_PATIENCE
+    while not all(os.path.exists(os.path.join(folder, DONE)) for folder in folders):
+        if stopping.asked or time.monotonic() > deadline:
+            return
+        stopping.wait(_LOOK)

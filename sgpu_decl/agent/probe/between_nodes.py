@@ -1,4 +1,4 @@
-"""What nodes can do with each other: names, ports, collectives."""
+"""What nodes can do together: names, ports, collectives."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Meeting:
         self._patience = patience
         self._links: list[socket.socket] = []
         self.port = port
-        self.found: dict[str, Any] = {"port": port}
-        began = time.monotonic()
+        self.result: dict[str, Any] = {"port": port}
+        start = time.monotonic()
         try:
             if node.number == 0:
                 self._listen()
             else:
                 self._links.append(_reached(node.address, port, patience))
         except OSError as error:
-            self.found["error"] = f"{type(error).__name__}: {error}"
-        self.found |= {
-            "open": "error" not in self.found, "seconds": round(time.monotonic() - began, 2),
+            self.result["error"] = f"{type(error).__name__}: {error}"
+        self.result |= {
+            "open": "error" not in self.result, "seconds": round(time.monotonic() - start, 2),
         }  # fmt: skip
 
     def agree(self) -> None:
-        """Wait until all nodes have come to this line. Raises OSError: one has gone."""
+        """Wait until all nodes call this. Raises OSError: one has gone."""
         for link in self._links:
             link.sendall(b"!")
         for link in self._links:
@@ -52,9 +52,9 @@ class Meeting:
                 raise ConnectionError("another node has gone")
 
     def close(self) -> None:
-        """End it; the port is free again."""
+        """Close the connections; the port is free again."""
         for link in self._links:
-            # Whoever closes first keeps the port for a minute; a reset does not.
+            # An ordinary close keeps the port for a minute; a reset does not.
             link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             link.close()
 
@@ -78,7 +78,7 @@ def _reached(address: str, port: int, patience: float) -> socket.socket:
 
 
 def position(node: Node) -> dict[str, Any]:
-    """Where this node stands among the others, and by which names."""
+    """Return which node this is, and its names."""
     return {
         "number": node.number,
         "count": node.count,
@@ -90,8 +90,8 @@ def position(node: Node) -> dict[str, Any]:
 
 
 def collectives(node: Node, port: int, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """One all-reduce by gloo and one by NCCL, by the torch of the node's own Python."""
-    found = {}
+    """Run one all-reduce by gloo and one by NCCL, with the torch of the node's own Python."""
+    answers = {}
     for shift, backend in enumerate(("gloo", "nccl")):
         arguments = [
             backend,
@@ -100,5 +100,5 @@ def collectives(node: Node, port: int, environ: Mapping[str, str]) -> dict[str, 
             node.address,
             str(port + 2 * shift),
         ]
-        found[backend] = run_program(sys.executable, COLLECTIVE, arguments, environ)
-    return found
+        answers[backend] = run_program(sys.executable, COLLECTIVE, arguments, environ)
+    return answers

@@ -1,6 +1,6 @@
-"""What the Python libraries of a node can do there: small programs, each in a process of its own.
+"""Small programs that try the Python libraries of a node, each in its own process.
 
-A program writes one line of JSON to stdout. Its environment is the one that ranks would have.
+A program writes one line of JSON to stdout. Its environment is that of ranks.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def measure(answer):
 """
     + _FRAME % "databricks"
 )
-"""Asks the workspace who it is, with the credentials that the SDK finds by itself."""
+"""Asks the workspace for its user, with the credentials that the SDK finds."""
 
 COLLECTIVE = (
     """
@@ -106,9 +106,9 @@ def run_program(
     environ: Mapping[str, str],
     seconds: float = 120.0,
 ) -> dict[str, Any]:
-    """Run a program; return what it answered, or why it did not."""
+    """Run a program; return its answer, or why there is none."""
     try:
-        ran = subprocess.run(
+        process = subprocess.run(
             [python, "-c", program, *arguments],
             env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds,
             check=False,
@@ -117,9 +117,9 @@ def run_program(
         return {"error": f"no answer in {seconds:g} s"}
     except OSError as error:
         return {"error": str(error)}
-    lines = ran.stdout.decode("utf-8", "replace").strip().splitlines()
+    lines = process.stdout.decode("utf-8", "replace").strip().splitlines()
     try:
         answer = json.loads(lines[-1])
     except (IndexError, ValueError):
-        return {"error": f"it ended with {ran.returncode}"}
-    return answer if isinstance(answer, dict) else {"error": "its answer is no object"}
+        return {"error": f"it ended with {process.returncode}"}
+    return answer if isinstance(answer, dict) else {"error": "its answer is not an object"}

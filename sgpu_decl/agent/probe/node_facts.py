@@ -1,4 +1,4 @@
-"""What a node is, by what can be seen of it without changing anything."""
+"""The facts of a node, read without changing anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE = 60.0  # seconds
 
 
 def node_facts(environ: Mapping[str, str], source: str, scratch: str) -> dict[str, Any]:
-    """Return what the engine assumes of a node, as plain data. Of variables it has the names alone.
+    """Return the facts that the engine assumes, as plain data. Of variables, only names are read.
 
     Args:
         source: BASH_SOURCE of the command.
@@ -52,9 +52,9 @@ def node_facts(environ: Mapping[str, str], source: str, scratch: str) -> dict[st
 def _has_torch(python: str) -> bool:
     """Whether an interpreter finds torch; importing it takes long."""
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             [python, "-c", _HAS_TORCH], capture_output=True, timeout=_PATIENCE, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return asked.stdout.strip() == b"True"
+    return process.stdout.strip() == b"True"

@@ -1,14 +1,14 @@
 """`python agent.zip probe ACT …`: one node of a probe, as the command of a launch starts it.
 
-    report    what the node is, and what it can reach
+    report    records the facts of the node, and what it can reach
     tree      makes a locked environment, and logs to MLflow from it
     fail      ends with exit code 3
     hold      goes on until it is killed
     retried   fails the first time, and goes on the second time until it is killed
-    gang      what several nodes can do together; then the last of them fails
+    gang      records what several nodes can do together; then the last of them fails
 
-Records go to the folder `--out`, and to stdout. `--out` has `ping` in it where somebody measures
-how long files take to be seen.
+Records go to the folder `--out`, and to stdout. A file `ping` appears in `--out` if the caller
+measures how long files take to become visible.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 __all__ = ["FAILURE", "main"]
 
 FAILURE = 3
-"""The exit code of a node that is to fail."""
+"""The exit code of a node that fails on purpose."""
 
 _LONGEST = 1 << 20  # bytes of a line: as the node agent's
-_LATEST = 120.0  # seconds until the last node has failed too
+_LATEST = 120.0  # seconds until the last node has failed
 _PING = 120.0  # seconds
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one act; return its exit code. The folder `--run` is gone then."""
+    """Run one act; return its exit code. The folder `--run` is deleted."""
     options = _parser().parse_args(arguments[1:])
     os.umask(0o077)
     options.platform = PlatformTable.from_json(options.platform)
@@ -61,16 +61,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _report(record: ProbeRecord, node: Node, options: argparse.Namespace) -> int:
-    given = dict(os.environ)
-    facts = node_facts(given, options.source, options.run)
+    facts = node_facts(os.environ, options.source, options.run)
     facts |= {"writes": record.problem is None, "write_problem": record.problem}
     if options.secret:
-        facts["secret"] = bool(given.get(options.secret))
+        facts["secret"] = bool(os.environ.get(options.secret))
     record.say("node", {**facts, "position": position(node)})
     write_line(_LONGEST)
     record.say("ready", {})
-    seen = record.await_file(os.path.join(options.out, "ping"), options.seconds or _PING)
-    record.say("pong", {"seen": seen})
+    visible = record.await_file(os.path.join(options.out, "ping"), options.seconds or _PING)
+    record.say("pong", {"seen": visible})
     fill_missing_variables(os.environ, node, options.platform)
     record.say("sdk", run_program(sys.executable, SDK, [], os.environ))
     record.say("mlflow", run_program(sys.executable, MLFLOW, ["sgpu_doctor"], os.environ))
@@ -80,7 +79,7 @@ def _report(record: ProbeRecord, node: Node, options: argparse.Namespace) -> int
 
 
 def _tree(record: ProbeRecord, node: Node, options: argparse.Namespace) -> int:
-    """MLflow by an interpreter that has nothing of the platform's, in the variables of ranks."""
+    """Use MLflow from an interpreter without packages of the platform, as ranks would."""
     packs = os.path.join(options.objects, "packs")
     problem = hydrate(options.run, options.environment, packs, StopRequest())
     record.say("tree", {"problem": None if problem is None else problem[1]})
@@ -105,7 +104,7 @@ def _hold(record: ProbeRecord, _node: Node, options: argparse.Namespace) -> int:
 
 
 def _retried(record: ProbeRecord, _node: Node, options: argparse.Namespace) -> int:
-    """A limit of `--seconds` that counts for all attempts leaves the second one a third of it."""
+    """If a limit of `--seconds` is for all attempts together, the second one has a third of it."""
     record.say("began", {})
     if record.attempt == 0:
         time.sleep(options.seconds * 2 / 3)
@@ -118,11 +117,11 @@ def _gang(record: ProbeRecord, node: Node, options: argparse.Namespace) -> int:
     sigterm = Sigterm()  # another node may fail before this one holds
     fill_missing_variables(os.environ, node, options.platform)
     record.say("node", {"position": position(node)})
-    named = Meeting(node, node.port, options.seconds)
+    master = Meeting(node, node.port, options.seconds)
     other = Meeting(node, node.port + 1, options.seconds)
-    record.say("ports", {"master": named.found, "other": other.found})
-    named.close()
-    if named.found["open"]:
+    record.say("ports", {"master": master.result, "other": other.result})
+    master.close()
+    if master.result["open"]:
         record.say("collectives", collectives(node, node.port, os.environ))
     try:
         other.agree()
@@ -152,8 +151,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--source", default="", metavar="FILE", help="BASH_SOURCE of the command")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records go")
     parser.add_argument("--seconds", type=float, default=0.0, metavar="S")
-    parser.add_argument("--secret", default="", metavar="NAME", help="a variable of a secret")
+    parser.add_argument("--secret", default="", metavar="NAME", help="the variable of a secret")
     parser.add_argument("--environment", default="", metavar="HEX", help="a manifest's digest")
-    parser.add_argument("--objects", default="", metavar="DIR", help="has its packs")
-    parser.add_argument("--platform", default="{}", metavar="JSON", help="what it calls things")
+    parser.add_argument("--objects", default="", metavar="DIR", help="the folder of its packs")
+    parser.add_argument("--platform", default="{}", metavar="JSON", help="its names")
     return parser

@@ -1,4 +1,4 @@
-"""What a probe found, on its way back: as files beside the launch, and as lines of the log.
+"""The results of a probe, as files beside the launch and as lines of the log.
 
 Nodes may be unable to write to the launch folder, so each record is also a line of the log.
 """
@@ -17,35 +17,37 @@ if TYPE_CHECKING:
 __all__ = ["LINE", "LONG_LINE_MARK", "ProbeRecord", "write_line"]
 
 LINE = "sgpu-probe "
-"""What a line of the log with a record begins with; JSON follows."""
+"""The beginning of a log line with a record; JSON follows."""
 
 LONG_LINE_MARK = "sgpu-longest"
-"""What the longest line that a probe writes to the log begins and ends with."""
+"""The beginning and end of the longest line that a probe writes to the log."""
 
 
 class ProbeRecord:
-    """The records of one node in one attempt of the platform. Node 0 claims the next folder below
-    `out`; the others take that of the same number, as they count their own."""
+    """The records of one node in one attempt of the platform. Each node makes its folder in the
+    next numbered one below `out`."""
 
     def __init__(self, out: str, node: int) -> None:
         self._node = node
         self.attempt, self._folder, self.problem = _claimed(out, node)
 
     def say(self, name: str, values: Mapping[str, Any]) -> None:
-        """Bring values back under a name; `at` is added, this node's clock."""
-        told = {"name": name, "node": self._node, "attempt": self.attempt, "at": time.time()}
-        told |= values
-        line = json.dumps(told, sort_keys=True)
+        """Record values under a name, with `at`, the time of this node."""
+        head = {"name": name, "node": self._node, "attempt": self.attempt, "at": time.time()}
+        line = json.dumps({**head, **values}, sort_keys=True)
         _write(f"{LINE}{line}\n".encode())
         if self._folder is not None:
             try:
-                with open(os.path.join(self._folder, f"{name}.json"), "w") as file:
+                # Written under another name first: a reader must not see a part of it.
+                temporary = os.path.join(self._folder, f".{name}")
+                with open(temporary, "w") as file:
                     file.write(line)
+                os.replace(temporary, os.path.join(self._folder, f"{name}.json"))
             except OSError as error:
                 self.problem = self.problem or str(error)
 
     def await_file(self, path: str, seconds: float) -> bool:
-        """Wait until a file is to be seen here, with something in it."""
+        """Wait until a file is visible here and not empty; return whether it is."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -66,7 +68,7 @@ def write_line(size: int) -> None:
 
 
 def _claimed(out: str, node: int) -> tuple[int, str | None, str | None]:
-    """The number of this attempt, its folder, and why there is none."""
+    """Return the number of this attempt, its folder, and why there is none."""
     number = 0
     while True:
         folder = os.path.join(out, str(number), f"node_{node}")

@@ -240,7 +240,7 @@ def _refused(holder: LockHolder) -> Locked:
         f"(process {holder.pid}, since {age})",
         hint="wait longer with `--lock-timeout`, or if that process is certainly gone: "
         f"`sgpu state unlock {holder.id}`",
-        held=holder.id,
+        lock=holder.id,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.node.platform_attempts import KEPT, PlatformAttempts, settled
+from sgpu_decl.agent.node.platform_attempts import KEPT, PlatformAttempts, settled_code
 
 INFRA: dict[str, Any] = {"max": 2, "on": ["infra"]}
 BOTH: dict[str, Any] = {"max": 2, "on": ["infra", "error"]}
@@ -37,7 +37,7 @@ def outcome(state: str, failure: str | None = None, code: int = 1) -> dict[str, 
 def test_what_retry_does_not_cover_is_settled(
     last: Any, retry: Any, used: int, code: int | None
 ) -> None:
-    assert settled(last, retry, used) == code
+    assert settled_code(last, retry, used) == code
 
 
 def bring(folder: str, **what: object) -> None:
@@ -91,7 +91,7 @@ def test_launches_of_a_job_are_told_apart_by_how_often_the_platform_starts_one(
     assert attempts().look() == (None, 0), "the next launch"
     ended("failed", "exception")
     last, used = attempts().look()
-    assert (settled(last, INFRA, used), used) == (1, 1), "the platform starts it once more"
+    assert (settled_code(last, INFRA, used), used) == (1, 1), "the platform starts it once more"
     attempts().repeat(last or {})
     assert attempts().look() == (None, 0), "it was started as often as it is"
     ended("failed", "node_lost")

@@ -305,7 +305,7 @@ def test_results_that_the_staging_folder_does_not_take_are_no_success(
     assert told["first_cause"]["class"] == "exit_code"
     assert "whether there is room" in told["first_cause"]["summary"]
     lines = [log.text for log in opened.runs.logs(ref, ranks=None, follow=False) if log is not None]
-    assert any("cannot be brought back" in line for line in lines)
+    assert any("cannot be uploaded" in line for line in lines)
 
 
 def test_two_nodes_of_eight_with_all_that_the_platform_is_told(

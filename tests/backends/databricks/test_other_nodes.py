@@ -52,7 +52,7 @@ def test_a_failure_has_its_culprit_where_nodes_refuse_system_calls(
     assert (told["state"], cause["rank"]) == ("failed", 1)
     assert cause["summary"] == "ValueError: no such thing"
     refused = [name for name in COSTS if name != "proc_children"]
-    (said, *_) = [line for line in lines if "does not give" in line]
+    (said, *_) = [line for line in lines if "this machine lacks" in line]
     assert all(f"{name} (EPERM)" in said for name in refused)
 
 

@@ -104,7 +104,7 @@ class NodeProcess:
             if processes.carries(pid, entry) and (started := processes.start_time(pid)) is not None
         ]:
             for pid, started in left:
-                processes.tell(pid, started, _SIGKILL)
+                processes.send_signal(pid, started, _SIGKILL)
 
     def _say(self, word: str) -> None:
         if self._keeper.stdin is None:

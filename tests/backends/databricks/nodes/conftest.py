@@ -17,7 +17,7 @@ import pytest
 
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.processes import carriers, descendants, tell
+from sgpu_decl.agent.processes import carriers, descendants, send_signal
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.testing.workspace.executing.node_environment import Position, node_environment
 from tests.agent.environments.conftest import make_environment
@@ -156,7 +156,7 @@ def make_hosted(tmp_path: Path) -> Iterator[Callable[..., Hosted]]:
     yield make
     for hosted in made:
         for pid, started in carriers(hosted.token):
-            tell(pid, started, signal.SIGKILL)
+            send_signal(pid, started, signal.SIGKILL)
         for node in hosted.started:
             node.kill()
             node.wait()

@@ -172,7 +172,7 @@ def test_an_environment_of_another_python_is_told(
     assert hosted.run() == [1]
     cause = hosted.read("outcome.json")["first_cause"]
     assert cause["class"] == "launch_failed_user"
-    assert "does not go with this node" in cause["summary"]
+    assert "does not fit this node" in cause["summary"]
     assert "3.9" in cause["summary"]
 
 
@@ -467,7 +467,7 @@ def main():
     assert {path.name for path in hosted.back("output").iterdir()} == {"model"}
     assert hosted.read("done")["left"] == ["large"]
     (note,) = hosted.log().splitlines()
-    assert "1 files of SGPU_OUTPUT_DIR (1,074 MB) are not brought back, such as `large`" in note
+    assert "1 files of SGPU_OUTPUT_DIR (1,074 MB) are not uploaded, such as `large`" in note
     assert "/Volumes" in note
 
 
