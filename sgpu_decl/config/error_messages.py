@@ -223,7 +223,7 @@ def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -
     near = _nearest_key(key, here)
     home = _home(key, root)
     if key in here.elsewhere:
-        hint = f"remove it: {here.elsewhere[key]}"
+        hint = here.elsewhere[key]
     elif near is not None:
         hint = f"did you mean `{near}`?"
     elif key.startswith("x-"):

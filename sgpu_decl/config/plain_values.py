@@ -54,7 +54,8 @@ def shape_of(annotation: object) -> Shape:
             keys = {name: shape_of(info.annotation) for name, info in fields.items()}
             if not issubclass(annotation, Block):
                 return Shape(keys=keys)
-            return Shape(keys=keys, short=annotation.short, elsewhere=annotation.elsewhere)
+            elsewhere = {name: f"remove it: {why}" for name, why in annotation.elsewhere.items()}
+            return Shape(keys=keys, short=annotation.short, elsewhere=elsewhere)
         if issubclass(annotation, str | Duration | Size | GpuType):
             return TEXT
     return Shape()
@@ -94,16 +95,19 @@ def _shape_of_kind(kind: str | None) -> Shape:
         own = options_of(named)
     except BackendError:
         return ANY  # validation says it
-    way_out = (
-        f"a target that changes the backend writes `backend: {named}`, which replaces the whole "
-        "block"
-    )
     elsewhere = {
-        name: f"it belongs to `backend: {{kind: {other}}}`; {way_out}"
+        name: _other_kind(other, named) if kind else f"add `kind: {other}`, which has this option"
         for other, options in known_options().items()
         for name in options.model_fields.keys() - own.model_fields.keys()
     }
     return replace(shape_of(own), elsewhere=elsewhere)
+
+
+def _other_kind(other: str, named: str) -> str:
+    return (
+        f"remove it: it belongs to `backend: {{kind: {other}}}`; a target that changes the backend "
+        f"writes `backend: {named}`, which replaces the whole block"
+    )
 
 
 def _bare(annotation: object) -> object:

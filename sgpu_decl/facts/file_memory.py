@@ -2,7 +2,8 @@
 
 One record for each file and target, in the user's cache. It is used only where all that reading
 depends on is the same: the bytes of the file, how it is named, the target and the options, the
-modules that read, and the environment variables and facts of git that references stand for. A file
+modules that were loaded to read it, and the environment variables and facts of git that references
+stand for. A file
 with errors is read each time. One with very many runs is remembered when it is read for the second
 time, since writing the record would make its first plan a tenth slower.
 """
@@ -29,7 +30,8 @@ __all__ = ["AskedGit", "FileMemory", "ReadVariables"]
 
 Git = Callable[[], Mapping[str, str]]
 
-_READERS = ("backends", "config", "diagnostics", "model", "text")
+_PACKAGE = Path(__file__).parents[1]
+_LIBRARIES = ("pydantic", "pydantic_core", "yaml")  # what reads beside our own modules
 _MOST = 256  # records
 _MANY = 1000  # runs
 
@@ -85,7 +87,9 @@ class FileMemory:
                     location.target,
                     location.variables,
                     location.sets,
-                    _readers(),
+                    __version__,
+                    sys.version,
+                    str(_PACKAGE),
                 ]
             )
         )
@@ -96,6 +100,8 @@ class FileMemory:
         """What the file says, with what is worth saying of it; `None` where that is not known."""
         record = _read(self._path)
         if record is None or record.get("key") != self._key:
+            return None
+        if any(_stamp(file) != stamp for file, *stamp in record["modules"]):
             return None
         read = record["environ"]
         if any(name not in environ or _digest(environ[name]) != read[name] for name in read):
@@ -129,6 +135,7 @@ class FileMemory:
         data = json.dumps(
             {
                 "key": self._key,
+                "modules": _loaded_modules(),
                 "environ": read.digests,
                 "git": None if git is None else dict(git),
                 "said": said,
@@ -172,18 +179,24 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _readers() -> list[object]:
-    """What tells this reader from any other one: its version, and the files of its modules, which
-    change between versions in a checkout."""
-    package = Path(__file__).parents[1]
-    modules = [
-        (room, entry.name, facts.st_size, facts.st_mtime_ns)
-        for room in _READERS
-        for entry in os.scandir(package / room)
-        if entry.name.endswith(".py")
-        for facts in (entry.stat(),)
-    ]
-    return [__version__, sys.version, sorted(modules)]
+def _loaded_modules() -> list[list[str | int]]:
+    """The files of the modules that may have taken part in reading, each with its stamp: in a
+    checkout they change between versions."""
+    files = (
+        module.__file__
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] == __package__.partition(".")[0] or name in _LIBRARIES
+    )
+    return [[file, *_stamp(file)] for file in files if file is not None]
+
+
+def _stamp(file: str) -> list[int]:
+    """What tells a version of a file from others; nothing where it is gone."""
+    try:
+        facts = os.stat(file)
+    except OSError:
+        return []
+    return [facts.st_size, facts.st_mtime_ns]
 
 
 def _forget_oldest(folder: Path) -> None:

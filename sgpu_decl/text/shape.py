@@ -25,7 +25,7 @@ class Shape:
         short: the key that a scalar in the place of the block stands for.
         variant: gives the shape of a block by the text of its `short` key, or by `None` where it
             has none, if that key decides what else the block holds.
-        elsewhere: names that one may look for here in vain, and why they are not.
+        elsewhere: names that one may look for here in vain, each with the hint for it.
     """
 
     text: bool = False

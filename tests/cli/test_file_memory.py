@@ -244,3 +244,16 @@ def test_a_plan_by_what_is_remembered_is_the_plan_by_the_file(
     assert plans[0] == plans[1]
     record_of(sgpu).unlink()
     assert sgpu.here("plan", *target) == plans[0][1]
+
+
+def test_a_record_is_not_used_once_a_module_that_read_the_file_has_changed(forged: Any) -> None:
+    record = record_of(forged)
+    said = json.loads(record.read_bytes().partition(b"\n")[2])
+    rooms = {Path(file).parent.name for file, *_ in said["modules"]}
+    assert {"backends", "config", "facts", "local", "planning", "pydantic", "text"} <= rooms
+    write_record(record, json.dumps(said).encode())
+    assert uses(forged)
+    module = next(item for item in said["modules"] if item[0].endswith("planning/policy.py"))
+    module[2] += 1
+    write_record(record, json.dumps(said).encode())
+    assert not uses(forged)
