@@ -3,11 +3,11 @@
     planning/ ─▶ launching/ ─▶ the platform starts `command.sh` ─▶ agent/node ─▶ watching/
         └──────────┴── api/ (login, connection, files, errors) ────────────────────┘
 
-**One connection.** `api/account` says from YAML, environment and profiles which workspace is meant,
-without asking anybody. `api/connection` imports the SDK and builds its client in a thread, begun
-before planning looks at the code of such a run. Requests that the SDK has no words for go through
-its client too, so its authentication and its retries hold for all. `api/sdk_errors` is the one
-place that knows the SDK's errors.
+**One connection.** `api/account` finds the workspace in the YAML, the environment and the profiles,
+without a request. `api/connection` imports the SDK and builds its client in a thread, which starts
+before planning reads the code of a run. Requests that the SDK has no method for go through its
+client too, so its authentication and its retries hold for all. `api/sdk_errors` is the one place
+that knows the SDK's errors.
 
 **Planning** reads the config, the source, and what the workspace offers. Answers are cached for ten
 minutes: a plan that has them all does not connect, and does not import the SDK. A workspace that
@@ -32,7 +32,8 @@ client writes name, tags and parameters as soon as it sees the run. The experime
 `replace` stops the old attempt and waits for its end before it submits.
 
 **Two clocks** are never compared. The first answer of the workspace tells how far its clock is
-ahead: what it dates is judged by its clock, and times of runs are shown by this machine's.
+ahead: times that it gives are compared with its clock, and shown by this machine's.
 
-Sources for what is assumed of the platform: `model/assumptions.yaml`; `conformance/` measures it.
+`model/assumptions.yaml` has what sgpu assumes of the platform, with sources; `conformance/`
+measures it.
 """

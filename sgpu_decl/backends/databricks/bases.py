@@ -43,8 +43,8 @@ class DatabricksBase(Base):
     def version(self) -> int:
         """The number of the version, whatever the platform calls it; 0 of one that tasks cannot
         choose."""
-        said = self.environment_version or (self.base_environment or "").rpartition("_v")[2]
-        return int(said) if said.isdigit() else 0
+        number = self.environment_version or (self.base_environment or "").rpartition("_v")[2]
+        return int(number) if number.isdigit() else 0
 
 
 @cache

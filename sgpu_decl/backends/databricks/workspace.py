@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.databricks.api.account import Account
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.workspace_files import (
@@ -14,8 +15,9 @@ from sgpu_decl.backends.databricks.api.workspace_files import (
     home_of,
 )
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, experiments_home
+from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.options import DatabricksOptions
-from sgpu_decl.backends.databricks.planning.catalog import make_folder
+from sgpu_decl.backends.databricks.planning.catalog import make_folder, policy_of
 from sgpu_decl.backends.databricks.watching.run_cache import RunCache
 from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
@@ -30,7 +32,7 @@ __all__ = ["Workspace", "Workspaces"]
 
 
 class Workspace:
-    """Made without asking anybody. `staging` is the folder that the YAML names, or `None`."""
+    """Made without a request. `staging` is the folder that the YAML names, or `None`."""
 
     def __init__(self, account: Account, connection: Connection, staging: str | None) -> None:
         self.account = account
@@ -78,6 +80,17 @@ class Workspace:
         """The name of its user, cached as other answers are."""
         return str(self.connection.answers.get("user", lambda: self.connection.user))
 
+    def staged_launch(self, launching: Launching, folder: str) -> StagedLaunch:
+        """What requests name of a launch, staged in a folder. Raises BackendError if there is no
+        such budget policy."""
+        budget, code = launching.config.budget, launching.inputs.code_digest
+        return StagedLaunch(
+            folder=self.layout.commands(folder),
+            experiments=self.experiments,
+            code=self.layout.code(code) if code is not None else None,
+            policy=policy_of(self.connection, budget) if budget is not None else None,
+        )
+
     def make_experiment_folder(self, config: "RunConfig") -> None:
         """Have the folder in which the platform makes a run's experiment. Users have their own.
         Raises BackendError."""
@@ -87,12 +100,12 @@ class Workspace:
 
     @cached_property
     def run_cache(self) -> RunCache:
-        """Its runs, for whoever watches some."""
+        """Its runs."""
         return RunCache(self.connection)
 
 
 class Workspaces:
-    """Those that the runs of a project use, each connected to once."""
+    """The workspaces that the runs of a project use, with one connection to each."""
 
     def __init__(self) -> None:
         self._connections: dict[Account, Connection] = {}

@@ -87,7 +87,7 @@ def test_nobody_opens_a_browser_where_nobody_sits(
     )  # fmt: skip
 
     assert ran.returncode == 1
-    assert "nobody is at a terminal" in ran.stderr
+    assert "there is no terminal" in ran.stderr
     assert "databricks auth login --profile DEFAULT" in ran.stderr
     assert not (tmp_path / "browser.opened").exists()
 

@@ -252,6 +252,26 @@ def test_a_run_that_somebody_deleted_is_lost_and_said_so(
         list(again.runs.logs(ref, ranks=None, follow=False))
 
 
+def test_a_run_that_was_shown_and_is_deleted_is_lost_at_once(
+    session: Opened, project: Path, server: WorkspaceServer, token: str
+) -> None:
+    from databricks.sdk import WorkspaceClient
+
+    from sgpu_decl.testing.workspace.executing.records import RunRecords
+
+    (project / "train.py").write_text("import time\ndef main(n):\n    time.sleep(600)\n")
+    opened = session()
+    ref = launched(opened)
+    assert opened.runs.status(ref).state.active
+    run_id = json.loads((opened.state_dir / "runs/hello/1/databricks.json").read_text())["run_id"]
+    server_runs = RunRecords(server.tenants.of_token(token))
+    WorkspaceClient().jobs.cancel_run(run_id)
+    until(lambda: not server_runs.need(run_id).active)
+    server_runs.delete(run_id)
+
+    assert session().runs.status(ref).state is AttemptState.LOST
+
+
 def test_a_run_that_somebody_just_deleted_can_be_cancelled(
     session: Opened, server: WorkspaceServer, token: str
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, payload
+from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, submit_request
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
@@ -30,7 +30,9 @@ def asked(
         experiments="/Workspace/Users/me",
         code="/Workspace/o/c.tar.gz",
     )
-    return payload(launching.record, launching.config, staged)
+    return submit_request(
+        launching.config, staged, ref=REF, token=launching.record.token, placement=placement
+    )
 
 
 def test_the_smallest_run() -> None:
@@ -84,10 +86,9 @@ def test_a_run_with_everything() -> None:
             folder="/Workspace/Users/me/.sgpu/runs/1/big/8",
             experiments="/Workspace/Users/me",
             policy="p-1",
-            dependencies=("lightning",),
         ),
         gpus=16, type="H100", timeout="90m", retry={"max": 2, "on": ["infra"]},
-        priority="best_effort", env={"base": "ai-5"},
+        priority="best_effort", env={"base": "ai-5", "dependencies": ["lightning"]},
         mlflow={"experiment": "/Shared/deep/exp", "run_name": "my run",
                 "artifact_location": "/Volumes/a/b/c/runs"},
         permissions=[{"level": "run", "group": "ml"}, {"level": "manage", "user": "a@b.c"}],

@@ -1,5 +1,5 @@
-"""Which workspace a run means, from what the YAML, the environment and the profiles say. Nothing is
-connected to, and the SDK is not imported."""
+"""Finds the workspace of a run in the YAML, the environment and the profiles, without a connection
+and without the SDK."""
 
 import configparser
 import hashlib
@@ -13,7 +13,7 @@ from sgpu_decl.model.jsonable import canonical
 
 __all__ = ["Account", "Login", "login_of", "normal_host"]
 
-_SAYING = ("DATABRICKS_", "ARM_", "GOOGLE_")  # variables that the SDK reads credentials from
+_CREDENTIALS = ("DATABRICKS_", "ARM_", "GOOGLE_")  # variables that the SDK reads credentials from
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,8 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """What the SDK is told. `host` is what messages call the workspace; `interactive` says that
-    somebody has to log in with a browser, which takes as long as it takes. `who` is a digest of all
-    that says whose credentials they are: another one may be another user, the same one is the
-    same."""
+    """The profile and the host that the SDK gets. `interactive` says that a person has to log in
+    with a browser. `who` is a digest of the credentials: the same digest is the same user."""
 
     profile: str | None
     host: str
@@ -51,19 +49,19 @@ def login_of(account: Account, environ: Mapping[str, str]) -> Login:
         raise BackendError(
             f"`{file}` has no profile `{named}`",
             hint=f"log in with `databricks auth login --profile {named}`, or name one of "
-            + (", ".join(f"`{item}`" for item in profiles) or "those that it has: none yet"),
+            + (", ".join(f"`{item}`" for item in profiles) or "those that it has: it has none yet"),
             code="no_profile",
         )
     from_environment = environ.get("DATABRICKS_HOST") or None
     profile = named
     if profile is None and from_environment is None:
         profile = _only_profile(account.host, profiles, file)
-    said = {
+    named_hosts = {
         "`backend.host`": account.host,
         "the variable `DATABRICKS_HOST`": from_environment,
         f"the profile `{profile}`": profiles[profile].get("host") if profile else None,
     }
-    hosts = {source: normal_host(host) for source, host in said.items() if host}
+    hosts = {source: normal_host(host) for source, host in named_hosts.items() if host}
     if not hosts:
         raise BackendError(
             "nothing says which Databricks workspace is meant",
@@ -71,9 +69,9 @@ def login_of(account: Account, environ: Mapping[str, str]) -> Login:
             code="no_workspace",
         )
     if len(set(hosts.values())) > 1:
-        told = ", ".join(f"{source} says `{host}`" for source, host in hosts.items())
+        listed = ", ".join(f"{source} says `{host}`" for source, host in hosts.items())
         raise BackendError(
-            f"it is not clear which workspace is meant: {told}",
+            f"it is not clear which workspace is meant: {listed}",
             hint="let them agree, or set `backend.profile` alone and unset `DATABRICKS_HOST`",
             code="host_differs",
         )
@@ -89,9 +87,9 @@ def login_of(account: Account, environ: Mapping[str, str]) -> Login:
 
 
 def _digest(profile: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """One way alone: what it is made of are secrets."""
-    said = {name: value for name, value in environ.items() if name.startswith(_SAYING)}
-    return hashlib.sha256(canonical([dict(profile), said]).encode()).hexdigest()
+    """A digest, since its parts are secrets."""
+    variables = {name: value for name, value in environ.items() if name.startswith(_CREDENTIALS)}
+    return hashlib.sha256(canonical([dict(profile), variables]).encode()).hexdigest()
 
 
 def normal_host(host: str) -> str:
@@ -119,7 +117,7 @@ def _profiles(file: Path) -> dict[str, Mapping[str, str]]:
 def _only_profile(
     host: str | None, profiles: Mapping[str, Mapping[str, str]], file: Path
 ) -> str | None:
-    """The profile that nobody named: that of the host, else the default one."""
+    """The profile if none is named: that of the host, else the default one."""
     if host is None:
         return "DEFAULT" if profiles.get("DEFAULT") else None
     fitting = [

@@ -12,10 +12,9 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.databricks.api.account import Login
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["FRESH", "AnswerCache"]
+__all__ = ["AnswerCache"]
 
-FRESH = 600.0
-"""Seconds for which an answer counts."""
+_FRESH = 600.0  # seconds for which an answer counts
 
 
 class AnswerCache:
@@ -43,7 +42,7 @@ class AnswerCache:
         """The cached answer; `None` where there is none, or an old one."""
         path = self._path(question)
         try:
-            fresh = 0 <= time.time() - path.stat().st_mtime < FRESH
+            fresh = 0 <= time.time() - path.stat().st_mtime < _FRESH
             answer: Json = json.loads(path.read_bytes()) if fresh else None
         except (OSError, ValueError):
             return None

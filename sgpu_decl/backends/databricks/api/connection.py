@@ -1,9 +1,9 @@
 """The connection to a workspace: the SDK's own authentication, begun early and bounded in time.
 
 Importing the SDK takes a second, and its constructor asks the network, for minutes where a host is
-silent. So both are done by a thread. A plan waits until the host has been asked for `PATIENCE`,
-however often it needs the client. An apply waits for `FIRST_ANSWER`, since logins by `az`, by
-`databricks auth` or by OIDC take seconds (evidence: A13).
+silent. So a thread does both. A plan waits for `PATIENCE` in all, however often it needs the
+client. An apply waits for `FIRST_ANSWER`, since logins by `az`, by `databricks auth` or by OIDC
+take seconds (evidence: A13).
 """
 
 import logging
@@ -37,15 +37,15 @@ __all__ = ["FIRST_ANSWER", "PATIENCE", "RETRIES", "Connection", "TimeLimits"]
 
 PATIENCE = 7.0  # seconds for a host to answer for the first time, while a plan is made
 FIRST_ANSWER = 60.0  # the same, when something is to be launched
-_TOLD = 2.0  # seconds after which, and in which steps, it is told that somebody waits
+_NOTICE = 2.0  # seconds between two notices that a command waits for an answer
 _AT_A_BROWSER = 600.0
-_SAME = 15.0  # seconds that two clocks may differ without anybody noticing
+_SAME = 15.0  # seconds that two clocks may differ
 _HTTP = 60.0  # seconds without a byte
-RETRIES = 60  # seconds in which the SDK tries again what it may
+RETRIES = 60  # seconds in which the SDK repeats failed requests
 
 
-def _nobody(_: float) -> None:
-    """For waits that nobody watches."""
+def _no_notice(_: float) -> None:
+    """For waits without notices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +58,13 @@ class TimeLimits:
 
 
 class Connection:
-    """One workspace, as one user. `start` returns at once; `client`, `user` and those who ask
-    something wait until it is there."""
+    """One workspace, as one user. `start` returns at once; `client`, `user` and requests wait until
+    it is there."""
 
     def __init__(self, account: Account, limits: TimeLimits | None = None) -> None:
         self._account = account
         self._limits = limits
-        self._made: Future[_Connected] = Future()
+        self._future: Future[_Connected] = Future()
         self._asking = threading.Event()  # the SDK is imported, and the host is being asked
         self._asked_at = 0.0  # by the monotonic clock
         self._lock = threading.Lock()
@@ -91,12 +91,12 @@ class Connection:
         """Which workspace is meant, and whose credentials; known without connecting.
 
         Raises:
-            BackendError: nothing says so, or it takes a browser and nobody is there.
+            BackendError: no workspace is named, or a browser is needed without a terminal.
         """
         with self._lock:
             if self._login is None:
                 login = login_of(self._account, os.environ)
-                if login.interactive and not _somebody_there():
+                if login.interactive and not _is_interactive():
                     raise _needs_browser(login)
                 self._login = login
             return self._login
@@ -117,7 +117,7 @@ class Connection:
 
     @property
     def user(self) -> str:
-        """The name of whoever the credentials belong to."""
+        """The name of the user that the credentials belong to."""
         return self._get().user
 
     @property
@@ -128,13 +128,14 @@ class Connection:
 
     @property
     def ahead_as_known(self) -> float | None:
-        """The same where there is a connection already; nobody waits for one."""
-        made = self._made
-        return made.result().ahead if made.done() and made.exception() is None else None
+        """The same if there is a connection already, without waiting for one."""
+        future = self._future
+        connected = future.done() and future.exception() is None
+        return future.result().ahead if connected else None
 
     def now(self) -> float:
-        """The time by the workspace's clock, in seconds of the epoch: what is compared with times
-        that it gives."""
+        """The time by the workspace's clock, in seconds of the epoch, to compare with times that it
+        gives."""
         return time.time() + self.ahead
 
     def explained(
@@ -148,7 +149,7 @@ class Connection:
         return self._do(doing, "GET", path, query=query)
 
     def find(self, doing: str, path: str, /, **query: "Json") -> "dict[str, Any] | None":
-        """A GET request; `None` where what it is about is not there."""
+        """A GET request; `None` if its object does not exist."""
         try:
             return self.ask(doing, path, **query)
         except RemoteMissing:
@@ -178,11 +179,11 @@ class Connection:
     def tell_unless_gone(
         self, doing: str, path: str, body: "dict[str, Json]", *, look: str
     ) -> None:
-        """The same about something that may have been deleted, which is no error.
+        """The same about an object that may have been deleted, which is no error.
 
         Args:
-            look: where to ask whether it is there, if the request is refused: some APIs do not say
-                that what they are asked about is gone.
+            look: the path of the API that reads the object. It is asked if the request is refused,
+                since some APIs do not say that an object is gone.
         """
         try:
             self.tell(doing, path, body)
@@ -206,12 +207,12 @@ class Connection:
         return answer if isinstance(answer, dict) else {}
 
     def await_answer(
-        self, waiting: Callable[[float], None] = _nobody, *, patience: float = FIRST_ANSWER
+        self, waiting: Callable[[float], None] = _no_notice, *, patience: float = FIRST_ANSWER
     ) -> None:
         """Wait for the first answer, by default as long as an apply does.
 
         Args:
-            waiting: told now and then for how many seconds the host has been asked.
+            waiting: called every two seconds with the seconds since the request.
             patience: for how many seconds.
 
         Raises:
@@ -220,9 +221,9 @@ class Connection:
         self.start()
         self._asking.wait()
         longest = self._patience(patience)
-        while not self._made.done() and (waited := time.monotonic() - self._asked_at) < longest:
-            wait([self._made], timeout=min(_TOLD, longest - waited))
-            if not self._made.done():
+        while not self._future.done() and (waited := time.monotonic() - self._asked_at) < longest:
+            wait([self._future], timeout=min(_NOTICE, longest - waited))
+            if not self._future.done():
                 waiting(time.monotonic() - self._asked_at)
         self._get(patience)
 
@@ -235,7 +236,7 @@ class Connection:
         host = self.login.host
         patience = self._patience(PATIENCE if seconds is None else seconds)
         try:
-            return self._made.result(max(0.0, self._asked_at + patience - time.monotonic()))
+            return self._future.result(max(0.0, self._asked_at + patience - time.monotonic()))
         except TimeoutError:
             error = BackendError(
                 f"`{host}` does not answer: nothing came in {patience:g} s",
@@ -252,15 +253,15 @@ class Connection:
             self._asked_at = time.monotonic()
             self._asking.set()
             limits = self._limits or TimeLimits(silence=_HTTP, retries=RETRIES)
-            self._made.set_result(_connected(login, limits))
+            self._future.set_result(_connected(login, limits))
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
-            self._made.set_exception(error)
+            self._future.set_exception(error)
         finally:
             self._asking.set()
 
 
-def _somebody_there() -> bool:
-    """Whether anybody sees a browser that opens: at a terminal or a notebook, not in CI."""
+def _is_interactive() -> bool:
+    """Whether a person would see a browser that opens: at a terminal or a notebook, not in CI."""
     if os.environ.get("CI", "").lower() not in ("", "0", "false"):
         return False
     if "ipykernel" in sys.modules:
@@ -269,11 +270,11 @@ def _somebody_there() -> bool:
 
 
 def _needs_browser(login: Login) -> BackendError:
-    named = f"--profile {login.profile}" if login.profile else f"--host {login.host}"
+    option = f"--profile {login.profile}" if login.profile else f"--host {login.host}"
     return BackendError(
         f"`{login.host}` is logged in to with a browser (`auth_type` is `external-browser`), and "
-        "nobody is at a terminal to do so",
-        hint=f"log in once with `databricks auth login {named}`, which keeps the login on this "
+        "there is no terminal to do so",
+        hint=f"log in once with `databricks auth login {option}`, which keeps the login on this "
         "machine; in CI, set `DATABRICKS_CLIENT_ID` and `DATABRICKS_CLIENT_SECRET` of a service "
         "principal",
         code="no_credentials",
@@ -291,7 +292,7 @@ def _connected(login: Login, limits: TimeLimits) -> _Connected:
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.config import Config
 
-    # What it fails to find out about a host is said by us, once.
+    # Its warnings about a host would repeat our own error.
     logging.getLogger("databricks.sdk").setLevel(logging.ERROR)
     doing = "connecting to the workspace"
     with explained(doing, login.host):

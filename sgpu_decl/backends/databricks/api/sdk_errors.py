@@ -1,4 +1,4 @@
-"""What the SDK and the workspace complain of, in words that say what to do."""
+"""Errors of the SDK and the workspace, in words that say what to do."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from databricks.sdk.errors.base import DatabricksError
 
 __all__ = [
-    "CODES",
     "FINAL",
     "UNSURE",
     "Rejected",
@@ -31,104 +30,105 @@ class Rejected(BackendError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """`words` follow the host; `again` says that trying once more may help."""
+class _Wording:
+    """`words` follow the host; `retryable` says that trying once more may help."""
 
     code: str
     words: str
     hint: str
-    again: bool = False
+    retryable: bool = False
 
 
-_FULL = _Told(
+_SOON = "try again in a minute"
+_FULL = _Wording(
     "no_room",
     "has no room for it: {message}",
     "free some: `sgpu gc` deletes what old runs left there; or set `backend.staging` to a folder "
     "with room",
 )
-_UNAUTHENTICATED = _Told(
+_FULL_CODES = frozenset({"INSUFFICIENT_STORAGE", "QUOTA_EXCEEDED", "STORAGE_QUOTA_EXCEEDED"})
+_UNAUTHENTICATED = _Wording(
     "unauthenticated",
-    "does not know the credentials that it was shown: they have expired or were revoked",
+    "does not accept the credentials: they have expired or were revoked",
     "log in again: `databricks auth login --host {host}`, or renew the token of the profile",
 )
 _WRONG_TOKEN = ("Invalid access token", "Invalid Token")
 """What a workspace says of an expired token, under 403, the code of all that is not allowed
 (evidence: A10)."""
-_BY_CLASS = {
-    "Unauthenticated": _UNAUTHENTICATED,
-    "PermissionDenied": _Told(
-        "permission_denied",
-        "does not allow it: {message}",
-        "ask who manages the workspace for this permission, or for this scope of the token",
-    ),
-    "ResourceExhausted": _Told(
-        "limit_reached",
-        "has come to a limit: {message}",
-        "try again in a minute; where room or a number of runs is limited, free some: `sgpu gc` "
-        "deletes what old runs left, and `backend.staging` may name another folder",
-        again=True,
-    ),
-    "TooManyRequests": _Told(
-        "throttled", "is asked too much: {message}", "try again in a minute", again=True
-    ),
-    "TemporarilyUnavailable": _Told(
-        "unavailable", "is not available: {message}", "try again in a minute", again=True
-    ),
-    "DeadlineExceeded": _Told(
-        "unavailable", "took too long: {message}", "try again in a minute", again=True
-    ),
-    "InternalError": _Told(
-        "remote_broken", "failed by itself: {message}", "try again; nothing was changed", again=True
-    ),
-}
-_UNREACHABLE = _Told(
-    "host_unreachable",
-    "does not answer ({message})",
-    "see that the name is right and that this network reaches it (VPN, proxy, private link)",
-    again=True,
-)
-_TOO_LARGE = _Told(
+_TOO_LARGE = _Wording(
     "too_large_to_fetch",
-    "hands out files of 10 MiB at most from `/Workspace`",
+    "returns files of at most 10 MiB from `/Workspace`",
     "set `backend.staging` to a folder of a volume (`/Volumes/…`) for runs that leave more, or let "
     "ranks write it to a volume and return its path",
 )
 _SIZE_EXCEEDED = ("MAX_NOTEBOOK_SIZE_EXCEEDED", "exceeded max size")
 """How a workspace says that a file is too large: by this code, or by these words under BAD_REQUEST,
 which is the code of any bad request (evidence: A5)."""
-_CUT = _Told(
-    "connection_lost",
-    "broke the connection off ({message})",
-    "try again: what was done already is found again",
-    again=True,
+_BROKEN = _Wording(
+    "remote_broken",
+    "had an internal error: {message}",
+    "try again; nothing was changed",
+    retryable=True,
 )
+_BY_CLASS: Mapping[str, _Wording] = MappingProxyType(
+    {
+        "Unauthenticated": _UNAUTHENTICATED,
+        "PermissionDenied": _Wording(
+            "permission_denied",
+            "does not allow it: {message}",
+            "ask who manages the workspace for this permission, or for this scope of the token",
+        ),
+        "ResourceExhausted": _Wording(
+            "limit_reached",
+            "has reached a limit: {message}",
+            f"{_SOON}; where room or a number of runs is limited, free some: `sgpu gc` deletes "
+            "what old runs left, and `backend.staging` may name another folder",
+            retryable=True,
+        ),
+        "TooManyRequests": _Wording(
+            "throttled", "gets too many requests: {message}", _SOON, retryable=True
+        ),
+        "TemporarilyUnavailable": _Wording(
+            "unavailable", "is not available: {message}", _SOON, retryable=True
+        ),
+        "DeadlineExceeded": _Wording(
+            "unavailable", "took too long: {message}", _SOON, retryable=True
+        ),
+    }
+)
+_UNREACHABLE = _Wording(
+    "host_unreachable",
+    "does not answer ({message})",
+    "see that the name is right and that this network reaches it (VPN, proxy, private link)",
+    retryable=True,
+)
+_CUT = _Wording(
+    "connection_lost",
+    "closed the connection ({message})",
+    "try again: nothing is done twice",
+    retryable=True,
+)
+
 UNSURE = frozenset({"connection_lost", "host_unreachable", "remote_broken", "unavailable"})
-"""The codes of those after which what was asked for may have been done all the same."""
+"""The codes of errors after which the request may have been carried out all the same."""
 
 FINAL = frozenset({"permission_denied", Rejected.code, RemoteMissing.code})
-"""The codes of what is refused whenever it is asked for again."""
-
-_NOTHING_TO_ASK = frozenset({"host_unreachable", "unauthenticated"})
-_FULL_CODES = frozenset({"INSUFFICIENT_STORAGE", "QUOTA_EXCEEDED", "STORAGE_QUOTA_EXCEEDED"})
-CODES = frozenset(
-    item.code for item in (*_BY_CLASS.values(), _FULL, _UNREACHABLE, _CUT, _TOO_LARGE)
-)
-"""The codes of what a workspace, or the way to it, refuses."""
+"""The codes of errors that a second request would get too."""
 
 
 @contextmanager
 def explained(
     doing: str, host: str, hints: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[None]:
-    """Turn what the SDK raises into our errors.
+    """Turn errors of the SDK into ours.
 
     Args:
         doing: what was being done, such as "uploading `/Workspace/x`".
         host: the workspace's URL.
-        hints: what to do next, by the error's code, where more is known of what was being done.
+        hints: the next step by the error's code, instead of the general one.
 
     Raises:
-        RemoteMissing: what was asked for is not there.
+        RemoteMissing: the object of the request does not exist.
         Rejected: the request itself is not accepted.
         BackendError: anything else that the SDK raises.
     """
@@ -148,7 +148,7 @@ def without_refusals() -> Iterator[None]:
     try:
         yield
     except BackendError as error:
-        if error.code in _NOTHING_TO_ASK:
+        if error.code in (_UNREACHABLE.code, _UNAUTHENTICATED.code):
             raise
 
 
@@ -158,16 +158,9 @@ def says_too_large(error: "DatabricksError") -> bool:
     return error.error_code == code or (error.error_code == "BAD_REQUEST" and words in str(error))
 
 
-def _says_wrong_token(error: "DatabricksError") -> bool:
-    from databricks.sdk.errors.platform import PermissionDenied
-
-    return isinstance(error, PermissionDenied) and str(error).startswith(_WRONG_TOKEN)
-
-
 def _translated(
     error: BaseException, doing: str, host: str, hints: Mapping[str, str]
 ) -> BackendError:
-    import requests
     from databricks.sdk.errors.base import DatabricksError
     from databricks.sdk.errors.platform import BadRequest, NotFound, ResourceConflict
 
@@ -177,71 +170,64 @@ def _translated(
     if isinstance(error, NotFound):
         hint = hints.get(RemoteMissing.code, f"look for it in `{host}`")
         return RemoteMissing(f"{doing}: {message}", hint=hint)
-    if isinstance(error, DatabricksError) and says_too_large(error):
-        return _worded(_TOO_LARGE, doing, host, message, hints)
-    if isinstance(error, (BadRequest, ResourceConflict)):
+    too_large = isinstance(error, DatabricksError) and says_too_large(error)
+    if isinstance(error, (BadRequest, ResourceConflict)) and not too_large:
         return Rejected(
             f"{doing}: `{host}` does not accept it: {message}",
-            hint=hints.get(Rejected.code, "correct what it names, and try again"),
+            hint=hints.get(Rejected.code, "correct the field that it names, and try again"),
         )
-    told = _UNREACHABLE
     if isinstance(error, DatabricksError):
-        told = (
-            _UNAUTHENTICATED
-            if _says_wrong_token(error)
-            else next(
-                (
-                    _BY_CLASS[item.__name__]
-                    for item in type(error).__mro__
-                    if item.__name__ in _BY_CLASS
-                ),
-                _BY_CLASS["InternalError"],
-            )
-        )
-        if error.error_code in _FULL_CODES:
-            told = _FULL
-    elif isinstance(error, requests.RequestException):
-        message = _innermost(error)
-        unreached = isinstance(error, (requests.ConnectTimeout, requests.exceptions.SSLError))
-        told = _UNREACHABLE if unreached or _refused(error) else _CUT
-    return _worded(told, doing, host, message, hints)
-
-
-def _worded(
-    told: _Told, doing: str, host: str, message: str, hints: Mapping[str, str]
-) -> BackendError:
-    found = BackendError(
-        f"{doing}: `{host}` {told.words.format(message=message)}",
-        hint=hints.get(told.code) or told.hint.format(host=host),
-        code=told.code,
+        wording = _TOO_LARGE if too_large else _wording_of(error)
+    else:
+        wording, message = _UNREACHABLE if _is_unreached(error) else _CUT, _innermost(error)
+    translated = BackendError(
+        f"{doing}: `{host}` {wording.words.format(message=message)}",
+        hint=hints.get(wording.code) or wording.hint.format(host=host),
+        code=wording.code,
     )
-    found.retryable = told.again
-    return found
+    translated.retryable = wording.retryable
+    return translated
 
 
-def _refused(error: BaseException) -> bool:
-    """Whether no connection came about at all."""
+def _wording_of(error: "DatabricksError") -> _Wording:
+    names = [base.__name__ for base in type(error).__mro__]
+    if error.error_code in _FULL_CODES:
+        return _FULL
+    if "PermissionDenied" in names and str(error).startswith(_WRONG_TOKEN):
+        return _UNAUTHENTICATED
+    return next((_BY_CLASS[name] for name in names if name in _BY_CLASS), _BROKEN)
+
+
+def _is_unreached(error: BaseException) -> bool:
+    """Whether there was no connection at all."""
+    import requests
     from urllib3.exceptions import NewConnectionError
 
+    if not isinstance(error, requests.RequestException):
+        return True  # a timeout of the SDK
+    if isinstance(error, (requests.ConnectTimeout, requests.exceptions.SSLError)):
+        return True
     return any(isinstance(cause, NewConnectionError) for cause in _causes(error))
 
 
 def _innermost(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return _short(str(error))
     causes = list(_causes(error))
-    said = [cause for cause in causes if isinstance(cause, OSError) and cause.strerror]
-    return _short(str(said[-1].strerror if said else causes[-1])).lower()
+    system = [cause for cause in causes if isinstance(cause, OSError) and cause.strerror]
+    return _short(str(system[-1].strerror if system else causes[-1])).lower()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: list[BaseException] = []
-    waiting: list[object] = [error]
-    while waiting:
-        one = waiting.pop(0)
-        if not isinstance(one, BaseException) or one in seen:
-            continue
-        seen.append(one)
-        yield one
-        waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+    causes: list[BaseException] = []
+    pending: list[object] = [error]
+    while pending:
+        cause = pending.pop(0)
+        if isinstance(cause, BaseException) and cause not in causes:
+            causes.append(cause)
+            yield cause
+            pending += [cause.__cause__, cause.__context__, getattr(cause, "reason", None)]
+            pending += cause.args
 
 
 def _short(text: str) -> str:

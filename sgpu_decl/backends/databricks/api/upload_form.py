@@ -54,13 +54,13 @@ class UploadForm(io.RawIOBase):
         return self._at
 
     def read(self, size: int | None = -1, /) -> bytes:
-        left = len(self) - self._at if size is None or size < 0 else size
-        found = b""
-        while left and (piece := self._piece(left)):
-            found += piece
-            left -= len(piece)
+        remaining = len(self) - self._at if size is None or size < 0 else size
+        data = b""
+        while remaining and (piece := self._piece(remaining)):
+            data += piece
+            remaining -= len(piece)
             self._at += len(piece)
-        return found
+        return data
 
     def _piece(self, size: int) -> bytes:
         """At most so many bytes from where it is, of one of the three."""

@@ -5,6 +5,8 @@ is not there.
 """
 
 import io
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 from urllib.parse import quote
@@ -21,7 +23,6 @@ from sgpu_decl.backends.remote.files import (
     upload_stream,
 )
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.step_progress import Sent
 
 __all__ = ["VOLUMES", "VolumeFiles", "WorkspaceFiles", "home_of"]
@@ -47,10 +48,8 @@ def home_of(user: str) -> str:
     return f"/Workspace/Users/{user}/.sgpu"
 
 
-class WorkspaceFiles:
-    """See `RemoteFiles`."""
-
-    part: int | None = 8 << 20  # they are read up to 10 MiB (evidence: A5)
+class _Files(ABC):
+    """What both kinds of files share."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -58,20 +57,35 @@ class WorkspaceFiles:
     def now(self) -> float:
         return self._connection.now()
 
+    def get(self, path: str) -> bytes:
+        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
+            return bytes(stream.read())
+
+    def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
+        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
+            save_stream(stream, file, received)
+
+    @abstractmethod
+    def contents(self, path: str) -> BinaryIO:
+        """A stream of a file. Raises what the SDK does."""
+
+
+class WorkspaceFiles(_Files):
+    """See `RemoteFiles`."""
+
+    part: int | None = 8 << 20  # they are read up to 10 MiB (evidence: A5)
+
     def size(self, path: str) -> int | None:
-        try:
-            found = self._connection.ask(
-                f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path
-            )
-        except RemoteMissing:
-            return None
-        if found.get("object_type") != "FILE":
+        status = self._connection.find(
+            f"looking at `{path}`", "/api/2.0/workspace/get-status", path=path
+        )
+        if status is not None and status.get("object_type") != "FILE":
             raise BackendError(
-                f"`{path}` is no file but a {str(found.get('object_type')).lower()}",
+                f"`{path}` is no file but a {str(status.get('object_type')).lower()}",
                 hint="move it away, or set another `backend.staging`",
                 code="staging_taken",
             )
-        return _number(found.get("size"))
+        return None if status is None else int(status.get("size") or 0)
 
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
         from databricks.sdk.errors.base import DatabricksError
@@ -113,14 +127,6 @@ class WorkspaceFiles:
                 data=stream,
             )
 
-    def get(self, path: str) -> bytes:
-        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
-            return bytes(stream.read())
-
-    def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
-        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
-            save_stream(stream, file, received)
-
     def contents(self, path: str) -> BinaryIO:
         """A stream of a file. Raises what the SDK does."""
         answer = self._connection.client.api_client.do(
@@ -132,42 +138,40 @@ class WorkspaceFiles:
         return cast("BinaryIO", answer["contents"])
 
     def list(self, folder: str) -> tuple[RemoteEntry, ...]:
-        try:
-            answer = self._connection.ask(
-                f"looking into `{folder}`", "/api/2.0/workspace/list", path=folder
+        answer = self._connection.find(
+            f"looking into `{folder}`", "/api/2.0/workspace/list", path=folder
+        )
+        return tuple(
+            RemoteEntry(
+                name=str(item["path"]).rpartition("/")[2],
+                folder=item.get("object_type") == "DIRECTORY",
+                size=item.get("size") or 0,
+                modified=(item.get("modified_at") or 0) / 1000,
             )
-        except RemoteMissing:
-            return ()
-        objects = answer.get("objects")
-        found = objects if isinstance(objects, list) else []
-        return tuple(_found(item) for item in found if isinstance(item, dict))
+            for item in (answer or {}).get("objects") or ()
+        )
 
     def make_folder(self, folder: str) -> None:
-        client = self._connection.client
-        with self._connection.explained(f"making the folder `{folder}`", _WRITING):
-            client.api_client.do("POST", "/api/2.0/workspace/mkdirs", body={"path": folder})
+        self._connection.tell(
+            f"making the folder `{folder}`",
+            "/api/2.0/workspace/mkdirs",
+            {"path": folder},
+            hints=_WRITING,
+        )
 
     def delete(self, path: str) -> None:
-        try:
+        with suppress(RemoteMissing):
             self._connection.tell(
                 f"deleting `{path}`",
                 "/api/2.0/workspace/delete",
                 {"path": path, "recursive": True},
             )
-        except RemoteMissing:
-            return
 
 
-class VolumeFiles:
+class VolumeFiles(_Files):
     """See `RemoteFiles`."""
 
     part: int | None = None
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def now(self) -> float:
-        return self._connection.now()
 
     def size(self, path: str) -> int | None:
         client = self._connection.client
@@ -193,14 +197,6 @@ class VolumeFiles:
                 code="remote_broken",
             ) from error
 
-    def get(self, path: str) -> bytes:
-        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
-            return bytes(stream.read())
-
-    def fetch(self, path: str, file: Path, received: Sent = ignore_bytes) -> None:
-        with self._connection.explained(f"reading `{path}`"), self.contents(path) as stream:
-            save_stream(stream, file, received)
-
     def contents(self, path: str) -> BinaryIO:
         """A stream of a file. Raises what the SDK does."""
         return self._connection.client.files.download(path).contents or io.BytesIO()
@@ -209,7 +205,7 @@ class VolumeFiles:
         client = self._connection.client
         try:
             with self._connection.explained(f"looking into `{folder}`"):
-                found = list(client.files.list_directory_contents(folder))
+                entries = list(client.files.list_directory_contents(folder))
         except RemoteMissing:
             return ()
         return tuple(
@@ -219,7 +215,7 @@ class VolumeFiles:
                 size=item.file_size or 0,
                 modified=(item.last_modified or 0) / 1000,
             )
-            for item in sorted(found, key=lambda item: str(item.name))
+            for item in sorted(entries, key=lambda item: str(item.name))
         )
 
     def make_folder(self, folder: str) -> None:
@@ -228,22 +224,19 @@ class VolumeFiles:
             client.files.create_directory(folder)
 
     def delete(self, path: str) -> None:
-        client = self._connection.client
-        below = self.list(path)
-        for one in below:
-            if one.folder:
-                self.delete(f"{path}/{one.name}")
+        files = self._connection.client.files
+        entries = self.list(path)
+        for entry in entries:
+            if entry.folder:
+                self.delete(f"{path}/{entry.name}")
+                continue
+            with self._connection.explained(f"deleting `{path}/{entry.name}`"):
+                files.delete(f"{path}/{entry.name}")
+        with suppress(RemoteMissing), self._connection.explained(f"deleting `{path}`"):
+            if entries or self.size(path) is None:
+                files.delete_directory(path)
             else:
-                with self._connection.explained(f"deleting `{path}/{one.name}`"):
-                    client.files.delete(f"{path}/{one.name}")
-        try:
-            with self._connection.explained(f"deleting `{path}`"):
-                if below or self.size(path) is None:
-                    client.files.delete_directory(path)
-                else:
-                    client.files.delete(path)
-        except RemoteMissing:
-            return
+                files.delete(path)
 
 
 def _refuse_large(path: str, size: int) -> None:
@@ -254,16 +247,3 @@ def _refuse_large(path: str, size: int) -> None:
             "files out with `.sgpuignore`",
             code="staging_too_large",
         )
-
-
-def _found(raw: dict[str, Json]) -> RemoteEntry:
-    return RemoteEntry(
-        name=str(raw.get("path")).rpartition("/")[2],
-        folder=raw.get("object_type") == "DIRECTORY",
-        size=_number(raw.get("size")),
-        modified=_number(raw.get("modified_at")) / 1000,
-    )
-
-
-def _number(value: Json) -> int:
-    return value if isinstance(value, int) else 0

@@ -24,18 +24,18 @@ _LIMIT = 30.0  # seconds
 _BRIEF = TimeLimits(silence=10.0, retries=3)  # of one request
 
 
-def free_findings(used: Workspace) -> Generator[Finding, None, None]:
+def free_findings(configured: Workspace) -> Generator[Finding, None, None]:
     """Measure the workspace and the staging folder that runs use. Answers are neither cached nor
     taken from the cache."""
-    connection = Connection(used.account, _BRIEF)
+    connection = Connection(configured.account, _BRIEF)
     deadline = time.monotonic() + _LIMIT
     try:
         yield from login_findings(connection)
     except SgpuError as error:
         yield _failed("login", error)
         return
-    staging = used.staging or home_of(connection.user)
-    workspace = Workspace(used.account, connection, staging)
+    staging = configured.staging or home_of(connection.user)
+    workspace = Workspace(configured.account, connection, staging)
     parts = {
         "services": service_findings(connection),
         "experiments": _experiment_findings(workspace),
@@ -75,13 +75,13 @@ def _storage_findings(connection: Connection, staging: str) -> Generator[Finding
 
 def _experiment_findings(workspace: Workspace) -> Generator[Finding, None, None]:
     path = workspace.experiments
-    found = request(
+    answer = request(
         workspace.connection, "GET", "/api/2.0/workspace/get-status", query={"path": path}
     )
-    if isinstance(found, Refusal):
+    if isinstance(answer, Refusal):
         yield warn(
             "experiments",
-            f"the folder of experiments, `{path}`, is not there: {found.message}",
+            f"the folder of experiments, `{path}`, is not there: {answer.message}",
             "`apply` makes it; or name another with `mlflow.experiment`",
         )
     else:

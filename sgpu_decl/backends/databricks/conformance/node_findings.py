@@ -104,22 +104,24 @@ def _torch(node: Record, base: str | None) -> Iterator[Finding]:
     )
 
 
-def visibility_findings(put: float, pong: Record | None, seen: float) -> Iterator[Finding]:
+def visibility_findings(
+    put_at: float, pong: Record | None, answered_at: float
+) -> Iterator[Finding]:
     """How long a file took to be seen on the other side. The sum of both ways does not depend on
     clocks; how it is divided does.
 
     Args:
-        put: when the file was uploaded, by the clock here.
+        put_at: when the file was uploaded, by the clock here.
         pong: the node's answer to it.
-        seen: when that was seen here, by the clock here.
+        answered_at: when that was seen here, by the clock here.
     """
     if pong is None or not pong.get("seen"):
         yield compared(
             "upload-visible-seconds", None, "a file that was uploaded was never seen on the node"
         )
         return
-    both = seen - put
-    there = min(max(0.0, float(pong["at"]) - put), both)
+    both = answered_at - put_at
+    there = min(max(0.0, float(pong["at"]) - put_at), both)
     yield compared(
         "upload-visible-seconds", round(there, 1), f"nodes see an upload after {there:.1f} s"
     )
@@ -180,14 +182,14 @@ def _failed(what: str, answer: Record) -> str:
     return f"{what} fails: {answer.get('error', 'it says nothing')}"
 
 
-def log_findings(heard: Sequence[tuple[float, str]], ready: Record | None) -> Iterator[Finding]:
+def log_findings(lines: Sequence[tuple[float, str]], ready: Record | None) -> Iterator[Finding]:
     """What came of the log, and when.
 
     Args:
-        heard: lines, with the times by this machine's clock when they came.
+        lines: with the times by this machine's clock when they came.
         ready: a record that was written to the log.
     """
-    if not heard:
+    if not lines:
         yield warn(
             "node-logs",
             "no line of the log came, neither from the log service nor from MLflow",
@@ -195,15 +197,15 @@ def log_findings(heard: Sequence[tuple[float, str]], ready: Record | None) -> It
         )
         return
     if ready is not None:
-        came = [at for at, line in heard if '"name": "ready"' in line]
+        came = [at for at, line in lines if '"name": "ready"' in line]
         if came:
             late = max(0.0, came[0] - float(ready["at"]))
             yield compared(
                 "log-delay-seconds", round(late, 1), f"lines of the log come after {late:.1f} s"
             )
     mark = LONG_LINE_MARK
-    longest = max((len(line) for _, line in heard if line.startswith(mark)), default=0)
-    whole = any(line.startswith(mark) and line.endswith(mark) for _, line in heard)
+    longest = max((len(line) for _, line in lines if line.startswith(mark)), default=0)
+    whole = any(line.startswith(mark) and line.endswith(mark) for _, line in lines)
     yield compared(
         "log-line-bytes",
         longest,
@@ -224,16 +226,16 @@ def failure_findings(run: Record) -> Iterator[Finding]:
     )
 
 
-def cancel_findings(asked: Record | None, alive: Record | None) -> Iterator[Finding]:
+def cancel_findings(term: Record | None, alive: Record | None) -> Iterator[Finding]:
     """What reached the command of a run that was cancelled."""
     yield compared(
         "cancel-sends-term",
-        asked is not None,
+        term is not None,
         "SIGTERM comes when a run is cancelled"
-        if asked is not None
+        if term is not None
         else "no SIGTERM comes when a run is cancelled",
     )
-    if asked is not None:
+    if term is not None:
         last = float((alive or {}).get("since_asked") or 0.0)
         grace = round(last + _BEAT / 2)
         text = f"SIGKILL comes {grace} s after SIGTERM, to the second"
@@ -258,12 +260,12 @@ def timeout_findings(
             "`retry: {on: [infra]}` may start nothing again in this workspace",
         )
         return
-    lasted = float((alive or {}).get("for") or 0.0)
-    each = lasted > 0.7 * limit
+    duration = float((alive or {}).get("for") or 0.0)
+    each = duration > 0.7 * limit
     yield compared(
         "timeout-per-attempt",
         each,
-        f"a limit of {limit:g} s left {lasted:.0f} s to the second attempt, after"
+        f"a limit of {limit:g} s left {duration:.0f} s to the second attempt, after"
         f" {limit * 2 / 3:.0f} s of the first",
     )
 
@@ -271,7 +273,7 @@ def timeout_findings(
 def gang_findings(
     ports: Sequence[Record | None],
     collectives: Sequence[Record | None],
-    left: tuple[Record | None, Record | None],
+    survivor: tuple[Record | None, Record | None],
     run: Record,
 ) -> Iterator[Finding]:
     """What two nodes could do together, by what each of them says.
@@ -279,23 +281,23 @@ def gang_findings(
     Args:
         ports: their records of that name.
         collectives: also.
-        left: of the node that did not fail: that it was asked to stop, and its last sign of life.
+        survivor: records of the node that did not fail: of SIGTERM, and its last sign of life.
         run: as the Jobs API shows it at the end.
     """
     for id_, which, words in (
         ("node-address", "master", "MASTER_PORT of the first node"),
         ("node-ports", "other", "another port of the first node"),
     ):
-        said = [(port or {}).get(which) or {} for port in ports]
-        open_ = all(item.get("open") for item in said)
-        why = next((f": {item['error']}" for item in said if item.get("error")), "")
+        answers = [(port or {}).get(which) or {} for port in ports]
+        open_ = all(item.get("open") for item in answers)
+        why = next((f": {item['error']}" for item in answers if item.get("error")), "")
         yield compared(id_, open_, f"{words} is {'reached' if open_ else f'not reached{why}'}")
     for backend in ("gloo", "nccl") if all(collectives) else ():
         yield _collective(
             backend, [(collective or {}).get(backend) or {} for collective in collectives]
         )
-    asked, alive = left
-    stopped = asked is not None
+    term, alive = survivor
+    stopped = term is not None
     lived = float((alive or {}).get("since_asked") or 0.0)
     yield compared(
         "failed-node-stops-others",
@@ -307,9 +309,9 @@ def gang_findings(
     )
 
 
-def _collective(backend: str, said: Sequence[Record]) -> Finding:
-    skipped = next((item["skipped"] for item in said if item.get("skipped")), None)
-    if not all(item.get("there", True) for item in said):
+def _collective(backend: str, answers: Sequence[Record]) -> Finding:
+    skipped = next((item["skipped"] for item in answers if item.get("skipped")), None)
+    if not all(item.get("there", True) for item in answers):
         skipped = "the node's Python has no torch"
     if skipped is not None:
         return warn(
@@ -317,8 +319,8 @@ def _collective(backend: str, said: Sequence[Record]) -> Finding:
             f"{backend} was not tried: {skipped}",
             "probe with a `--base` that has torch" if "torch" in skipped else None,
         )
-    works = all(item.get("works") for item in said)
-    why = next((str(item["error"]) for item in said if item.get("error")), "its sum is wrong")
+    works = all(item.get("works") for item in answers)
+    why = next((str(item["error"]) for item in answers if item.get("error")), "its sum is wrong")
     return compared(
         f"node-{backend}",
         works,

@@ -21,9 +21,8 @@ from sgpu_decl.backends.databricks.conformance import node_findings
 from sgpu_decl.backends.databricks.conformance.comparison import compared
 from sgpu_decl.backends.databricks.conformance.probe_run import Act, ProbeRun, Record, records_in
 from sgpu_decl.backends.databricks.conformance.probe_tree import NoTree
-from sgpu_decl.backends.databricks.launching.submit import environment_of
+from sgpu_decl.backends.databricks.launching.submit import DEFAULT_BASE, environment_spec
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.config.env import Env
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 from sgpu_decl.model.probe import ACTS, ProbeCost, ProbeOptions
@@ -42,7 +41,7 @@ def probe_cost(options: ProbeOptions) -> ProbeCost:
     Raises:
         BackendError: tasks cannot choose the base environment.
     """
-    environment_of(Env(base=options.base), ())
+    environment_spec(options.base or DEFAULT_BASE, ())
     acts = _acts(options)
     return ProbeCost(
         runs=len(acts),
@@ -58,7 +57,7 @@ def probe_findings(
     """Measure a workspace; findings come as they are made.
 
     Args:
-        note: told what is going on.
+        note: called with each step in words.
 
     Raises:
         BackendError: the workspace does not answer, or refuses a run.
@@ -176,19 +175,19 @@ class _Probe:
             return False
         self._note("a node has begun")
         ready = run.await_record("ready", _SILENT, unless=log.cannot_write)
-        put = time.time()
+        put_at = time.time()
         run.put("ping")
         pong = run.await_record("pong", 150) if ready is not None else None
-        seen = time.time()
+        answered_at = time.time()
         node = run.record("node")
         if node is not None:
             yield from node_findings.node_findings(node, secret=options.secret, base=options.base)
         if ready is not None:
-            yield from node_findings.visibility_findings(put, pong, seen)
+            yield from node_findings.visibility_findings(put_at, pong, answered_at)
         run.await_end(_WORK)
         log.end()
         logged = {
-            str(item.get("name")): item for item in records_in([line for _, line in log.heard])
+            str(item.get("name")): item for item in records_in([line for _, line in log.lines])
         }
         if node is None and (node := logged.get("node")) is not None:
             yield from node_findings.node_findings(node, secret=options.secret, base=options.base)
@@ -202,7 +201,7 @@ class _Probe:
             run.record(name) or logged.get(name) for name in ("sdk", "mlflow", "index")
         )
         yield from node_findings.library_findings(sdk, mlflow, index)
-        yield from node_findings.log_findings(log.heard, run.record("ready") or ready)
+        yield from node_findings.log_findings(log.lines, run.record("ready") or ready)
         return True
 
     def _got_node(self, run: ProbeRun) -> bool:
@@ -226,8 +225,8 @@ class _Probe:
         if not self._got_node(run) or not run.await_end(_WORK):
             yield self._never_began(run)
             return
-        found = _Collected(run)
-        yield from node_findings.tree_findings(found.record("tree"), found.record("mlflow"))
+        records = _Collected(run)
+        yield from node_findings.tree_findings(records.record("tree"), records.record("mlflow"))
 
     def _failed(self, run: ProbeRun) -> Iterator[Finding]:
         self._note("waiting for the end of `fail`")
@@ -244,8 +243,8 @@ class _Probe:
         run.await_record("holding", _SILENT)
         run.cancel()
         run.await_end(_WORK)
-        found = _Collected(run)
-        yield from node_findings.cancel_findings(found.record("asked"), found.record("alive"))
+        records = _Collected(run)
+        yield from node_findings.cancel_findings(records.record("asked"), records.record("alive"))
 
     def _timed_out(self, run: ProbeRun) -> Iterator[Finding]:
         limit = self._options.limit
@@ -253,9 +252,12 @@ class _Probe:
         if not self._got_node(run) or not run.await_end(_WORK + 3 * limit):
             yield self._never_began(run)
             return
-        found = _Collected(run)
+        records = _Collected(run)
         yield from node_findings.timeout_findings(
-            run.shown(), limit, found.record("began", attempt=1), found.record("alive", attempt=1)
+            run.shown(),
+            limit,
+            records.record("began", attempt=1),
+            records.record("alive", attempt=1),
         )
 
     def _together(self, run: ProbeRun) -> Iterator[Finding]:
@@ -263,11 +265,11 @@ class _Probe:
         if not self._got_node(run) or not run.await_end(_WORK):
             yield self._never_began(run)
             return
-        found, nodes = _Collected(run), range(self._options.nodes)
+        records, nodes = _Collected(run), range(self._options.nodes)
         yield from node_findings.gang_findings(
-            [found.record("ports", node=node) for node in nodes],
-            [found.record("collectives", node=node) for node in nodes],
-            (found.record("asked"), found.record("alive")),
+            [records.record("ports", node=node) for node in nodes],
+            [records.record("collectives", node=node) for node in nodes],
+            (records.record("asked"), records.record("alive")),
             run.shown(),
         )
 
@@ -299,7 +301,7 @@ class _Listening:
     """Reads the log of a run while it goes on, and notes when each line came."""
 
     def __init__(self, run: ProbeRun) -> None:
-        self.heard: list[tuple[float, str]] = []
+        self.lines: list[tuple[float, str]] = []
         self._run = run
         self._thread = threading.Thread(target=self._listen, name="probe-log", daemon=True)
         self._thread.start()
@@ -310,12 +312,12 @@ class _Listening:
 
     def cannot_write(self) -> bool:
         """Whether the node has said that it cannot write files."""
-        said = records_in([line for _, line in self.heard])
-        return any(item.get("name") == "node" and item.get("writes") is False for item in said)
+        records = records_in([line for _, line in self.lines])
+        return any(item.get("name") == "node" and item.get("writes") is False for item in records)
 
     def _listen(self) -> None:
         with suppress(BackendError):  # a log that cannot be read is one that did not come
-            self._run.lines(lambda line: self.heard.append((time.time(), line)), follow=True)
+            self._run.lines(lambda line: self.lines.append((time.time(), line)), follow=True)
 
 
 def _missing(workspace: Workspace, folder: str) -> bool:

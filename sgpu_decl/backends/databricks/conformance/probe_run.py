@@ -17,10 +17,14 @@ from typing import Any
 from sgpu_decl.agent.probe.probe_report import LINE
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE, Rejected
+from sgpu_decl.backends.databricks.conformance.probe_command import render_probe
 from sgpu_decl.backends.databricks.conformance.probe_tree import pack_tree
-from sgpu_decl.backends.databricks.launching.command import render_probe
 from sgpu_decl.backends.databricks.launching.node_program import platform_table, secret_sidecar
-from sgpu_decl.backends.databricks.launching.submit import DEFAULT_BASE, StagedLaunch, payload
+from sgpu_decl.backends.databricks.launching.submit import (
+    DEFAULT_BASE,
+    StagedLaunch,
+    submit_request,
+)
 from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.termination import state_of
@@ -31,7 +35,6 @@ from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 
 __all__ = ["Act", "ProbeRun", "Record", "records_in"]
 
@@ -116,17 +119,12 @@ class ProbeRun:
             environment=self._pack(f"{objects}/packs") if act.tree else "",
         )
         workspace.area.command_files.put(f"{self._commands}/command.sh", command.encode())
-        body = payload(
-            LaunchRecord(
-                ref=self._ref,
-                backend="databricks",
-                token=self._token,
-                lineage="",
-                owner="",
-                inputs=LaunchInputs(spec="", fingerprint=""),
-            ),
+        body = submit_request(
             config,
             StagedLaunch(folder=self._commands, experiments=workspace.experiments),
+            ref=self._ref,
+            token=self._token,
+            placement=None,
         )
         self._body = {**body, "timeout_seconds": act.limit}
 
@@ -155,19 +153,19 @@ class ProbeRun:
         deadline = time.monotonic() + patience
         while True:
             over = self.over() or unless()
-            found = self.record(name)
-            if found is not None or over or time.monotonic() > deadline:
-                return found
+            record = self.record(name)
+            if record is not None or over or time.monotonic() > deadline:
+                return record
             time.sleep(_PAUSE)
 
     def record(self, name: str, *, attempt: int = 0, node: int = 0) -> Record | None:
         """A record that a node wrote to the launch folder, as it is there now."""
         path = f"{self._back}/{attempt}/node_{node}/{name}.json"
         try:
-            found = json.loads(self._workspace.files.get(path))
+            record = json.loads(self._workspace.files.get(path))
         except (RemoteMissing, ValueError):  # not there, or not whole
             return None
-        return found if isinstance(found, dict) else None
+        return record if isinstance(record, dict) else None
 
     def began(self) -> bool:
         """Whether a node has been given to it, by the platform's word."""
@@ -196,22 +194,13 @@ class ProbeRun:
 
     def lines(self, heard: Callable[[str], None], *, follow: bool) -> None:
         """Pass on the lines of its log; all there is, or as they come until it ends."""
-        workspace = self._workspace
-        cache = workspace.run_cache
-        log = WorkspaceLog(
-            self._ref,
-            workspace.connection,
-            lambda: cache.run(self.run_id),
-            ranks=None,
-            follow=follow,
-            output=cache.output,
-        )
+        log = WorkspaceLog(self._ref, self._workspace, self.run_id, ranks=None, follow=follow)
         ended = False
         with suppress(NotFound):
             while not ended:
                 lines, ended = log.read()
-                for said in lines:
-                    for line in said.lines:
+                for piece in lines:
+                    for line in piece.lines:
                         heard(line)
                 if not ended:
                     time.sleep(OFTEN)
@@ -249,12 +238,14 @@ class ProbeRun:
             self._workspace.area.command_files.delete(self._commands)
 
     def _experiments(self) -> set[str]:
-        found = set()
+        ids = set()
         for task in self.shown().get("tasks") or ():
-            said = self._workspace.run_cache.output(int(task["run_id"])).get("mlflow_experiment_id")
-            if said:
-                found.add(str(said))
-        return found
+            experiment = self._workspace.run_cache.output(int(task["run_id"])).get(
+                "mlflow_experiment_id"
+            )
+            if experiment:
+                ids.add(str(experiment))
+        return ids
 
 
 SECRET = "PROBE_SECRET"  # noqa: S105  the name of a variable
@@ -263,12 +254,12 @@ SECRET = "PROBE_SECRET"  # noqa: S105  the name of a variable
 
 def records_in(lines: Sequence[str]) -> list[Record]:
     """The records in lines of the log."""
-    found = []
+    records = []
     for line in lines:
         if line.startswith(LINE):
             with suppress(ValueError):
-                found.append(json.loads(line.removeprefix(LINE)))
-    return [item for item in found if isinstance(item, dict)]
+                records.append(json.loads(line.removeprefix(LINE)))
+    return [item for item in records if isinstance(item, dict)]
 
 
 def _config(act: Act, token: str) -> RunConfig:

@@ -41,12 +41,12 @@ def pack_tree(base: str, folder: Path) -> str:
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.environments.stored.pack_writer import FolderPlace, make_index, send
 
-    known = base_named(base)
-    version = known.environment.python if known is not None else None
-    wanted = None if version is None else ".".join(version.split(".")[:2])
+    entry = base_named(base)
+    version = entry.environment.python if entry is not None else None
+    minor = None if version is None else ".".join(version.split(".")[:2])
     with tempfile.TemporaryDirectory(prefix="sgpu-doctor-") as scratch:
         here = Path(scratch)
-        python = Pythons(os.environ).find(wanted, here)
+        python = Pythons(os.environ).find(minor, here)
         if isinstance(python, NoPython):
             raise NoTree(python.error.message, python.error.hint)
         request = ResolveRequest(
@@ -56,9 +56,9 @@ def pack_tree(base: str, folder: Path) -> str:
             environ=os.environ,
             places={},
         )
-        lock, found = resolve(request, ResolutionCache(here / "resolutions"), Quiet())
+        lock, findings = resolve(request, ResolutionCache(here / "resolutions"), Quiet())
         if lock is None:
-            errors = [item for item in found if item.severity is Severity.ERROR]
+            errors = [item for item in findings if item.severity is Severity.ERROR]
             raise NoTree(errors[0].summary, errors[0].hint)
         store = EnvironmentStore(here / "environments")
         try:

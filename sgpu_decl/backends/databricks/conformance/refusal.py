@@ -19,13 +19,13 @@ _ABSENT = frozenset({"ENDPOINT_NOT_FOUND", "FEATURE_DISABLED", "NOT_IMPLEMENTED"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a workspace said instead of an answer: the code of its error, and its words."""
+    """An error instead of an answer: its code and its message."""
 
     code: str
     message: str
 
 
-def request(connection: Connection, method: str, path: str, **said: Any) -> Any:
+def request(connection: Connection, method: str, path: str, **content: Any) -> Any:
     """The answer to a request, as the SDK gives it, or a Refusal.
 
     Raises:
@@ -34,7 +34,7 @@ def request(connection: Connection, method: str, path: str, **said: Any) -> Any:
     return attempt(
         connection,
         f"asking `{method} {path}`",
-        lambda: connection.client.api_client.do(method, path, **said),
+        lambda: connection.client.api_client.do(method, path, **content),
     )
 
 

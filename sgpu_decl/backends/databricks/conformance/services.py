@@ -27,18 +27,18 @@ def service_findings(connection: Connection) -> Generator[Finding, None, None]:
         if isinstance(answer, Refusal) and not lacks_api(answer):
             yield _closed(id_, answer)
             continue
-        listed = [] if isinstance(answer, Refusal) else answer.get(name) or []
+        entries = [] if isinstance(answer, Refusal) else answer.get(name) or []
         there = not isinstance(answer, Refusal)
         words = (
-            f"the workspace lists {len(listed)} kinds of {what}"
+            f"the workspace lists {len(entries)} kinds of {what}"
             if there
             else f"the workspace lists no {what}"
         )
         if there and id_ != "compute-options":
-            words = f"the workspace lists {len(listed)} {what}"
+            words = f"the workspace lists {len(entries)} {what}"
         yield compared(id_, there, words)
         if id_ == "compute-options" and there:
-            kinds = tuple(sorted(str(item.get("hardware_accelerator")) for item in listed))
+            kinds = tuple(sorted(str(item.get("hardware_accelerator")) for item in entries))
             yield compared("accelerators", kinds, "the kinds of GPU nodes that the workspace lists")
     logs = request(connection, "GET", _LOGS)
     there = not lacks_api(logs)

@@ -54,22 +54,22 @@ def _in_folder(
 ) -> Iterator[Finding]:
     """In a new folder, which goes with all that is in it, and with the staging folder where that
     was not there before. What a check that was killed left there goes too."""
-    made = _absent(connection, root)
+    is_new = _absent(connection, root)
     now = int(connection.now())
     folder = f"{root}/doctor-{now}-{uuid4().hex[:8]}"
     try:
-        refused = attempt(connection, f"making `{folder}`", lambda: files.make_folder(folder))
-        if isinstance(refused, Refusal):
-            yield _failed(f"`{root}` takes no folder: {refused.message}")
+        refusal = attempt(connection, f"making `{folder}`", lambda: files.make_folder(folder))
+        if isinstance(refusal, Refusal):
+            yield _failed(f"`{root}` takes no folder: {refusal.message}")
             return
         yield from check(folder)
     finally:
         with suppress(BackendError):  # it was not made, or the workspace has gone
             files.delete(folder)
-        if made:
+        if is_new:
             with suppress(BackendError):  # somebody else has put something there
                 _delete_empty(connection, root)
-    for name in (one.name for one in files.list(root)):
+    for name in (entry.name for entry in files.list(root)):
         made_at = _OURS.fullmatch(name)
         if folder == f"{root}/{name}":
             yield _failed(f"`{folder}` could not be deleted")
@@ -80,10 +80,10 @@ def _in_folder(
 
 def _absent(connection: Connection, path: str) -> bool:
     if path.startswith(VOLUMES):
-        found = request(connection, "HEAD", f"{_VOLUME_FOLDERS}{quote(path)}")
+        answer = request(connection, "HEAD", f"{_VOLUME_FOLDERS}{quote(path)}")
     else:
-        found = request(connection, "GET", "/api/2.0/workspace/get-status", query={"path": path})
-    return isinstance(found, Refusal)
+        answer = request(connection, "GET", "/api/2.0/workspace/get-status", query={"path": path})
+    return isinstance(answer, Refusal)
 
 
 def _delete_empty(connection: Connection, path: str) -> None:
@@ -112,27 +112,27 @@ def _workspace(connection: Connection, folder: str) -> Iterator[Finding]:
         None,
     )
     if best is None:
-        refused = form if by_form else raw
-        words = refused.message if refused else "no way to upload"
+        refusal = form if by_form else raw
+        words = refusal.message if refusal else "no way to upload"
         yield _failed(f"`{folder.rpartition('/')[0]}` takes no files: {words}")
         return
     name = "form" if best == files.put_form else "raw"
     if by_form and form is None:
         yield _empty("empty-form-upload", put(files.put_form, "empty-form", b""), "as a form")
-        refused = put(files.put_form, "large-form", large)
-        yield _limit(refused)
+        refusal = put(files.put_form, "large-form", large)
+        yield _limit(refusal)
     if by_raw and raw is None:
         yield _empty("empty-raw-upload", put(files.put_raw, "empty-raw", b""), "to `import-file`")
-        refused = put(files.put_raw, "large-raw", large)
-        if refused is not None:
-            yield _failed(f"`import-file` takes no file of 11 MiB: {refused.message}")
+        refusal = put(files.put_raw, "large-raw", large)
+        if refusal is not None:
+            yield _failed(f"`import-file` takes no file of 11 MiB: {refusal.message}")
     yield from _read_back(connection, files, folder, name, small)
     yield from _limits(connection, files, folder, small_name=name)
     yield from _overwritten(connection, files, best, f"{folder}/{name}")
-    listed = {one.name: one for one in files.list(folder)}
-    yield _listing(name in listed, len(listed))
-    if name in listed:
-        size = listed[name].size > 0
+    entries = {entry.name: entry for entry in files.list(folder)}
+    yield _listing(name in entries, len(entries))
+    if name in entries:
+        size = entries[name].size > 0
         says = "says" if size else "does not say"
         yield compared("size-listed", size, f"the workspace {says} how many bytes files have")
     yield _deleted(connection, files, f"{folder}/{name}")
@@ -146,13 +146,15 @@ def _way(id_: str, refusal: Refusal | None, what: str) -> Finding:
 
 
 def _empty(id_: str, refusal: Refusal | None, way: str) -> Finding:
-    taken = refusal is None
-    return compared(id_, taken, f"an empty file can{'' if taken else 'not'} be uploaded {way}")
+    accepted = refusal is None
+    return compared(
+        id_, accepted, f"an empty file can{'' if accepted else 'not'} be uploaded {way}"
+    )
 
 
 def _limit(refusal: Refusal | None) -> Finding:
     if refusal is None:
-        return ok("form-limit", "11 MiB were taken as a form; not tried: more")
+        return ok("form-limit", "11 MiB were taken as a form; more was not tried")
     number = _last_number(refusal)
     if number is None:
         return _failed(f"`workspace/import` takes no form with 11 MiB: {refusal.message}")
@@ -164,11 +166,11 @@ def _read_back(
     content: bytes,
 ) -> Iterator[Finding]:  # fmt: skip
     path = f"{folder}/{name}"
-    found = attempt(connection, f"reading `{path}`", lambda: _contents(files, path))
-    if isinstance(found, Refusal):
-        yield _failed(f"what was written cannot be read: {found.message}")
-    elif found != content:
-        yield _failed("what is read is not what was written")
+    answer = attempt(connection, f"reading `{path}`", lambda: _contents(files, path))
+    if isinstance(answer, Refusal):
+        yield _failed(f"a file cannot be read back: {answer.message}")
+    elif answer != content:
+        yield _failed("a file that was read back has other bytes")
     else:
         text = "1 MiB was written and read back"
         yield ok("staging", text)
@@ -178,16 +180,16 @@ def _limits(
     connection: Connection, files: WorkspaceFiles, folder: str, *, small_name: str
 ) -> Iterator[Finding]:
     """How large a file may be to be read, and how a larger one is refused."""
-    there = {one.name for one in files.list(folder)}
+    there = {entry.name for entry in files.list(folder)}
     large = next((name for name in ("large-form", "large-raw") if name in there), None)
     if large is None:
         return
     path = f"{folder}/{large}"
-    found = attempt(connection, f"reading `{path}`", lambda: _contents(files, path))
-    if not isinstance(found, Refusal):
-        yield compared("read-limit", len(found), f"a file of {len(found):,} bytes can be read")
+    answer = attempt(connection, f"reading `{path}`", lambda: _contents(files, path))
+    if not isinstance(answer, Refusal):
+        yield compared("read-limit", len(answer), f"a file of {len(answer):,} bytes can be read")
         return
-    number = _last_number(found)
+    number = _last_number(answer)
     if number is None:
         small = f"{folder}/{small_name}"
         read = attempt(connection, f"reading `{small}`", lambda: _contents(files, small))
@@ -195,7 +197,7 @@ def _limits(
             return  # nothing can be read, which `_read_back` has said
         number = len(read)
     yield compared("read-limit", number, f"files are read up to {number:,} bytes")
-    yield compared("read-refusal", found.code, "the code of what is too large to be read")
+    yield compared("read-refusal", answer.code, "the error code for a file that is too large")
 
 
 def _volume(connection: Connection, folder: str) -> Iterator[Finding]:
@@ -207,27 +209,27 @@ def _volume(connection: Connection, folder: str) -> Iterator[Finding]:
         def put(path: str = path, content: bytes = content) -> None:
             files.put(path, content)
 
-        refused = attempt(connection, f"uploading `{path}`", put)
-        if refused is not None:
-            text = f"the volume takes no file of {len(content):,} bytes: {refused.message}"
+        refusal = attempt(connection, f"uploading `{path}`", put)
+        if refusal is not None:
+            text = f"the volume takes no file of {len(content):,} bytes: {refusal.message}"
             yield _failed(text)
             return
     yield from _read_back(connection, files, folder, "small", small)
     yield from _overwritten(connection, files, files.put, f"{folder}/small")
-    listed = files.list(folder)
-    yield _listing(any(one.name == "small" for one in listed), len(listed))
+    entries = files.list(folder)
+    yield _listing(any(entry.name == "small" for entry in entries), len(entries))
     yield _deleted(connection, files, f"{folder}/small")
 
 
 def _overwritten(
     connection: Connection, files: WorkspaceFiles | VolumeFiles, put: Put, path: str
 ) -> Iterator[Finding]:
-    refused = attempt(connection, f"overwriting `{path}`", lambda: put(path, b"new"))
-    if refused is not None:
-        yield _failed(f"a file cannot be overwritten: {refused.message}")
+    refusal = attempt(connection, f"overwriting `{path}`", lambda: put(path, b"new"))
+    if refusal is not None:
+        yield _failed(f"a file cannot be overwritten: {refusal.message}")
         return
-    found = attempt(connection, f"reading `{path}`", lambda: _contents(files, path))
-    if not isinstance(found, Refusal) and found != b"new":
+    answer = attempt(connection, f"reading `{path}`", lambda: _contents(files, path))
+    if not isinstance(answer, Refusal) and answer != b"new":
         yield _failed("a file that was overwritten still has its old content")
 
 
@@ -240,9 +242,9 @@ def _listing(there: bool, number: int) -> Finding:  # noqa: FBT001  what was see
 
 
 def _deleted(connection: Connection, files: RemoteFiles, path: str) -> Finding:
-    refused = attempt(connection, f"deleting `{path}`", lambda: files.delete(path))
-    if refused is not None:
-        return _failed(f"files cannot be deleted: {refused.message}")
+    refusal = attempt(connection, f"deleting `{path}`", lambda: files.delete(path))
+    if refusal is not None:
+        return _failed(f"files cannot be deleted: {refusal.message}")
     if files.size(path) is not None:
         return _failed("a file that was deleted is still there")
     return ok("deleting", "files are overwritten and deleted")

@@ -42,7 +42,7 @@ class _Validation:
         self._staged = StagedLaunch(folder=folder, experiments=workspace.experiments)
 
     def findings(self) -> Iterator[Finding]:
-        plain = self._asked(self._body())
+        plain = self._validate(self._body())
         there = not lacks_api(plain)
         yield compared(
             "validation", there, f"the workspace has {'' if there else 'no '}`config:validate`"
@@ -147,21 +147,21 @@ class _Validation:
             known = tuple(one for one in _PRIORITIES if not refused(one))
             yield compared("priorities", known, f"priorities are {', '.join(known) or 'refused'}")
 
-    def _body(self, staged: StagedLaunch | None = None, **said: Any) -> dict[str, Any]:
-        config = RunConfig.model_validate({**_PLAIN, **said})
+    def _body(self, staged: StagedLaunch | None = None, **fields: Any) -> dict[str, Any]:
+        config = RunConfig.model_validate({**_PLAIN, **fields})
         return validation_body(config, staged or self._staged, None)
 
-    def _with_compute(self, **said: Any) -> dict[str, Any]:
+    def _with_compute(self, **fields: Any) -> dict[str, Any]:
         body = self._body()
-        body["task"]["deployments"][0]["compute"] |= said
+        body["task"]["deployments"][0]["compute"] |= fields
         return body
 
     def _errors(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         """What is wrong with a body; a refusal of the whole is one error."""
-        answer = self._asked(body)
+        answer = self._validate(body)
         return [{"message": answer.message}] if isinstance(answer, Refusal) else answer
 
-    def _asked(self, body: dict[str, Any]) -> list[dict[str, Any]] | Refusal:
+    def _validate(self, body: dict[str, Any]) -> list[dict[str, Any]] | Refusal:
         answer = request(self._connection, "POST", VALIDATION, body=body)
         return answer if isinstance(answer, Refusal) else list(answer.get("errors") or ())
 

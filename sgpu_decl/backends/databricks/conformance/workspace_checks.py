@@ -12,7 +12,7 @@ __all__ = ["WorkspaceChecks"]
 
 
 class WorkspaceChecks:
-    """Those of one workspace, in its staging folder."""
+    """The checks of one workspace, in its staging folder."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

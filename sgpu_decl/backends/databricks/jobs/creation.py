@@ -1,5 +1,5 @@
-"""Making a job once. The API has no token for that, so a job is looked for by its mark before it is
-made, and nothing is sent a second time unless it was not found."""
+"""Creates a job once. The API has no idempotency token for that, so sgpu looks for the job by its
+mark before it sends the request, and before it sends it again."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -30,9 +30,9 @@ def create_once(
         BackendError: it was not made.
     """
     for attempt in range(1, _TRIES + 1):
-        known = find()
-        if known is not None:
-            return known
+        job_id = find()
+        if job_id is not None:
+            return job_id
         try:
             return _create(connection, body)
         except BackendError as error:
@@ -40,13 +40,13 @@ def create_once(
             if not error.retryable or (busy and attempt == _TRIES):
                 raise
             if busy:
-                asked = getattr(error.__cause__, "retry_after_secs", None)
-                rest = attempt if asked is None else min(asked, _LONGEST)
-                connection.client.config.clock.sleep(rest)
+                seconds = getattr(error.__cause__, "retry_after_secs", None)
+                pause = attempt if seconds is None else min(seconds, _LONGEST)
+                connection.client.config.clock.sleep(pause)
                 continue
-            known = find()
-            if known is not None:
-                return known
+            job_id = find()
+            if job_id is not None:
+                return job_id
             raise OutcomeUnknown(
                 f"{error.message}; whether it was made is not known",
                 hint="apply again: it is looked for before another one is made",
@@ -66,8 +66,8 @@ def _create(connection: Connection, body: Mapping[str, Json]) -> str:
 
 
 class _SentOnce:
-    """A body that cannot be rewound: of such a request the SDK makes one try. It would send any
-    other again after an answer that was lost."""
+    """A body that cannot be rewound. The SDK sends such a request once; it would send any other
+    again after a lost answer."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -81,5 +81,5 @@ class _SentOnce:
     def read(self, size: int = -1) -> bytes:
         """The next bytes."""
         end = len(self._content) if size < 0 else size
-        taken, self._content = self._content[:end], self._content[end:]
-        return taken
+        data, self._content = self._content[:end], self._content[end:]
+        return data

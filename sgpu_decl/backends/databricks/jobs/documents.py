@@ -35,7 +35,7 @@ _PRINCIPALS = ("user_name", "group_name", "service_principal_name")
 
 
 def document_of(settings: Mapping[str, Any]) -> dict[str, Json]:
-    """The document of what `jobs/get` says."""
+    """The document of the settings that `jobs/get` returns."""
     document = dict(settings)
     for name, key in _KEYED.items():
         listed = document.get(name)
@@ -57,7 +57,7 @@ def document_of(settings: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def settings_of(document: Mapping[str, Json], token: str) -> dict[str, Json]:
-    """What the Jobs API is told, with the mark."""
+    """The settings that the Jobs API is sent, with the mark."""
     settings = {
         key: item for key, item in document.items() if key not in OURS and key != PERMISSIONS
     }
@@ -77,10 +77,10 @@ def _deployed(member: Any, change: Callable[[Any], Any]) -> dict[str, Any]:
     """A member of a list with the deployments of a task in another form."""
     if not isinstance(member, Mapping):
         return {}
-    asked = member.get(_TASK)
-    if not isinstance(asked, Mapping) or not asked.get(DEPLOYMENTS):
+    task = member.get(_TASK)
+    if not isinstance(task, Mapping) or not task.get(DEPLOYMENTS):
         return dict(member)
-    return {**member, _TASK: {**asked, DEPLOYMENTS: change(asked[DEPLOYMENTS])}}
+    return {**member, _TASK: {**task, DEPLOYMENTS: change(task[DEPLOYMENTS])}}
 
 
 def mark_of(settings: Mapping[str, Any]) -> str | None:
@@ -102,9 +102,9 @@ def acl_of(document: Mapping[str, Json]) -> list[Json] | None:
 
 
 def permissions_of(answer: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str, Json]]:
-    """What the API says of permissions: those that were given, and who owns the job. What comes
-    from the workspace's own rules is neither."""
-    given: dict[str, dict[str, Json]] = {}
+    """What the API says of permissions: those that were granted, and who owns the job. What is
+    inherited from the workspace is neither."""
+    granted: dict[str, dict[str, Json]] = {}
     owner: dict[str, Json] = {}
     for entry in answer.get("access_control_list") or ():
         kind = next((name for name in _PRINCIPALS if entry.get(name)), None)
@@ -113,5 +113,5 @@ def permissions_of(answer: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str
             if level == "IS_OWNER":
                 owner = {str(kind): entry[kind], "permission_level": level}
             else:
-                given.setdefault(str(kind), {})[entry[kind]] = level
-    return dict(given), owner
+                granted.setdefault(str(kind), {})[entry[kind]] = level
+    return dict(granted), owner

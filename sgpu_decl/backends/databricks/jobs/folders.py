@@ -1,4 +1,4 @@
-"""The launch folders of jobs: one for each version of what a job launches, filled once."""
+"""The launch folders of jobs: one for each version of a job's run, filled once."""
 
 import json
 from collections.abc import Callable
@@ -15,8 +15,8 @@ __all__ = ["JobFolders"]
 
 
 class JobFolders:
-    """Those in one workspace. `gc_due` is called before something is deleted that may be the last
-    to need what launches share."""
+    """The launch folders of jobs in one workspace. `gc_due` is called before a folder is deleted:
+    shared objects may become free."""
 
     def __init__(
         self, workspace: Workspace, uploader: Uploader, gc_due: Callable[[], None]
@@ -27,11 +27,11 @@ class JobFolders:
         self._gc_due = gc_due
 
     def of(self, launching: Launching) -> str:
-        """Where the folder of a job's run lies, filled or not."""
+        """The path of the folder of a job's run, filled or not."""
         return self._area.layout.launch(launching.record)
 
     def staged(self, launching: Launching) -> bool:
-        """Whether all of it is there, and what it shares with other launches. Raises
+        """Whether the folder is complete, and the shared objects that it needs are there. Raises
         BackendError."""
         files, folder = self._area.files, self.of(launching)
         try:
@@ -46,13 +46,13 @@ class JobFolders:
         return all(files.size(path) is not None for path in self._area.layout.shared(uses))
 
     def stage(self, launching: Launching) -> None:
-        """Have it filled. Raises SgpuError."""
+        """Fill the folder, unless it is staged. Raises SgpuError."""
         self._workspace.make_experiment_folder(launching.config)
         if self.staged(launching):
             return
         try:
             uses = self._uploader.fill(launching)
-            # The marker says that the folder is whole, and keeps what it needs from being freed.
+            # The marker says that the folder is complete, and protects its objects from gc.
             commands = self._area.layout.commands(self.of(launching))
             filled = [command.name for command in self._area.command_files.list(commands)]
             files = [name for name in filled if name not in LEASES | {BACK}]
@@ -62,11 +62,11 @@ class JobFolders:
             self._uploader.release(launching.ref)
 
     def free(self, launching: Launching, *, gone: bool) -> None:
-        """Delete those of other versions of the job's run, with what their nodes brought back; all
-        of them where the job is `gone`. Raises BackendError."""
+        """Delete the folders of other versions of the job's run, with the results in them; all
+        folders if the job is `gone`. Raises BackendError."""
         above = self._area.layout.run(launching.record)
-        kept = None if gone else self.of(launching).rpartition("/")[2]
-        old = [item.name for item in self._area.files.list(above) if item.name != kept]
+        current = None if gone else self.of(launching).rpartition("/")[2]
+        old = [item.name for item in self._area.files.list(above) if item.name != current]
         if old:
             self._gc_due()
         for name in old:

@@ -8,16 +8,19 @@ from types import MappingProxyType
 from sgpu_decl.backends.databricks.jobs.documents import DEPLOYMENTS
 from sgpu_decl.backends.databricks.launching.submit import (
     ENVIRONMENT,
+    RUN_LEVELS,
     StagedLaunch,
-    base_of,
     environment_of,
+    environment_spec,
+    notifications,
+    present,
+    principal,
     retries_of,
     task_of,
     timeout_of,
 )
 from sgpu_decl.backends.databricks.planning.machines import node_of
 from sgpu_decl.backends.job_backend import JobDescription
-from sgpu_decl.config.env import Env
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.job import Job, Trigger
 from sgpu_decl.config.platform import Permission
@@ -28,7 +31,6 @@ from sgpu_decl.model.target import Mode
 
 __all__ = ["JobRun", "describe", "short_name"]
 
-_LEVELS = {"view": "CAN_VIEW", "run": "CAN_MANAGE_RUN", "manage": "CAN_MANAGE"}
 _NO_NAME = re.compile(r"[^\w]|_", re.UNICODE)
 
 # Which field of the YAML leads to what; `*` is the task.
@@ -81,13 +83,13 @@ class JobRun:
 def describe(
     job: Job, name: str, mode: Mode, user: str, run: JobRun | None = None
 ) -> JobDescription:
-    """What a declared job means. What it says of permissions, budget and notifications wins over
-    what its run says.
+    """The document of a declared job. Its permissions, budget and notifications win over those of
+    its run.
 
     Args:
         name: its key in the file.
-        user: who applies it; told from others where `mode` is development.
-        run: what it launches, where that is no notebook.
+        user: who applies it; part of the title and the tags if `mode` is development.
+        run: what it launches, unless that is a notebook.
 
     Raises:
         BackendError: the platform has nothing of the kind.
@@ -99,41 +101,32 @@ def describe(
         title = f"[dev {short_name(user)}] {title}"
         tags.setdefault("dev", short_name(user))
         paused = job.paused is not False
+    config = run.config if run is not None else None
+    on_finish = job.on_finish or (config.on_finish if config is not None else None)
+    permissions = job.permissions or (config.permissions if config is not None else ())
+    spec = _environment(job, run)
+    status = {"pause_status": "PAUSED" if paused else "UNPAUSED"}
+    schedule: dict[str, Json] = {
+        "quartz_cron_expression": job.schedule,
+        "timezone_id": job.timezone,
+        **status,
+    }
     document: dict[str, Json] = {
         "name": title,
         "max_concurrent_runs": 1,
         "queue": {"enabled": job.on_overlap == "queue"},
         "tasks": {name: _run_task(run) if run is not None else _notebook_task(job)},
+        "description": job.description,
+        "tags": tags or None,
+        "schedule": schedule if job.schedule is not None else None,
+        "trigger": {**_trigger(job.trigger), **status} if job.trigger is not None else None,
+        "timeout_seconds": max(1, round(job.timeout.seconds)) if job.timeout is not None else None,
+        "budget_policy_id": job.budget or (run.staged.policy if run is not None else None),
+        "email_notifications": notifications(on_finish) if on_finish is not None else None,
+        "environments": {ENVIRONMENT: {"spec": spec}} if spec is not None else None,
+        PERMISSIONS: _permissions(permissions) if permissions else None,
     }
-    status = {"pause_status": "PAUSED" if paused else "UNPAUSED"}
-    if job.description is not None:
-        document["description"] = job.description
-    if tags:
-        document["tags"] = tags
-    if job.schedule is not None:
-        document["schedule"] = {
-            "quartz_cron_expression": job.schedule,
-            "timezone_id": job.timezone,
-            **status,
-        }
-    if job.trigger is not None:
-        document["trigger"] = {**_trigger(job.trigger), **status}
-    if job.timeout is not None:
-        document["timeout_seconds"] = max(1, round(job.timeout.seconds))
-    budget = job.budget or (run.staged.policy if run is not None else None)
-    if budget is not None:
-        document["budget_policy_id"] = budget
-    on_finish = job.on_finish or (run.config.on_finish if run is not None else None)
-    if on_finish is not None:
-        told = {"on_success": on_finish.success, "on_failure": on_finish.failure}
-        document["email_notifications"] = {key: list(to) for key, to in told.items() if to}
-    spec = _environment(job, run)
-    if spec is not None:
-        document["environments"] = {ENVIRONMENT: {"spec": spec}}
-    permissions = job.permissions or (run.config.permissions if run is not None else ())
-    if permissions:
-        document[PERMISSIONS] = _permissions(permissions)
-    return JobDescription(title=title, document=document, origins=_origins(name, run))
+    return JobDescription(title=title, document=present(document), origins=_origins(name, run))
 
 
 def short_name(user: str) -> str:
@@ -142,51 +135,51 @@ def short_name(user: str) -> str:
 
 
 def _origins(name: str, run: JobRun | None) -> dict[str, str]:
-    found = {path.replace("*", name, 1): field for path, field in _ORIGINS.items()}
-    found[f"environments.{ENVIRONMENT}.spec.dependencies"] = "notebook.dependencies"
+    origins = {path.replace("*", name, 1): field for path, field in _ORIGINS.items()}
+    origins[f"environments.{ENVIRONMENT}.spec.dependencies"] = "notebook.dependencies"
     if run is None:
-        return found
+        return origins
     below = ("tasks", "environments")
     return {
-        **{path: field for path, field in found.items() if path.partition(".")[0] not in below},
+        **{path: field for path, field in origins.items() if path.partition(".")[0] not in below},
         **dict.fromkeys(below, "run"),
     }
 
 
 def _environment(job: Job, run: JobRun | None) -> dict[str, Json] | None:
     if run is not None:
-        return environment_of(Env(base=base_of(run.config)), run.staged.dependencies)
+        return environment_of(run.config)
     if job.notebook is not None and job.notebook.base is not None:
-        return environment_of(Env(base=job.notebook.base), job.notebook.dependencies)
+        return environment_spec(job.notebook.base, job.notebook.dependencies)
     return None
 
 
 def _run_task(run: JobRun) -> dict[str, Json]:
-    asked = task_of(run.config, run.staged, run_name=run.config.name, placement=run.placement)
-    (deployment,) = asked.pop("deployments")  # type: ignore[misc]  # a list of one
-    task: dict[str, Json] = {
-        "ai_runtime_task": {**asked, DEPLOYMENTS: {"0": deployment}},
+    task = task_of(run.config, run.staged, run_name=run.config.name, placement=run.placement)
+    (deployment,) = task.pop("deployments")  # type: ignore[misc]  # a list of one
+    return {
+        "ai_runtime_task": {**task, DEPLOYMENTS: {"0": deployment}},
         "environment_key": ENVIRONMENT,
         "max_retries": retries_of(run.config),
         "timeout_seconds": timeout_of(run.config),
     }
-    return task
 
 
 def _notebook_task(job: Job) -> dict[str, Json]:
     notebook = job.notebook
     assert notebook is not None  # noqa: S101  a job has either
-    ran: dict[str, Json] = {"notebook_path": notebook.path}
-    if notebook.parameters:
-        ran["base_parameters"] = dict(notebook.parameters)
-    task: dict[str, Json] = {"notebook_task": ran}
-    if notebook.type is not None:
-        task["compute"] = {"hardware_accelerator": node_of(GpuType.read(notebook.type))}
-    if notebook.base is not None:
-        task["environment_key"] = ENVIRONMENT
-    if notebook.retries:
-        task["max_retries"] = notebook.retries
-    return task
+    parameters = dict(notebook.parameters) or None
+    node = None if notebook.type is None else node_of(GpuType.read(notebook.type))
+    return present(
+        {
+            "notebook_task": present(
+                {"notebook_path": notebook.path, "base_parameters": parameters}
+            ),
+            "compute": {"hardware_accelerator": node} if node is not None else None,
+            "environment_key": ENVIRONMENT if notebook.base is not None else None,
+            "max_retries": notebook.retries or None,
+        }
+    )
 
 
 def _trigger(trigger: Trigger) -> dict[str, Json]:
@@ -198,15 +191,9 @@ def _trigger(trigger: Trigger) -> dict[str, Json]:
     return {"table_update": {"table_names": list(trigger.table_update or ())}}
 
 
-def _permissions(given: tuple[Permission, ...]) -> dict[str, Json]:
+def _permissions(permissions: tuple[Permission, ...]) -> dict[str, Json]:
     levels: dict[str, dict[str, Json]] = {}
-    for item in given:
-        named = {
-            "user_name": item.user,
-            "group_name": item.group,
-            "service_principal_name": item.service_principal,
-        }
-        for kind, name in named.items():
-            if name is not None:
-                levels.setdefault(kind, {})[name] = _LEVELS[item.level]
+    for permission in permissions:
+        for kind, name in principal(permission).items():
+            levels.setdefault(kind, {})[name] = RUN_LEVELS[permission.level]
     return dict(levels)

@@ -74,10 +74,10 @@ _REASONS: Mapping[str, JobRule] = MappingProxyType(
 
 
 def _start(document: Mapping[str, Json]) -> JobStart:
-    found = document.get("schedule") or document.get("trigger") or document.get("continuous")
-    if not found:
+    block = document.get("schedule") or document.get("trigger") or document.get("continuous")
+    if not block:
         return JobStart(trigger={} if "trigger" in document else None)
-    start = cast("Mapping[str, Any]", found)
+    start = cast("Mapping[str, Any]", block)
     trigger = {key: value for key, value in start.items() if key != "pause_status"}
     return JobStart(
         schedule=start.get("quartz_cron_expression"),

@@ -16,7 +16,6 @@ from sgpu_decl.backends.databricks.jobs.documents import (
 )
 from sgpu_decl.backends.databricks.jobs.folders import JobFolders
 from sgpu_decl.backends.databricks.jobs.job_settings import JobRun, describe
-from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
@@ -87,8 +86,8 @@ class WorkspaceJobs:
             answer = self._connection.ask(f"reading the job {job_id}", _acl(job_id))
         except RemoteMissing:
             return None
-        given, _ = permissions_of(answer)
-        return {**document, PERMISSIONS: given} if given else document
+        granted, _ = permissions_of(answer)
+        return {**document, PERMISSIONS: granted} if granted else document
 
     def create(self, document: Mapping[str, Json], token: str) -> str:
         body = settings_of(document, token)
@@ -109,37 +108,28 @@ class WorkspaceJobs:
         settings = settings_of(document, token)
         body: dict[str, Json] = {"job_id": int(job_id), "new_settings": settings}
         self._connection.tell(doing, f"{_API}/reset", body)
-        answer = self._connection.ask(doing, _acl(job_id))
-        given, owner = permissions_of(answer)
+        granted, owner = permissions_of(self._connection.ask(doing, _acl(job_id)))
         acl = acl_of(document)
-        if acl is not None and document.get(PERMISSIONS) != given:
-            client = self._connection.client
-            with self._connection.explained(doing):
-                client.api_client.do(
-                    "PUT",
-                    _acl(job_id),
-                    body={"access_control_list": [*([owner] if owner else []), *acl]},
-                )
+        if acl is not None and document.get(PERMISSIONS) != granted:
+            entries = [*([owner] if owner else []), *acl]
+            body = {"access_control_list": entries}
+            self._connection.tell(doing, _acl(job_id), body, method="PUT")
 
     def delete(self, job_id: str) -> None:
-        try:
-            self._connection.tell(
-                f"deleting the job {job_id}", f"{_API}/delete", {"job_id": int(job_id)}
-            )
-        except RemoteMissing:
-            return
-        except Rejected:
-            # What is refused for a job that is gone is no refusal.
-            if self.read(job_id) is not None:
-                raise
+        self._connection.tell_unless_gone(
+            f"deleting the job {job_id}",
+            f"{_API}/delete",
+            {"job_id": int(job_id)},
+            look=f"{_API}/get",
+        )
 
     def url(self, job_id: str) -> str:
         return f"{self.workspace}/jobs/{job_id}"
 
     def _newest(self, job_id: str, **query: Json) -> dict[str, Any] | None:
-        """The newest launch of a job of those that are asked for."""
+        """The newest launch of a job that fits the query."""
         try:
-            answer: dict[str, Any] = self._connection.ask(
+            answer = self._connection.ask(
                 f"looking for launches of the job {job_id}",
                 f"{_API}/runs/list",
                 job_id=job_id,
@@ -147,54 +137,34 @@ class WorkspaceJobs:
                 **query,
             )
         except (Rejected, RemoteMissing):
-            return None  # there is no such job any more
+            return None  # the job was deleted
         return next(iter(answer.get("runs") or ()), None)
 
     def _run(self, launching: Launching) -> JobRun:
-        config = launching.config
-        code = launching.inputs.code_digest
         return JobRun(
-            config=config,
+            config=launching.config,
             placement=launching.inputs.placement,
-            staged=StagedLaunch(
-                folder=self._workspace.layout.commands(self._folders.of(launching)),
-                experiments=self._workspace.experiments,
-                code=self._workspace.layout.code(code) if code is not None else None,
-                policy=policy_of(self._connection, config.budget) if config.budget else None,
-                dependencies=tuple(config.env.dependencies or ()),
-            ),
+            staged=self._workspace.staged_launch(launching, self._folders.of(launching)),
         )
 
     def _settings(self, job_id: str) -> dict[str, Any]:
         """Of a job with many tasks, page by page."""
         settings: dict[str, Any] = {}
-        query: dict[str, Json] = {"job_id": job_id}
-        while True:
-            answer: dict[str, Any] = self._connection.ask(
-                f"reading the job {job_id}", f"{_API}/get", **query
-            )
+        for answer in self._connection.pages(
+            f"reading the job {job_id}", f"{_API}/get", job_id=job_id
+        ):
             page = answer.get("settings") or {}
             tasks = [*settings.get("tasks", ()), *page.get("tasks", ())]
             settings = {**page, **settings, **({"tasks": tasks} if tasks else {})}
-            token = answer.get("next_page_token")
-            if not token:
-                return settings
-            query["page_token"] = token
+        return settings
 
     def _named(self, title: str) -> Iterator[ListedJob]:
-        query: dict[str, Json] = {"name": title, "limit": _PAGE}
-        while True:
-            answer: dict[str, Any] = self._connection.ask(
-                f"looking for jobs called `{title}`", f"{_API}/list", **query
-            )
-            for job in answer.get("jobs") or ():
+        doing = f"looking for jobs called `{title}`"
+        for page in self._connection.pages(doing, f"{_API}/list", name=title, limit=_PAGE):
+            for job in page.get("jobs") or ():
                 settings = job.get("settings") or {}
-                if settings.get("name") == title:  # the list knows no case
+                if settings.get("name") == title:  # the list ignores case
                     yield ListedJob(id=str(job["job_id"]), token=mark_of(settings))
-            token = answer.get("next_page_token")
-            if not token:
-                return
-            query["page_token"] = token
 
 
 def _moment(ms: object) -> datetime | None:

@@ -32,17 +32,18 @@ _PRINCIPAL = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """`folder` begins with `/Workspace`. `name` is what the platform makes of the name that is
-    `wanted`. `named` says that the YAML names the folder, `chosen` that it names the experiment."""
+    """`folder` begins with `/Workspace`. `name` is what the platform makes of the `original`
+    name. `names_folder` says that the YAML names the folder, `configured` that it names the
+    experiment."""
 
     folder: str
-    wanted: str
-    named: bool
-    chosen: bool
+    original: str
+    names_folder: bool
+    configured: bool
 
     @property
     def name(self) -> str:
-        return platform_name(self.wanted)
+        return platform_name(self.original)
 
     @property
     def path(self) -> str:
@@ -53,17 +54,19 @@ class Experiment:
 def experiment_of(config: "RunConfig", home: str) -> Experiment:
     """Read `mlflow.experiment`, or MLflow's own variable among those of the run: a name, or a path
     with and without `/Workspace` in front, which is below `home` where it is relative; the name of
-    the run where nothing is said."""
-    chosen = config.mlflow.experiment or config.env.variables.get(EXPERIMENT_VARIABLE)
-    said = chosen or config.name or ""
-    directory, _, wanted = said.rpartition("/")
-    wanted = wanted or config.name
-    if not directory and not said.startswith("/"):
-        return Experiment(folder=home, wanted=wanted, named=False, chosen=bool(chosen))
-    whole = posixpath.normpath(posixpath.join(home, directory or "/"))
-    if whole != _WORKSPACE and not whole.startswith(f"{_WORKSPACE}/"):
-        whole = posixpath.normpath(f"{_WORKSPACE}/{whole}")
-    return Experiment(folder=whole, wanted=wanted, named=True, chosen=True)
+    the run where nothing is path."""
+    configured = config.mlflow.experiment or config.env.variables.get(EXPERIMENT_VARIABLE)
+    path = configured or config.name or ""
+    directory, _, original = path.rpartition("/")
+    original = original or config.name
+    if not directory and not path.startswith("/"):
+        return Experiment(
+            folder=home, original=original, names_folder=False, configured=bool(configured)
+        )
+    folder = posixpath.normpath(posixpath.join(home, directory or "/"))
+    if folder != _WORKSPACE and not folder.startswith(f"{_WORKSPACE}/"):
+        folder = posixpath.normpath(f"{_WORKSPACE}/{folder}")
+    return Experiment(folder=folder, original=original, names_folder=True, configured=True)
 
 
 def platform_name(text: str) -> str:
@@ -82,7 +85,7 @@ def experiment_name(task: "Mapping[str, Any]") -> str | None:
 
 def experiments_home(user: str, staging: str) -> str:
     """The folder of experiments that name none: that of the user. A service principal need not have
-    one, and the platform has no default for it: its experiments lie beside what it stages.
+    one, and the platform has no default for it: its experiments lie beside the staging folder.
 
     Args:
         staging: the staging folder.

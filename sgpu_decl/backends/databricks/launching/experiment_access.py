@@ -1,7 +1,7 @@
-"""Who may see the MLflow experiment of a run: those whom `permissions` let see the run. Logs and
-metrics lie there, and the platform gives the experiment of a run to nobody but its owner.
+"""Access to the MLflow experiment of a run, which has its logs and metrics, for everyone in the
+`permissions` of the run. The platform gives access to the owner alone.
 
-Both official clients do it with these levels (evidence: D1).
+Both official clients use these levels (evidence: D1).
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.launching.experiment import Experiment
-from sgpu_decl.backends.databricks.launching.submit import artifact_uri, principal
-from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.databricks.launching.submit import access_list, artifact_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
@@ -33,50 +32,42 @@ _API = "/api/2.0/mlflow/experiments"
 def share_experiment(
     workspace: "Workspace", config: "RunConfig", experiment: Experiment
 ) -> tuple[Diagnostic, ...]:
-    """Let those whom a run names see its experiment, which is made where it is missing; nobody
-    loses what they may. Return a warning where that cannot be: the run itself needs none of it.
+    """Give everyone in the `permissions` of a run access to its experiment, which is made if it is
+    missing. Nobody loses access. Returns a warning if it fails: the run works without.
 
     Raises:
         BackendError: the folder of the experiment cannot be made.
     """
     workspace.make_experiment_folder(config)
     connection = workspace.connection
-    entries: list[Json] = [
-        {**principal(permission), "permission_level": LEVELS[permission.level]}
-        for permission in config.permissions
-    ]
-
     try:
         number = _experiment(connection, experiment, config.mlflow.artifact_location)
-        with connection.explained(f"sharing the MLflow experiment `{experiment.path}`"):
-            connection.client.api_client.do(
-                "PATCH",
-                f"/api/2.0/permissions/experiments/{number}",
-                body={"access_control_list": entries},
-            )
+        connection.tell(
+            f"sharing the MLflow experiment `{experiment.path}`",
+            f"/api/2.0/permissions/experiments/{number}",
+            {"access_control_list": access_list(config.permissions, LEVELS)},
+            method="PATCH",
+        )
     except BackendError as error:
-        found = Diagnostic(
+        warning = Diagnostic(
             code="experiment_not_shared",
             severity=Severity.WARNING,
-            summary=f"those whom `permissions` name see the run, and not its logs and metrics: "
+            summary=f"`permissions` hold for the run, and not for its logs and metrics: "
             f"{error.message}",
             hint="share the experiment in the workspace, ask its owner to, or name one of your own "
             "with `mlflow.experiment`",
         )
-        return (found,)
+        return (warning,)
     return ()
 
 
 def _experiment(connection: Connection, experiment: Experiment, location: str | None) -> str:
-    """Its id. Its artifacts cannot be moved later, so their place is said as the platform would."""
+    """Its id. Artifacts cannot be moved later, so a new experiment gets the configured place."""
     doing = f"looking for the MLflow experiment `{experiment.path}`"
-    query = {"experiment_name": experiment.path}
-    try:
-        answer = connection.ask(doing, f"{_API}/get-by-name", **query)
+    answer = connection.find(doing, f"{_API}/get-by-name", experiment_name=experiment.path)
+    if answer is not None:
         return str(answer["experiment"]["experiment_id"])
-    except RemoteMissing:
-        body: dict[str, Json] = {"name": experiment.path}
-        if location is not None:
-            body["artifact_location"] = artifact_uri(location)
-        made = connection.tell(doing, f"{_API}/create", body)
-        return str(made["experiment_id"])
+    body: dict[str, Json] = {"name": experiment.path}
+    if location is not None:
+        body["artifact_location"] = artifact_uri(location)
+    return str(connection.tell(doing, f"{_API}/create", body)["experiment_id"])

@@ -81,8 +81,8 @@ class LaunchHandles:
     def staged(self, record: LaunchRecord) -> LaunchHandle | None:
         """The handle that this machine itself has of a launch that is staged."""
         handle = self.here(record.ref)
-        whole = handle is not None and handle.token == record.token and handle.staged
-        return handle if whole else None
+        is_staged = handle is not None and handle.token == record.token and handle.staged
+        return handle if is_staged else None
 
     def begin(self, launching: Launching) -> LaunchHandle:
         """Make the handle of a launch that is being staged."""
@@ -164,7 +164,7 @@ def _read(file: Path) -> LaunchHandle | None:
         raw = json.loads(file.read_bytes())
         if raw["v"] != _FORMAT:
             return None
-        values = {one.name: raw[one.name] for one in fields(LaunchHandle) if one.name in raw}
+        values = {item.name: raw[item.name] for item in fields(LaunchHandle) if item.name in raw}
         return LaunchHandle(**values | {"account": Account(**raw["account"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None

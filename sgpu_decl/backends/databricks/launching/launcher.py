@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.base import Launcher, Launching
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
 from sgpu_decl.backends.databricks.launching.launch_handles import LaunchHandles
-from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.remote.attempts import end_earlier
@@ -70,43 +69,39 @@ class DatabricksLauncher(Launcher):
                 if key not in shared:
                     shared[key] = share_experiment(workspace, config, experiment)
         self._uploader().share([item for item in launchings if not self._whole(item)], progress)
-        return tuple(item for found in shared.values() for item in found)
+        return tuple(item for warnings in shared.values() for item in warnings)
 
     def stage(self, launching: Launching) -> None:
         from sgpu_decl.backends.databricks.launching.mlflow_metadata import mlflow_metadata
-        from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, payload
+        from sgpu_decl.backends.databricks.launching.submit import submit_request
         from sgpu_decl.backends.remote.remote_gc import unstage_launch
 
         if self._whole(launching):
             return
         config = launching.config
         workspace = self._workspaces.of(config.backend)
-        known = self._handles.here(launching.ref)
+        before = self._handles.here(launching.ref)
         handle = self._handles.begin(launching)
         try:
-            policy = policy_of(workspace.connection, config.budget) if config.budget else None
+            staged = workspace.staged_launch(launching, handle.folder)
             workspace.make_experiment_folder(config)
             uses = self._uploader().fill(launching)
         except SgpuError:
-            # Nothing was ever submitted from there, and what is half staged would keep gc away.
-            if known is None or known.token != launching.record.token:
+            # Nothing was submitted from this folder. Without a marker it would block gc.
+            if before is None or before.token != launching.record.token:
                 with suppress(BackendError):
                     unstage_launch(workspace.area, handle.folder)
             raise
-        body = payload(
-            launching.record,
+        body = submit_request(
             config,
-            StagedLaunch(
-                folder=workspace.layout.commands(handle.folder),
-                experiments=workspace.experiments,
-                code=workspace.layout.code(uses.code) if uses.code is not None else None,
-                policy=policy,
-                dependencies=tuple(config.env.dependencies or ()),
-            ),
+            staged,
+            ref=launching.ref,
+            token=launching.record.token,
+            placement=launching.inputs.placement,
         )
         metadata = mlflow_metadata(launching)
-        whole = replace(handle, staged=True, body=body, uses=asdict(uses), mlflow=metadata)
-        self._handles.write(launching.ref, whole)
+        handle = replace(handle, staged=True, body=body, uses=asdict(uses), mlflow=metadata)
+        self._handles.write(launching.ref, handle)
 
     def launch(self, launching: Launching) -> str:
         try:
@@ -133,7 +128,7 @@ class DatabricksLauncher(Launcher):
                     f"{error.message}; whether it was started is not known",
                     hint="apply again: it is found, or else started, and never twice",
                 ) from error
-            # What is wrong with it may be corrected by what the token does not cover.
+            # The correction may be in a field that is no part of the token, so stage it again.
             self._handles.write(launching.ref, replace(handle, staged=False))
             raise
         self._handles.submitted(launching.ref, handle, int(str(answer["run_id"])))

@@ -72,7 +72,7 @@ class WorkspaceNodes:
         command = render_command(start, platform, managed=has_managed_base(config))
         files = {
             "command.sh": command.encode(),
-            TRAINING_CONFIG: render_training_config(launching, config).encode(),
+            TRAINING_CONFIG: render_training_config(launching).encode(),
         }
         secrets = secret_sidecar(config.env.secrets)
         if secrets:
@@ -82,7 +82,7 @@ class WorkspaceNodes:
     def lease_file(self, launching: Launching) -> tuple[str, bytes] | None:
         if launching.ref.address.kind is Kind.JOB:
             return None
-        return TRAINING_CONFIG, render_training_config(launching, launching.config).encode()
+        return TRAINING_CONFIG, render_training_config(launching).encode()
 
 
 def secret_sidecar(references: Mapping[str, str]) -> list[dict[str, str]]:
@@ -91,7 +91,7 @@ def secret_sidecar(references: Mapping[str, str]) -> list[dict[str, str]]:
     Raises:
         BackendError: a secret is none of the platform's.
     """
-    found = []
+    sidecar = []
     for name, text in references.items():
         scheme, _, reference = text.partition(":")
         if scheme != "databricks":
@@ -101,5 +101,5 @@ def secret_sidecar(references: Mapping[str, str]) -> list[dict[str, str]]:
                 code="secret_missing",
             )
         scope, _, key = reference.partition("/")
-        found.append({"name": name, "secret_scope": scope, "secret_key": key})
-    return found
+        sidecar.append({"name": name, "secret_scope": scope, "secret_key": key})
+    return sidecar

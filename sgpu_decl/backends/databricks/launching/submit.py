@@ -1,35 +1,39 @@
-"""From a run's config to what `runs/submit` of the Jobs API is told: a pure function."""
+"""From a run's config to the body of `runs/submit` of the Jobs API: pure functions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, platform_name
 from sgpu_decl.backends.databricks.planning.machines import machines_of, refusal_of
-from sgpu_decl.config.env import Env
-from sgpu_decl.config.platform import Permission
+from sgpu_decl.config.platform import OnFinish, Permission
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.launch import LaunchRecord
 
 __all__ = [
     "DEFAULT_BASE",
     "ENVIRONMENT",
     "LONGEST",
+    "RUN_LEVELS",
     "YAML_FIELDS",
     "StagedLaunch",
+    "access_list",
     "artifact_uri",
     "base_of",
     "ended_early",
     "environment_of",
+    "environment_spec",
     "has_managed_base",
     "lowest_version",
-    "payload",
+    "notifications",
+    "present",
     "principal",
     "retries_of",
+    "submit_request",
     "task_of",
     "timeout_of",
 ]
@@ -49,7 +53,8 @@ QUEUE = 24 * 3600
 
 ENDING = 600  # seconds beyond the run's own limit, in which the agent ends it and brings back all
 _LOWEST = MappingProxyType({"GPU_8xB300": 6})  # environment versions; the others are in all
-_LEVELS = {"view": "CAN_VIEW", "run": "CAN_MANAGE_RUN", "manage": "CAN_MANAGE"}
+RUN_LEVELS = MappingProxyType({"view": "CAN_VIEW", "run": "CAN_MANAGE_RUN", "manage": "CAN_MANAGE"})
+"""The platform's names of the levels of `permissions`, for runs and jobs."""
 
 
 YAML_FIELDS = {
@@ -77,55 +82,49 @@ YAML_FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedLaunch:
-    """Where in the workspace the launch and its code lie (`None`: it has none), and experiments
-    that name no folder of their own; the id of the budget policy where the run names one, and the
-    requirement lines that the platform installs."""
+    """What a request names of a staged launch: the folder of its command, the folder of experiments
+    that name none, the archive of its code, the id of its budget policy."""
 
     folder: str
     experiments: str
     code: str | None = None
     policy: str | None = None
-    dependencies: tuple[str, ...] = ()
 
 
-def payload(launch: LaunchRecord, config: RunConfig, staged: StagedLaunch) -> dict[str, Json]:
+def submit_request(
+    config: RunConfig, staged: StagedLaunch, *, ref: AttemptRef, token: str, placement: str | None
+) -> dict[str, Json]:
     """Return the body of the request. Its token makes it one run however often it is sent.
+
+    Args:
+        placement: that of the launch, the id of the pool that GPUs come from.
 
     Raises:
         BackendError: the platform has no such machines.
     """
-    ref = launch.ref
     task: dict[str, Json] = {
         "task_key": platform_name(ref.address.name),
         "run_if": "ALL_SUCCESS",
         "environment_key": ENVIRONMENT,
         "ai_runtime_task": task_of(
-            config,
-            staged,
-            run_name=f"{ref.address.folder}-{ref.number}",
-            placement=launch.inputs.placement,
+            config, staged, run_name=f"{ref.address.folder}-{ref.number}", placement=placement
         ),
         "max_retries": retries_of(config),
     }
-    spec = environment_of(Env(base=base_of(config)), staged.dependencies)
-    asked: dict[str, Json] = {
+    body: dict[str, Json] = {
         "run_name": str(ref),
-        "idempotency_token": launch.token,
+        "idempotency_token": token,
         "timeout_seconds": timeout_of(config, attempts=1 + retries_of(config)),
-        "environments": [{"environment_key": ENVIRONMENT, "spec": spec}],
+        "environments": [{"environment_key": ENVIRONMENT, "spec": environment_of(config)}],
         "tasks": [task],
     }
     if config.permissions:
-        asked["access_control_list"] = [
-            {**principal(permission), "permission_level": _LEVELS[permission.level]}
-            for permission in config.permissions
-        ]
+        body["access_control_list"] = access_list(config.permissions, RUN_LEVELS)
     if staged.policy is not None:
-        asked["budget_policy_id"] = staged.policy
+        body["budget_policy_id"] = staged.policy
     if config.on_finish is not None:
-        told = {"on_success": config.on_finish.success, "on_failure": config.on_finish.failure}
-        asked["email_notifications"] = {key: list(value) for key, value in told.items() if value}
-    return asked
+        body["email_notifications"] = notifications(config.on_finish)
+    return body
 
 
 def task_of(
@@ -151,25 +150,27 @@ def task_of(
     compute: dict[str, Json] = {
         "accelerator_type": machines.accelerator,
         "accelerator_count": machines.gpus,
+        "provisioned_capacity_id": placement,
     }
-    if placement is not None:
-        compute["provisioned_capacity_id"] = placement
+    command = f"{staged.folder}/command.sh"
     experiment = experiment_of(config, staged.experiments)
+    location = config.mlflow.artifact_location
     task: dict[str, Json] = {
         "experiment": experiment.name,
         "mlflow_experiment_directory": experiment.folder,
         "mlflow_run": platform_name(config.mlflow.run_name or run_name),
-        "deployments": [{"command_path": f"{staged.folder}/command.sh", "compute": compute}],
+        "deployments": [{"command_path": command, "compute": present(compute)}],
+        "mlflow_artifact_location": artifact_uri(location) if location is not None else None,
+        "code_source_path": staged.code,
+        "priority_class": config.priority.upper() if config.priority is not None else None,
+        "unity_catalog_image_path": config.image,
     }
-    if config.mlflow.artifact_location is not None:
-        task["mlflow_artifact_location"] = artifact_uri(config.mlflow.artifact_location)
-    if staged.code is not None:
-        task["code_source_path"] = staged.code
-    if config.priority is not None:
-        task["priority_class"] = config.priority.upper()
-    if config.image is not None:
-        task["unity_catalog_image_path"] = config.image
-    return task
+    return present(task)
+
+
+def present(fields: Mapping[str, Json]) -> dict[str, Json]:
+    """Without the fields that say nothing."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def retries_of(config: RunConfig) -> int:
@@ -204,29 +205,34 @@ def has_managed_base(config: RunConfig) -> bool:
     return base is not None and base.base_environment is not None
 
 
-def environment_of(env: Env, dependencies: Sequence[str]) -> dict[str, Json]:
-    """The `spec` of the environment: a version or a base environment, never both, which the
-    platform refuses.
+def environment_of(config: RunConfig) -> dict[str, Json]:
+    """The `spec` of the environment of a run, as `environment_spec`."""
+    return environment_spec(base_of(config), config.env.dependencies or ())
+
+
+def environment_spec(name: str, dependencies: Sequence[str]) -> dict[str, Json]:
+    """The `spec` of an environment: a version or a base environment. The platform refuses both.
+
+    Args:
+        name: of a base environment, as `env.base` has it.
 
     Raises:
         BackendError: tasks cannot choose that base.
     """
-    base = base_named(env.base or DEFAULT_BASE)
-    spec: dict[str, Json]
-    if base is not None and base.base_environment is not None:
-        spec = {"base_environment": base.base_environment}
-    elif base is not None and base.environment_version is not None:
-        spec = {"environment_version": base.environment_version}
-    else:
+    base = base_named(name)
+    if base is None or not base.for_tasks:
         raise BackendError(
-            f"tasks cannot choose the base environment `{env.base}`",
+            f"tasks cannot choose the base environment `{name}`",
             hint="use `gpu-4`, or a later one",
             code="unknown_base",
             field="env.base",
         )
-    if dependencies:
-        spec["dependencies"] = list(dependencies)
-    return spec
+    spec: dict[str, Json] = (
+        {"environment_version": base.environment_version}
+        if base.base_environment is None
+        else {"base_environment": base.base_environment}
+    )
+    return {**spec, "dependencies": [*dependencies]} if dependencies else spec
 
 
 def timeout_of(config: RunConfig, *, attempts: int = 1) -> int:
@@ -243,14 +249,28 @@ def timeout_of(config: RunConfig, *, attempts: int = 1) -> int:
     return min(LONGEST, attempts * (math.ceil(config.timeout.seconds + queue) + ENDING))
 
 
-def principal(given: Permission) -> dict[str, Json]:
+def principal(permission: Permission) -> dict[str, str]:
     """Who a permission is for, in an entry of an access list."""
-    who: dict[str, Json] = {
-        "user_name": given.user,
-        "group_name": given.group,
-        "service_principal_name": given.service_principal,
+    names = {
+        "user_name": permission.user,
+        "group_name": permission.group,
+        "service_principal_name": permission.service_principal,
     }
-    return {key: value for key, value in who.items() if value}
+    return {kind: name for kind, name in names.items() if name}
+
+
+def access_list(permissions: Sequence[Permission], levels: Mapping[str, str]) -> list[Json]:
+    """The access list for permissions. `levels` are the platform's names of their levels."""
+    return [
+        {**principal(permission), "permission_level": levels[permission.level]}
+        for permission in permissions
+    ]
+
+
+def notifications(on_finish: OnFinish) -> dict[str, Json]:
+    """Who gets a mail when a run or a job ends."""
+    mails = {"on_success": on_finish.success, "on_failure": on_finish.failure}
+    return {event: list(addresses) for event, addresses in mails.items() if addresses}
 
 
 def artifact_uri(location: str) -> str:

@@ -1,17 +1,17 @@
 """`training_config.yaml` of a launch folder: what ran, for people. `air get` looks for it beside
 the command, and shows it.
 
-The fields are those of a workload of `air`, as far as a run has them; what is sgpu's alone stands
-below `sgpu`. Secrets are references there too. Nothing reads the file to run it.
+The fields are those of a workload of `air`, as far as a run has them; sgpu's own fields are below
+`sgpu`. Secrets are references there too. Nothing reads the file to run it.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.databricks.launching.submit import base_of, environment_of, retries_of
+from sgpu_decl.backends.databricks.launching.submit import environment_of, retries_of
 from sgpu_decl.backends.databricks.planning.machines import machines_of
-from sgpu_decl.config.env import Env
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
@@ -23,12 +23,14 @@ __all__ = ["TRAINING_CONFIG", "render_training_config"]
 TRAINING_CONFIG = "training_config.yaml"
 
 
-def render_training_config(launching: "Launching", config: "RunConfig") -> str:
+def render_training_config(launching: "Launching") -> str:
     """Return the text of the file.
 
     Raises:
         BackendError: tasks cannot choose the base environment.
     """
+    config, inputs = launching.config, launching.inputs
+    spec = json.loads(inputs.spec)
     machines = machines_of(config)
     fields: dict[str, Json] = {
         "experiment_name": config.mlflow.experiment or config.name,
@@ -38,22 +40,24 @@ def render_training_config(launching: "Launching", config: "RunConfig") -> str:
             "accelerator_type": machines.accelerator if machines is not None else None,
         },
         "environment": _environment(config),
-        "command": _command(config),
+        "command": spec.get("command"),
         "env_variables": dict(config.env.variables),
         "secrets": {
             name: reference.partition(":")[2] for name, reference in config.env.secrets.items()
         },
-        "parameters": config.parameters,
+        "parameters": spec.get("parameters"),
         "max_retries": retries_of(config),
         "timeout_minutes": math.ceil(config.timeout.seconds / 60) if config.timeout else None,
-        "sgpu": {
-            "run": str(launching.ref),
-            "entrypoint": config.entrypoint,
-            "args": _plain(config.args),
-            "code": launching.inputs.code_digest,
-            "environment": launching.inputs.environment_digest,
-            "git": dict(launching.git),
-        },
+        "sgpu": _filled(
+            {
+                "run": str(launching.ref),
+                "entrypoint": config.entrypoint,
+                "args": spec.get("args"),
+                "code": inputs.code_digest,
+                "environment": inputs.environment_digest,
+                "git": dict(launching.git),
+            }
+        ),
     }
     return _yaml(_filled(fields))
 
@@ -61,30 +65,13 @@ def render_training_config(launching: "Launching", config: "RunConfig") -> str:
 def _environment(config: "RunConfig") -> Json:
     if config.image is not None:
         return {"image": config.image}
-    spec = environment_of(Env(base=base_of(config)), tuple(config.env.dependencies or ()))
+    spec = environment_of(config)
     return {"version" if key == "environment_version" else key: item for key, item in spec.items()}
-
-
-def _command(config: "RunConfig") -> Json:
-    return config.command if isinstance(config.command, str) else _plain(config.command)
-
-
-def _plain(value: object) -> Json:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    return value  # type: ignore[return-value]  # a scalar of JSON
 
 
 def _filled(fields: Mapping[str, Json]) -> dict[str, Json]:
     """Without what says nothing."""
-    found: dict[str, Json] = {}
-    for name, value in fields.items():
-        kept = _filled(value) if name == "sgpu" and isinstance(value, Mapping) else value
-        if kept is not None and kept != {} and kept != []:
-            found[name] = kept
-    return found
+    return {name: value for name, value in fields.items() if value not in (None, {}, [])}
 
 
 def _yaml(fields: Mapping[str, Json]) -> str:

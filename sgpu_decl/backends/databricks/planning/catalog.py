@@ -32,7 +32,8 @@ FOLDER = "DIRECTORY"
 
 _OFFERS = "offers"
 _DOING = "asking what the workspace offers"
-_ABSENT = frozenset({"permission_denied", "remote_broken"})  # this workspace has no such service
+_ABSENT = frozenset({"permission_denied", "remote_broken", Rejected.code, RemoteMissing.code})
+"""The codes of errors that mean that a workspace does not have a service."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -154,10 +155,10 @@ def has_group(connection: Connection, name: str) -> bool | None:
     if pages is None:
         return None
     groups = [item for page in pages for item in page.get("Resources") or ()]
-    shown = any(item.get("displayName") == name for item in groups)
-    if shown:
+    exists = any(item.get("displayName") == name for item in groups)
+    if exists:
         connection.answers.remember(question, answer=True)
-    return shown
+    return exists
 
 
 def kind_of(connection: Connection, path: str) -> str | None:
@@ -218,8 +219,6 @@ def _optional_pages(
     """All pages of the answer of a service that not every workspace has."""
     try:
         return list(connection.pages(_DOING, path, **query))
-    except (RemoteMissing, Rejected):
-        return None
     except BackendError as error:
         if error.code not in _ABSENT:
             raise

@@ -1,5 +1,5 @@
-"""What code does that serverless GPU compute does not allow, or that is slow there: read from the
-files that a run executes."""
+"""Checks of the source files that a run executes: calls that serverless GPU compute does not allow,
+or that are slow there."""
 
 import ast
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ _ONE_BY_ONE = frozenset({"__getitem__", "__next__", "__iter__"})
 
 
 def code_findings(config: RunConfig, code: Snapshot) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with the code of a run, each kind once, at its first place."""
+    """Return findings about the code of a run, each kind once, at its first place."""
     if config.entrypoint is None:
         return ()
-    found: dict[str, Diagnostic] = {}
+    findings: dict[str, Diagnostic] = {}
     for source in sources(code.root, config.entrypoint):
         for finding in _findings(source):
-            found.setdefault(finding.code, finding)
-    return tuple(found.values())
+            findings.setdefault(finding.code, finding)
+    return tuple(findings.values())
 
 
 def _findings(source: Source) -> Iterator[Diagnostic]:
@@ -66,7 +66,7 @@ def _findings(source: Source) -> Iterator[Diagnostic]:
 def _hot(source: Source, loop: ast.AST) -> Iterator[Diagnostic]:
     for node in ast.walk(loop):
         if isinstance(node, ast.Call) and any(
-            _below(part, "/Volumes/") for given in node.args for part in ast.walk(given)
+            _below(part, "/Volumes/") for argument in node.args for part in ast.walk(argument)
         ):
             yield Diagnostic(
                 code="volume_in_a_loop",
@@ -81,7 +81,7 @@ def _hot(source: Source, loop: ast.AST) -> Iterator[Diagnostic]:
 def _rdd(place: Place) -> Diagnostic:
     return Diagnostic(
         code="spark_rdd",
-        summary="serverless compute has Spark Connect alone: there are no RDDs and no SparkContext",
+        summary="serverless compute has only Spark Connect: there are no RDDs and no SparkContext",
         place=place,
         hint="use DataFrames",
     )

@@ -1,4 +1,4 @@
-"""What a run may not ask of Databricks: rules that need nobody to be asked."""
+"""Rules for the config of a run on Databricks that need no workspace."""
 
 import os
 import platform
@@ -42,6 +42,29 @@ _PRIORITIES = ("BEST_EFFORT", "NORMAL")
 _DBFS = re.compile(r"(?<![\w.])/dbfs/")
 _WEEK = f"{LONGEST // 86400}d"
 
+_UNSUPPORTED = {
+    "max_parallel": (
+        "runs on Databricks wait for GPUs only: nothing there counts `max_parallel`",
+        "leave it out here: `max_parallel: null` in the target",
+    ),
+    "code.link": (
+        "`code.link` names data of this machine, which nodes do not see",
+        "copy it to a volume (`databricks fs cp -r … dbfs:/Volumes/…`) and read it there",
+    ),
+    "mlflow.tracking_uri": (
+        "the platform tracks runs in the MLflow of the workspace",
+        "leave `mlflow.tracking_uri` out here: `null` in the target",
+    ),
+    "mlflow.enabled": (
+        "the platform makes an MLflow run for every run: it cannot be turned off",
+        "leave `mlflow.enabled` out here: `true` in the target",
+    ),
+    "mlflow.system_metrics": (
+        "the platform decides which metrics of nodes it records: no field of a run turns them off",
+        "leave `mlflow.system_metrics` out here: `true` in the target",
+    ),
+}
+
 _REMOTE_LOCATION = re.compile(r"/Volumes/[^/]+/[^/]+/[^/]+|(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
 """What the platform takes: a volume, or a URI of any scheme but `file:` (evidence: B)."""
 
@@ -54,7 +77,7 @@ def config_findings(
     *,
     called: bool,
 ) -> Iterator[Diagnostic]:
-    """Say what of a config does not go with the platform.
+    """Findings about fields that do not work on the platform.
 
     Args:
         folder: what paths in the config start from.
@@ -63,7 +86,8 @@ def config_findings(
     """
     yield from _machines(config, places)
     yield from _base(config, places)
-    yield from _limits(config, places, called=called)
+    yield from _limits(config, places)
+    yield from _unsupported(config, places, called=called)
     yield from _fields(config, places)
     yield from _tracking(config, places)
     yield from _secrets(config, places)
@@ -104,12 +128,12 @@ def _base(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     """Whether tasks can choose the base environment, and whether it has drivers for the GPUs."""
     base = base_named(base_of(config))
     if base is None:
-        return  # said where environments are looked at
+        return  # a finding of the checks of environments
     place = places.get("env.base")
     if not base.for_tasks:
         yield Diagnostic(
             code="base_not_for_tasks",
-            summary=f"runs cannot choose the base environment `{base.name}`: notebooks alone can",
+            summary=f"runs cannot choose the base environment `{base.name}`: only notebooks can",
             place=place,
             hint="use `gpu-4`, or a later one; `sgpu env bases` lists them",
         )
@@ -122,7 +146,7 @@ def _base(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
         )
 
 
-def _limits(config: RunConfig, places: Places, *, called: bool) -> Iterator[Diagnostic]:
+def _limits(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     if config.timeout is not None and config.timeout.seconds > LONGEST:
         yield Diagnostic(
             code="timeout_too_long",
@@ -132,13 +156,6 @@ def _limits(config: RunConfig, places: Places, *, called: bool) -> Iterator[Diag
             "`sgpu apply --rerun`",
         )
     yield from _retries(config, places)
-    if config.max_parallel is not None and not called:  # callers count their calls themselves
-        yield Diagnostic(
-            code="unsupported_field",
-            summary="runs on Databricks wait for GPUs alone: nothing there counts `max_parallel`",
-            place=places.get("max_parallel"),
-            hint="leave it out here: `max_parallel: null` in the target",
-        )
 
 
 def _retries(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
@@ -151,7 +168,10 @@ def _retries(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
         hours = config.timeout.seconds / 3600 * config.gpus * (1 + again)
         most += f" of {config.timeout} each, {hours:,.4g} GPU hours in all"
     times = "once more" if again == 1 else f"up to {again} more times"
-    hint = "if your code fails, whoever follows the run ends it, and no further attempt is made"
+    hint = (
+        "if your code fails while sgpu follows the run, sgpu cancels it, and no further attempt is "
+        "made"
+    )
     if not ended_early(config):
         hint = (
             "if your code fails, each further attempt gets its nodes and ends at once; without "
@@ -176,6 +196,23 @@ def _nodes(machines: Machines) -> str:
     return f"{machines.nodes} nodes `{machines.accelerator}`"
 
 
+def _unsupported(config: RunConfig, places: Places, *, called: bool) -> Iterator[Diagnostic]:
+    """Fields that mean nothing on the platform. A caller counts its calls itself."""
+    mlflow = config.mlflow
+    used = {
+        "max_parallel": config.max_parallel is not None and not called,
+        "code.link": bool(config.code.link),
+        "mlflow.tracking_uri": mlflow.tracking_uri is not None,
+        "mlflow.enabled": not mlflow.enabled,
+        "mlflow.system_metrics": not mlflow.system_metrics,
+    }
+    for field in (field for field, is_used in used.items() if is_used):
+        summary, hint = _UNSUPPORTED[field]
+        yield Diagnostic(
+            code="unsupported_field", summary=summary, place=places.get(field), hint=hint
+        )
+
+
 def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     if config.priority is not None and config.priority.upper() not in _PRIORITIES:
         yield Diagnostic(
@@ -193,13 +230,6 @@ def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             place=places.get("image"),
             hint="keep one of them",
         )
-    if config.code.link:
-        yield Diagnostic(
-            code="unsupported_field",
-            summary="`code.link` names data of this machine, which nodes do not see",
-            place=places.get("code.link"),
-            hint="copy it to a volume (`databricks fs cp -r … dbfs:/Volumes/…`) and read it there",
-        )
     if config.env.base is None and config.image is None:
         yield Diagnostic(
             code="default_base",
@@ -211,42 +241,20 @@ def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
 
 
 def _tracking(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
-    if config.mlflow.tracking_uri is not None:
-        yield Diagnostic(
-            code="unsupported_field",
-            summary="the platform tracks runs in the MLflow of the workspace",
-            place=places.get("mlflow.tracking_uri"),
-            hint="leave `mlflow.tracking_uri` out here: `null` in the target",
-        )
-    if not config.mlflow.enabled:
-        yield Diagnostic(
-            code="unsupported_field",
-            summary="the platform makes an MLflow run for every run: it cannot be turned off",
-            place=places.get("mlflow.enabled"),
-            hint="leave `mlflow.enabled` out here: `true` in the target",
-        )
-    if not config.mlflow.system_metrics:
-        yield Diagnostic(
-            code="unsupported_field",
-            summary="the platform decides which metrics of nodes it records: no field of a run "
-            "turns them off",
-            place=places.get("mlflow.system_metrics"),
-            hint="leave `mlflow.system_metrics` out here: `true` in the target",
-        )
     experiment = experiment_of(config, "")
-    if experiment.name != experiment.wanted:
+    if experiment.name != experiment.original:
         yield Diagnostic(
             code="experiment_renamed",
             severity=Severity.WARNING,
             summary=f"the experiment will be called `{experiment.name}`: the platform takes "
             f"letters, digits, `-` and `_`, at most {LONGEST_NAME}, and not "
-            f"`{experiment.wanted}`",
+            f"`{experiment.original}`",
             place=places.get("mlflow.experiment")
             or places.get(f"env.variables.{EXPERIMENT_VARIABLE}"),
             hint="use such a name here, so that runs elsewhere are in the same experiment",
         )
     exported = os.environ.get(EXPERIMENT_VARIABLE)
-    if exported and not experiment.chosen:
+    if exported and not experiment.configured:
         yield Diagnostic(
             code="experiment_not_exported",
             severity=Severity.WARNING,
@@ -285,13 +293,13 @@ def _paths(config: RunConfig, places: Places, folder: Path) -> Iterator[Diagnost
     if target.endswith(".py") and not (root / target).resolve().is_relative_to(root):
         yield Diagnostic(
             code="entrypoint_outside",
-            summary=f"`{target}` lies outside of the code root, and only what is in it is sent",
+            summary=f"`{target}` lies outside of the code root, and only files in it are uploaded",
             place=places.get("entrypoint"),
             hint="move it, or set `code.root` to a folder above it",
         )
-    given: dict[str, Json] = {"args": config.args, "command": config.command}
-    given |= {f"env.variables.{name}": text for name, text in config.env.variables.items()}
-    for path, text in _texts(given):
+    values: dict[str, Json] = {"args": config.args, "command": config.command}
+    values |= {f"env.variables.{name}": text for name, text in config.env.variables.items()}
+    for path, text in _texts(values):
         if _DBFS.search(text):
             yield Diagnostic(
                 code="dbfs_path",
@@ -323,26 +331,22 @@ def _python(
     base = base_named(base_of(config))
     if base is None or config.image is not None:
         return
-    theirs = base.environment.python
-    if called and theirs is not None:
-        own = platform.python_version_tuple()[:2]
-        if theirs.split(".")[:2] != list(own):
-            yield Diagnostic(
-                code="call_python",
-                summary=f"functions of Python {'.'.join(own)} cannot be called by the Python "
-                f"{theirs} of `{base.name}`",
-                place=places.get("env.base") or places.get("backend"),
-                hint=f"call from Python {'.'.join(theirs.split('.')[:2])}, or use another base",
-            )
-    made_from = interpreter(config.env, folder)
-    if made_from is not None and config.env.base is None:  # else the lints of bases say it
-        yield from check_python(
-            base.environment, made_from.version, places.get("env"), severity=Severity.ERROR
+    version = base.environment.python
+    own = platform.python_version_tuple()[:2]
+    if called and version is not None and tuple(version.split(".")[:2]) != own:
+        yield Diagnostic(
+            code="call_python",
+            summary=f"functions of Python {'.'.join(own)} cannot be called by the Python {version} "
+            f"of `{base.name}`",
+            place=places.get("env.base") or places.get("backend"),
+            hint=f"call from Python {'.'.join(version.split('.')[:2])}, or use another base",
         )
-    if config.env.python is not None and made_from is None:
+    python, source = config.env.python, interpreter(config.env, folder)
+    if source is not None and config.env.base is None:  # else the checks of bases say it
         yield from check_python(
-            base.environment,
-            config.env.python if "/" not in config.env.python else None,
-            places.get("env.python"),
-            severity=Severity.ERROR,
+            base.environment, source.version, places.get("env"), severity=Severity.ERROR
+        )
+    if python is not None and source is None and "/" not in python:
+        yield from check_python(
+            base.environment, python, places.get("env.python"), severity=Severity.ERROR
         )

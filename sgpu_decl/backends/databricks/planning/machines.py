@@ -34,8 +34,8 @@ class Machines:
 
 
 def machines_of(config: RunConfig) -> Machines | None:
-    """The nodes that a run gets; `None` where the platform has none such. `type: GPU` gets those
-    that come in any number."""
+    """The nodes that a run gets; `None` if the platform has no fitting ones. `type: GPU` gets the
+    kind of node that comes in any number."""
     fitting = [
         (name, per_node)
         for name, per_node in _offered(config.type).items()
@@ -43,43 +43,42 @@ def machines_of(config: RunConfig) -> Machines | None:
     ]
     if not fitting:
         return None
-    name, per_node = (
-        fitting[0] if config.type.name == "GPU" else max(fitting, key=lambda node: node[1])
-    )
+    largest = max(fitting, key=lambda node: node[1])
+    name, per_node = fitting[0] if config.type.name == "GPU" else largest
     return Machines(accelerator=name, gpus=config.gpus, nodes=config.gpus // per_node)
 
 
-def node_of(wanted: GpuType) -> str:
+def node_of(gpu_type: GpuType) -> str:
     """The kind of node that a job's notebook runs on; one GPU where only the type was named.
 
     Raises:
-        BackendError: the platform has none such.
+        BackendError: the platform has no such node.
     """
-    offered = _offered(wanted)
-    found = next((name for name, gpus in offered.items() if gpus == (wanted.node or 1)), None)
-    if found is not None:
-        return found
-    whole = [name for name, (kind, _) in ACCELERATORS.items() if wanted.kind.covers(kind)]
-    summary, hint = refuse_type(wanted) or (
-        f"serverless GPU compute has no node with one {wanted.name}", None
+    offered = _offered(gpu_type)
+    node = next((name for name, gpus in offered.items() if gpus == (gpu_type.node or 1)), None)
+    if node is not None:
+        return node
+    nodes = [name for name, (kind, _) in ACCELERATORS.items() if gpu_type.kind.covers(kind)]
+    summary, hint = refuse_type(gpu_type) or (
+        f"serverless GPU compute has no node with one {gpu_type.name}", None
     )  # fmt: skip
-    if whole:
-        hint = f"use {', '.join(f'`type: {name}`' for name in whole)}"
+    if nodes:
+        hint = f"use {', '.join(f'`type: {name}`' for name in nodes)}"
     raise BackendError(summary, hint=hint, code="no_such_machines", field="type")
 
 
-def refuse_type(wanted: GpuType) -> tuple[str, str] | None:
+def refuse_type(gpu_type: GpuType) -> tuple[str, str] | None:
     """Why the platform does not have a type, with the way out, or `None`."""
-    if _offered(wanted):
+    if _offered(gpu_type):
         return None
     kinds = dict.fromkeys(kind.name for kind, _ in ACCELERATORS.values())
     listed = ", ".join(f"`type: {name}`" for name in kinds)
-    if wanted.accelerator is not None and wanted.name in kinds:
+    if gpu_type.accelerator is not None and gpu_type.name in kinds:
         return (
-            f"serverless GPU compute has no nodes `{wanted.accelerator}`",
-            f"use `type: {wanted.name}`: the number of GPUs decides",
+            f"serverless GPU compute has no nodes `{gpu_type.accelerator}`",
+            f"use `type: {gpu_type.name}`: the number of GPUs decides",
         )
-    what = "ranks without a GPU" if wanted.name == "CPU" else wanted.name
+    what = "ranks without a GPU" if gpu_type.name == "CPU" else gpu_type.name
     return (
         f"serverless GPU compute has no {what}",
         f"use {listed} there, or a target with another backend",
@@ -88,30 +87,29 @@ def refuse_type(wanted: GpuType) -> tuple[str, str] | None:
 
 def refusal_of(config: RunConfig) -> tuple[str, str]:
     """Why `machines_of` a config is `None`, with the way out."""
-    wanted, gpus = config.type, config.gpus
-    if refused := refuse_type(wanted):
-        return refused
-    offered = _offered(wanted)
+    gpu_type, gpus = config.type, config.gpus
+    if refusal := refuse_type(gpu_type):
+        return refusal
+    offered = _offered(gpu_type)
     joined = [per_node for name, per_node in offered.items() if name in _TOGETHER]
     if not joined:
-        return (
-            f"several nodes `{wanted.accelerator}` cannot form one run: `gpus: {gpus}` is too many",
-            f"use `type: {wanted.name}`, or `gpus: 1`",
-        )
+        node = f"several nodes `{gpu_type.accelerator}`"
+        summary = f"{node} cannot form one run: `gpus: {gpus}` is too many"
+        return summary, f"use `type: {gpu_type.name}`, or `gpus: 1`"
     step = max(joined)
     single = min(offered.values()) == 1
     below, above = gpus // step * step or int(single), -(-gpus // step) * step
     ways = " or ".join(f"`gpus: {count}`" for count in (below, above) if count)
     counts = f"{'as 1 or ' if single else ''}in multiples of {step}"
-    summary = f"serverless GPU compute has {wanted.name} GPUs {counts}, not {gpus}"
+    summary = f"serverless GPU compute has {gpu_type.name} GPUs {counts}, not {gpus}"
     return summary, f"use {ways}"
 
 
-def _offered(wanted: GpuType) -> Mapping[str, int]:
-    """The kinds of nodes with a type, by the GPUs of each; the named one alone where it was named
-    by a node."""
+def _offered(gpu_type: GpuType) -> Mapping[str, int]:
+    """The kinds of nodes with a type, and how many GPUs each has; only one if the type names a kind
+    of node."""
     return {
         name: per_node
         for name, (kind, per_node) in ACCELERATORS.items()
-        if wanted.kind.covers(kind) and wanted.node in (None, per_node)
+        if gpu_type.kind.covers(kind) and gpu_type.node in (None, per_node)
     }

@@ -1,7 +1,7 @@
 """`pool` on Databricks, and the environment variables that speak where it is silent.
 
-The variables, their order and the default are those of the Serverless GPU Python API: whoever has
-access to a reserved pool uses it, everybody else gets GPUs on demand.
+The variables, their order and the default are those of the Serverless GPU Python API: users with
+access to a reserved pool use it, all others get GPUs on demand.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +102,7 @@ def choose_pool(
         config: its `pool` is the id of one, `reserved`, `on_demand`, or nothing.
         environ: asked only where the config says nothing.
         accessible: the ids of the reserved pools that the workspace lets one use, the best first;
-            `None` where nobody asked it.
+            `None` if it was not asked.
 
     Returns:
         The choice, `None` where a variable that counts cannot be read, and what is wrong with it.
@@ -115,31 +115,28 @@ def choose_pool(
         kind = kinds.get(pool.strip().lower().replace("-", "_"), PoolKind.NAMED)
         named = pool if kind is PoolKind.NAMED else None
         unused = (*flags, *ids)
-        return _settled(kind, named, _FIELD, unused, accessible), ()
+        return _choice(kind, named, _FIELD, unused, accessible), ()
     flag = next(iter(flags), None)
-    wanted = True
-    if flag is not None:
-        known = _FLAGS.get(flags[flag].lower())
-        if known is None:
-            return None, (_unreadable(flag, flags[flag]),)
-        wanted = known
-    older = [name for name, text in flags.items() if _FLAGS.get(text.lower()) is not wanted]
-    if not wanted:
-        return _settled(PoolKind.ON_DEMAND, None, flag, (*older, *ids), accessible), ()
+    reserved = True if flag is None else _FLAGS.get(flags[flag].lower())
+    if flag is not None and reserved is None:
+        return None, (_unreadable(flag, flags[flag]),)
+    older = [name for name, text in flags.items() if _FLAGS.get(text.lower()) is not reserved]
+    if not reserved:
+        return _choice(PoolKind.ON_DEMAND, None, flag, (*older, *ids), accessible), ()
     if ids:
         name, text = next(iter(ids.items()))
         others = [other for other, its in ids.items() if its != text]
-        return _settled(PoolKind.NAMED, text, name, (*older, *others), accessible), ()
-    return _settled(PoolKind.RESERVED, None, flag, older, accessible), ()
+        return _choice(PoolKind.NAMED, text, name, (*older, *others), accessible), ()
+    return _choice(PoolKind.RESERVED, None, flag, older, accessible), ()
 
 
 def _set(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Those that are set; an empty variable is none."""
+    """The variables that are set; an empty one counts as unset."""
     texts = {name: environ.get(name, "").strip() for name in names}
     return {name: text for name, text in texts.items() if text}
 
 
-def _settled(
+def _choice(
     kind: PoolKind,
     pool: str | None,
     decided_by: str | None,

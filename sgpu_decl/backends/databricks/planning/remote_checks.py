@@ -10,7 +10,6 @@ from sgpu_decl.backends.databricks.launching.experiment_access import LEVELS
 from sgpu_decl.backends.databricks.launching.submit import (
     YAML_FIELDS,
     StagedLaunch,
-    base_of,
     environment_of,
     principal,
     retries_of,
@@ -33,7 +32,6 @@ from sgpu_decl.backends.databricks.planning.staging_access import (
 )
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.remote.files import RemoteMissing
-from sgpu_decl.config.env import Env
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -54,7 +52,7 @@ def validation_body(
     """
     return {
         "task": task_of(config, staged, run_name=config.name, placement=placement),
-        "environment": environment_of(Env(base=base_of(config)), config.env.dependencies or ()),
+        "environment": environment_of(config),
         "run_options": {
             "max_retries": retries_of(config),
             "timeout_minutes": timeout_of(config, attempts=1 + retries_of(config)) // 60,
@@ -168,7 +166,7 @@ class RemoteChecks:
     def _experiment_folder(self) -> Iterator[Diagnostic]:
         experiment = experiment_of(self.config, self.workspace.experiments)
         connection, folder = self.workspace.connection, experiment.folder
-        if not experiment.named:
+        if not experiment.names_folder:
             return
         with without_refusals():
             kind = kind_of(connection, folder)

@@ -25,8 +25,8 @@ _FOLDERS = frozenset({"DIRECTORY", "REPO"})
 def check_staging(
     connection: Connection, staging: str | None, places: Mapping[str, Place]
 ) -> Iterator[Diagnostic]:
-    """Say what stands in the way of a staging folder. One that is in order is cached; a user's own
-    folder (`None`) is not looked at.
+    """Findings about a staging folder. That one has none is cached; a user's own folder (`None`) is
+    not checked.
 
     Raises:
         BackendError: the workspace cannot be asked.

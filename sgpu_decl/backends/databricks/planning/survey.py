@@ -1,9 +1,8 @@
-"""Whether a run can work on Databricks, said at plan time."""
+"""Checks at plan time whether a run can work on Databricks."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +39,7 @@ __all__ = ["DatabricksSurvey"]
 _NOTICED = 300.0  # seconds that two clocks may differ without a word
 
 
-def _nobody_asked(env: Env, folder: Path) -> Interpreter | None:  # noqa: ARG001  as one is asked
+def _no_interpreter(env: Env, folder: Path) -> Interpreter | None:  # noqa: ARG001  the signature
     return None
 
 
@@ -51,7 +50,7 @@ class DatabricksSurvey(Survey):
         self._workspaces = workspaces
         self._pythons = pythons
         self._expected: set[BackendOptions] = set()
-        self._unasked: set[str] = set()
+        self._reported: set[str] = set()
 
     def expect(self, config: RunConfig) -> None:
         if config.backend in self._expected:
@@ -65,10 +64,10 @@ class DatabricksSurvey(Survey):
     def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
         """The platform has the Python that ranks use. What is captured or locked is made from one
         here, and sent."""
-        found = self._found(env, folder)
-        return found if isinstance(found, Interpreter) else None
+        python = self._python(env, folder)
+        return python if isinstance(python, Interpreter) else None
 
-    def _found(self, env: Env, folder: Path) -> "Interpreter | NoPython | None":
+    def _python(self, env: Env, folder: Path) -> "Interpreter | NoPython | None":
         if env.snapshot or env.lock or env.requirements:
             return interpreter_of(env.python, folder, self._pythons)
         return None
@@ -91,7 +90,7 @@ class DatabricksSurvey(Survey):
     def rules(
         self, config: RunConfig, places: Mapping[str, Place], folder: Path
     ) -> Sequence[Diagnostic]:
-        return tuple(config_findings(config, places, folder, _nobody_asked, called=False))
+        return tuple(config_findings(config, places, folder, _no_interpreter, called=False))
 
     def check(
         self,
@@ -102,23 +101,23 @@ class DatabricksSurvey(Survey):
         called: bool,
     ) -> Sequence[Diagnostic]:
         workspace = self._workspaces.of(config.backend)
-        found = list(config_findings(config, places, folder, self.interpreter, called=called))
-        python = self._found(config.env, folder)
-        if python is not None and not isinstance(python, Interpreter) and not has_errors(found):
-            found.append(python.diagnostic(places.get("env.python")))
+        findings = list(config_findings(config, places, folder, self.interpreter, called=called))
+        python = self._python(config.env, folder)
+        if python is not None and not isinstance(python, Interpreter) and not has_errors(findings):
+            findings.append(python.diagnostic(places.get("env.python")))
         try:
             catalog = catalog_of(workspace.connection)
-            found += self._clock(workspace.connection, places)
+            findings += self._clock(workspace.connection, places)
             accessible = _pools(catalog, config)
             choice, _ = choose_pool(config, os.environ, accessible=accessible)
             checks = RemoteChecks(workspace, catalog, config, places)
-            found += checks.findings(choice)
-            if not has_errors(found):
-                found += checks.validated(choice.placement.id if choice is not None else None)
+            findings += checks.findings(choice)
+            if not has_errors(findings):
+                findings += checks.validated(choice.placement.id if choice is not None else None)
         except SgpuError as error:
-            if error.code != "unknown_base":  # said where environments are looked at
-                found += self._unreachable(error, places)
-        return found
+            if error.code != "unknown_base":  # a finding of the checks of environments
+                findings += self._unreachable(error, places)
+        return findings
 
     def check_code(
         self,
@@ -128,41 +127,40 @@ class DatabricksSurvey(Survey):
     ) -> Sequence[Diagnostic]:
         return code_findings(config, code)
 
-    def _clock(self, connection: Connection, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
-        """Once. Runs do not depend on it, but logins that expire do, and so does whoever looks for
-        a moment in the workspace's own pages."""
+    def _clock(self, connection: Connection, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
+        """Once. Runs do not depend on the clocks, but logins that expire do, and so does a user who
+        looks for a moment in the workspace's own pages."""
         ahead = connection.ahead_as_known
-        if ahead is None or abs(ahead) < _NOTICED or connection.host in self._unasked:
-            return ()
-        self._unasked.add(connection.host)
-        apart = timedelta(minutes=round(abs(ahead) / 60))
+        if ahead is None or abs(ahead) < _NOTICED or connection.host in self._reported:
+            return
+        self._reported.add(connection.host)
+        difference = timedelta(minutes=round(abs(ahead) / 60))
         direction = "ahead of" if ahead > 0 else "behind"
-        found = Diagnostic(
+        yield Diagnostic(
             code="clock_differs",
             severity=Severity.WARNING,
-            summary=f"the clock of `{connection.host}` is {apart} {direction} this machine's",
+            summary=f"the clock of `{connection.host}` is {difference} {direction} this machine's",
             place=places.get("backend.kind") or places.get("backend"),
             hint="set this machine's clock, as with `timedatectl set-ntp true`; times of runs are "
             "shown by it",
         )
-        return (found,)
 
-    def _unreachable(self, error: SgpuError, places: Mapping[str, Place]) -> Sequence[Diagnostic]:
+    def _unreachable(self, error: SgpuError, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
         """Once: a plan can be made without its workspace. An apply waits longer for an answer."""
-        if error.message in self._unasked:
-            return ()
-        self._unasked.add(error.message)
+        if error.message in self._reported:
+            return
+        self._reported.add(error.message)
         then = "`apply` would fail"
         if error.retryable:
             then = f"`apply` asks again, and waits up to {FIRST_ANSWER:.0f} s for an answer"
-        found = Diagnostic(
+        yield Diagnostic(
             code=error.code,
             severity=Severity.WARNING,
             summary=f"the workspace could not be asked whether it takes the run ({error.message}); "
             f"{then}",
+            place=places.get("backend.kind") or places.get("backend"),
             hint=error.hint,
         )
-        return (replace(found, place=places.get("backend.kind") or places.get("backend")),)
 
 
 def _pools(catalog: Catalog, config: RunConfig) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ _LOOKS = 8  # attempts that are asked about at once
 
 
 class DatabricksAttempts(RemoteAttempts):
-    """What was learned of an attempt that has ended is kept in its handle."""
+    """The status of an attempt that has ended is kept in its handle."""
 
     poll_seconds = OFTEN
 
@@ -37,7 +37,7 @@ class DatabricksAttempts(RemoteAttempts):
         self._handles = handles
         self._looks = ThreadPoolExecutor(_LOOKS, thread_name_prefix="look")
         self._settled: set[AttemptRef] = set()
-        self._undescribed: dict[str, str] = {}  # MLflow runs, and why they could not be told
+        self._mlflow_problems: dict[str, str] = {}  # by the id of an MLflow run; see `LaunchHandle`
 
     def close(self) -> None:
         """End the threads that ask about attempts; a request that is under way is not waited
@@ -45,15 +45,17 @@ class DatabricksAttempts(RemoteAttempts):
         self._looks.shutdown(wait=False, cancel_futures=True)
 
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
-        return {ref: found.view for ref, found in self._statuses(records).items()}
+        # Each may take requests, so several are asked about at once.
+        statuses = self._looks.map(self._status, records)
+        return {
+            record.ref: status.view
+            for record, status in zip(records, statuses, strict=True)
+            if status is not None
+        }
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
-        views = self.look(records)
-        return {
-            record.ref: self._tracked(record, views[record.ref])
-            for record in records
-            if record.ref in views
-        }
+        views, by_ref = self.look(records), {record.ref: record for record in records}
+        return {ref: self._described(by_ref[ref], view) for ref, view in views.items()}
 
     def settle(self, records: Sequence[LaunchRecord]) -> None:
         for record in records:
@@ -62,14 +64,14 @@ class DatabricksAttempts(RemoteAttempts):
                 continue
             workspace = self._handles.workspace(handle)
             for run_id in mlflow_runs(handle, workspace):
-                self._tell_mlflow(record, run_id)
+                self._write_metadata(record, run_id)
             if not settled(handle, workspace, self._handles.folder(ref)):
                 continue
             from sgpu_decl.backends.databricks.launching.submit import ended_early
 
             self._settled.add(ref)
             if ended_early(config_of(ref, record.inputs)):
-                with suppress(BackendError):  # whoever follows may not be allowed to
+                with suppress(BackendError):  # the user may not be allowed to
                     self._handles.cancel(record)
 
     def place(self, record: LaunchRecord) -> LaunchPlace | None:
@@ -83,8 +85,8 @@ class DatabricksAttempts(RemoteAttempts):
         if place is None or status is None or status.brought is None:
             return None
         folder = self._handles.folder(record.ref)
-        found = RemoteResults(place.area.files, place.folder, folder)
-        return ReturnedFiles(found, status.brought, status.view)
+        results = RemoteResults(place.area.files, place.folder, folder)
+        return ReturnedFiles(results, status.brought, status.view)
 
     def forget(self, record: LaunchRecord) -> None:
         self._handles.forget(record.ref)
@@ -95,20 +97,8 @@ class DatabricksAttempts(RemoteAttempts):
         handle = self._handles.of(record)
         if handle is None or handle.run_id is None:
             return NoLog()
-        run_id, run_cache = handle.run_id, self._handles.workspace(handle).run_cache
-        return WorkspaceLog(
-            record.ref,
-            self._handles.workspace(handle).connection,
-            lambda: run_cache.run(run_id),
-            ranks=ranks,
-            follow=follow,
-            output=run_cache.output,
-        )
-
-    def _statuses(self, records: Sequence[LaunchRecord]) -> dict[AttemptRef, RemoteStatus]:
-        """Those that are known. Each may take requests, so several are asked about at once."""
-        found = self._looks.map(self._status, records)
-        return {item.ref: status for item, status in zip(records, found, strict=True) if status}
+        workspace = self._handles.workspace(handle)
+        return WorkspaceLog(record.ref, workspace, handle.run_id, ranks=ranks, follow=follow)
 
     def _status(self, record: LaunchRecord) -> RemoteStatus | None:
         handle = self._handles.of(record)
@@ -125,34 +115,36 @@ class DatabricksAttempts(RemoteAttempts):
         status = status_of(record, handle, workspace, folder)
         if status.final:
             self._handles.write(record.ref, replace(handle, ended=status.to_json()))
+        elif status.shown and not handle.seen:  # from now on it is deleted if it is not shown
+            self._handles.write(record.ref, replace(handle, seen=True))
         return status
 
-    def _tracked(self, record: LaunchRecord, view: AttemptView) -> AttemptView:
-        """An attempt, after its MLflow run was told what it is the run of; where it could not be
-        told, its links say so."""
-        tracked = view.links.get("mlflow")
-        if not isinstance(tracked, Mapping):
+    def _described(self, record: LaunchRecord, view: AttemptView) -> AttemptView:
+        """The view, after its metadata was written to the MLflow run; if it could not be, the links
+        say so."""
+        link = view.links.get("mlflow")
+        if not isinstance(link, Mapping):
             return view
-        problem = self._tell_mlflow(record, str(tracked["run_id"]))
-        told = {**view.links, "mlflow": {**tracked, "undescribed": problem}}
-        return replace(view, links=told) if problem else view
+        problem = self._write_metadata(record, str(link["run_id"]))
+        links = {**view.links, "mlflow": {**link, "undescribed": problem}}
+        return replace(view, links=links) if problem else view
 
-    def _tell_mlflow(self, record: LaunchRecord, run_id: str) -> str:
-        """Write what an MLflow run is to say, once; return why that could not be, if so."""
+    def _write_metadata(self, record: LaunchRecord, run_id: str) -> str:
+        """Write the metadata to an MLflow run, once; return why that failed, if so."""
         from sgpu_decl.backends.databricks.api.sdk_errors import FINAL
         from sgpu_decl.backends.databricks.launching.mlflow_metadata import write_metadata
 
         handle = self._handles.of(record)
         if handle is None or not handle.mlflow:
             return ""
-        known = handle.mlflow_problems.get(run_id, self._undescribed.get(run_id))
-        if known is not None:
-            return known
+        problem = handle.mlflow_problems.get(run_id, self._mlflow_problems.get(run_id))
+        if problem is not None:
+            return problem
         problem = ""
         try:
             write_metadata(self._handles.workspace(handle).connection, run_id, handle.mlflow)
         except BackendError as error:
-            problem = self._undescribed[run_id] = error.message
+            problem = self._mlflow_problems[run_id] = error.message
             if error.code not in FINAL:
                 return problem  # the next call of the command line may get further
         problems = {**handle.mlflow_problems, run_id: problem}

@@ -33,10 +33,10 @@ class Artifacts(Protocol):
 def artifacts_of(connection: Connection, run: str) -> Artifacts:
     """The artifacts of a run. MLflow gives no links to those in a volume: these are files of the
     volume (evidence: A18)."""
-    found: dict[str, Any] = connection.ask(
+    answer = connection.ask(
         f"looking for logs of the MLflow run {run}", "/api/2.0/mlflow/runs/get", run_id=run
     )
-    uri = str(found["run"]["info"].get("artifact_uri") or "")
+    uri = str(answer["run"]["info"].get("artifact_uri") or "")
     path = posixpath.normpath(uri.removeprefix("dbfs:"))
     if path.startswith("/Volumes/"):
         return _InVolume(VolumeFiles(connection), path)
@@ -71,8 +71,8 @@ def node_records(
 
 
 def _numbered(artifacts: Artifacts, folder: str, names: re.Pattern[str]) -> list[tuple[int, str]]:
-    found = ((names.fullmatch(path.rpartition("/")[2]), path) for path in artifacts.list(folder))
-    return sorted((int(match[1]), path) for match, path in found if match)
+    matches = ((names.fullmatch(path.rpartition("/")[2]), path) for path in artifacts.list(folder))
+    return sorted((int(match[1]), path) for match, path in matches if match)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _InVolume:
     root: str
 
     def list(self, folder: str) -> list[str]:
-        return [f"{folder}/{one.name}" for one in self.files.list(f"{self.root}/{folder}")]
+        return [f"{folder}/{entry.name}" for entry in self.files.list(f"{self.root}/{folder}")]
 
     def read(self, path: str) -> bytes:
         return self.files.get(f"{self.root}/{path}")
@@ -93,19 +93,13 @@ class _Managed:
     run: str
 
     def list(self, folder: str) -> list[str]:
-        found: list[str] = []
-        token: str | None = None
-        while True:
-            query = {"run_id": self.run, "path": folder, **({"page_token": token} if token else {})}
-            page: dict[str, Any] = self.connection.ask(
-                f"looking for logs of the MLflow run {self.run}",
-                "/api/2.0/mlflow/artifacts/list",
-                **query,
-            )
-            found += [str(file["path"]) for file in page.get("files") or ()]
-            token = page.get("next_page_token")
-            if not token:
-                return found
+        pages = self.connection.pages(
+            f"looking for logs of the MLflow run {self.run}",
+            "/api/2.0/mlflow/artifacts/list",
+            run_id=self.run,
+            path=folder,
+        )
+        return [str(file["path"]) for page in pages for file in page.get("files") or ()]
 
     def read(self, path: str) -> bytes:
         import requests
@@ -114,9 +108,9 @@ class _Managed:
         answer: dict[str, Any] = self.connection.ask(
             doing, "/api/2.0/mlflow/artifacts/credentials-for-read", run_id=self.run, path=path
         )
-        (found,) = answer["credential_infos"]
-        headers = {item["name"]: item["value"] for item in found.get("headers") or ()}
+        (link,) = answer["credential_infos"]
+        headers = {item["name"]: item["value"] for item in link.get("headers") or ()}
         with self.connection.explained(doing):
-            response = requests.get(found["signed_uri"], headers=headers, timeout=60)
+            response = requests.get(link["signed_uri"], headers=headers, timeout=60)
             response.raise_for_status()
         return response.content

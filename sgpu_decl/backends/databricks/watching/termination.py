@@ -8,7 +8,7 @@ from typing import Any
 
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 
-__all__ = ["Termination", "state_of", "termination_of"]
+__all__ = ["Termination", "attempt_number", "has_ended", "state_of", "termination_of"]
 
 _ACTIVE: Mapping[str, AttemptState] = MappingProxyType(
     {
@@ -27,7 +27,7 @@ _USER, _PLATFORM, _CAPACITY = (
     FailureClass.PLATFORM,
     FailureClass.CAPACITY,
 )
-# Termination codes of the Jobs API, but for those of a command that ran: those are looked into.
+# Termination codes of the Jobs API. Those of a command that ran are in `_failure`.
 _BY_CODE: Mapping[str, FailureClass] = MappingProxyType(
     {
         "BREAKING_CHANGE": _PLATFORM,
@@ -67,8 +67,8 @@ _NO_ROOM = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Termination:
-    """How a run ended by what the platform knows. `ran` says that the command of its newest attempt
-    was started; `message` is the platform's own."""
+    """How a run ended, by the platform. `ran` says that the command of its newest attempt was
+    started; `message` is the platform's own."""
 
     state: AttemptState
     failure: FailureClass | None = None
@@ -76,13 +76,20 @@ class Termination:
     ran: bool = False
 
 
+def attempt_number(task: Mapping[str, Any]) -> int:
+    """Which attempt of the platform a task is: 0 is the first."""
+    return int(task.get("attempt_number") or 0)
+
+
+def has_ended(run: Mapping[str, Any]) -> bool:
+    """Whether a run, or a task of one, has ended."""
+    return bool((run.get("state") or {}).get("result_state"))
+
+
 def state_of(run: Mapping[str, Any]) -> AttemptState | None:
     """The state of a run that has not ended, by its newest attempt; `None` where it has."""
-    state = run.get("state") or {}
-    if state.get("result_state"):
-        return None
-    life = str(state.get("life_cycle_state") or "PENDING")
-    if life in ("TERMINATED", "SKIPPED", "INTERNAL_ERROR"):
+    life = str((run.get("state") or {}).get("life_cycle_state") or "PENDING")
+    if has_ended(run) or life in ("TERMINATED", "SKIPPED", "INTERNAL_ERROR"):
         return None
     newest = _newest(run)
     if life == "RUNNING" and newest is not None:
@@ -93,22 +100,19 @@ def state_of(run: Mapping[str, Any]) -> AttemptState | None:
 
 def termination_of(run: Mapping[str, Any]) -> Termination:
     """How a run has ended."""
-    state = run.get("state") or {}
     newest = _newest(run) or run
-    details = (
-        (newest.get("status") or {}).get("termination_details")
-        or (run.get("status") or {}).get("termination_details")
-        or {}
+    states = [one.get("state") or {} for one in (newest, run)]
+    message = next((str(one["state_message"]) for one in states if one.get("state_message")), "")
+    statuses = [one.get("status") or {} for one in (newest, run)]
+    details: Mapping[str, Any] = next(
+        filter(None, (one.get("termination_details") for one in statuses)), {}
     )
-    result = str(state.get("result_state") or "FAILED")
-    message = str((newest.get("state") or {}).get("state_message") or "") or str(
-        state.get("state_message") or ""
-    )
+    result = str(states[1].get("result_state") or "FAILED")
     # A command that ran took time beyond the set-up, or was seen to.
     ran = bool(newest.get("execution_duration"))
     if result in ("SUCCESS", "SUCCESS_WITH_FAILURES"):
         return Termination(state=AttemptState.SUCCEEDED, ran=True)
-    if result == "CANCELED" and state.get("user_cancelled_or_timedout", True):
+    if result == "CANCELED" and states[1].get("user_cancelled_or_timedout", True):
         return Termination(state=AttemptState.CANCELLED, message=message, ran=ran)
     failure = _failure(result, details, ran=ran)
     if failure is _PLATFORM and _NO_ROOM.search(message):
@@ -128,12 +132,9 @@ def _failure(result: str, details: Mapping[str, Any], *, ran: bool) -> FailureCl
         return FailureClass.NODE_LOST if ran else FailureClass.CAPACITY
     if code == "RUN_EXECUTION_ERROR" and not ran:
         return FailureClass.LAUNCH_FAILED_USER
-    known = _BY_CODE.get(code)
-    if known is not None:
-        return known
-    return FailureClass.EXIT_CODE if details.get("type") == "CLIENT_ERROR" else _PLATFORM
+    other = FailureClass.EXIT_CODE if details.get("type") == "CLIENT_ERROR" else _PLATFORM
+    return _BY_CODE.get(code, other)
 
 
 def _newest(run: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    tasks = run.get("tasks") or ()
-    return max(tasks, key=lambda task: int(task.get("attempt_number") or 0), default=None)
+    return max(run.get("tasks") or (), key=attempt_number, default=None)
