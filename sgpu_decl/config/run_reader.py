@@ -18,7 +18,7 @@ from sgpu_decl.config.matrix_cells import Common, dumped
 from sgpu_decl.config.plain_values import Conversion, run_shape
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.shared_environments import with_shared_environment
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import canonical
@@ -108,10 +108,26 @@ def read_run(
         found += beyond(wrong, found)
         if config is None or found:
             return (), tuple(found)
-        return (Declared(config=config, key="", places=Places(node), spec=spec_of(config)),), ()
+        run = Declared(config=config, key="", places=Places(node), spec=spec_of(config))
+        return (run,), _unused_limit(config, node)
     runs, wrong = _of_matrix(explained, node, matrix, name, around)
     found += beyond(wrong, found)
     return (() if found else runs), tuple(found)
+
+
+def _unused_limit(config: RunConfig, node: yaml_nodes.Mapping) -> tuple[Diagnostic, ...]:
+    """Warn of a `max_parallel` that limits nothing: no matrix, and no attempts side by side."""
+    if config.max_parallel is None or config.on_active == "parallel":
+        return ()
+    return (
+        Diagnostic(
+            code="max_parallel_unused",
+            severity=Severity.WARNING,
+            summary="`max_parallel` limits the runs of a matrix, and this run has no `matrix`",
+            place=node.keys["max_parallel"],
+            hint="remove it, or add a `matrix`",
+        ),
+    )
 
 
 def beyond(more: Iterable[Diagnostic], found: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -255,7 +255,7 @@ def test_blocks_whose_engine_comes_later_are_valid(good: Good) -> None:
         "env: {dependencies: [torch>=2.6], requirements: r.txt, base: gpu-4}\n"
         "pool: p\npriority: 50\npermissions: [{level: view, group: all}]\nbudget: b\nimage: i\n"
         "on_finish: {failure: [me@example.com]}\n"
-        "lifecycle: {prevent_destroy: true, ignore_changes: [env.variables]}\nmax_parallel: 2\n"
+        "lifecycle: {prevent_destroy: true, ignore_changes: [env.variables]}\n"
         "code: {root: src, include: [a], exclude: [b], link: [data]}\nuntil: always\n"
         "on_active: queue\nstartup_timeout: 5m\nprogress_timeout: 10m\n"
     )

@@ -54,7 +54,6 @@ runs = st.fixed_dictionaries(
         "mlflow": st.fixed_dictionaries(
             {"enabled": st.booleans(), "experiment": words.filter(bool)}
         ),
-        "max_parallel": st.integers(1, 9),
     },
 )
 

@@ -6,7 +6,8 @@ import pytest
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.run_reader import spec_of
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from tests.config.conftest import outcome
 
 Good = Callable[..., Loaded]
 HEAD = "name: train\ngpus: 1\ntype: CPU\n"
@@ -107,3 +108,17 @@ def test_cells_share_the_places_and_blocks_in_which_they_do_not_differ(good: Goo
     assert one.places is two.places
     assert one.config.env is two.config.env
     assert one.config.code is two.config.code
+
+
+def test_a_limit_without_a_matrix_is_warned_of() -> None:
+    loaded, findings = outcome(RUN + "max_parallel: 2\n")
+    assert loaded is not None
+    assert [(one.code, one.severity) for one in findings] == [
+        ("max_parallel_unused", Severity.WARNING)
+    ]
+    assert str(findings[0].place).endswith("5:1")
+
+
+@pytest.mark.parametrize("beside", ["matrix: {seed: [1, 2]}", "on_active: parallel"])
+def test_a_limit_that_can_matter_is_not(beside: str, good: Good) -> None:
+    assert good(RUN + f"max_parallel: 2\n{beside}\n").runs[0].config.max_parallel == 2
