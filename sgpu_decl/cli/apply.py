@@ -65,7 +65,7 @@ def command(
         detach=detach,
         json=output == "json",
         parallelism=parallelism,
-        question="carry this plan out?",
+        question="carry out this plan?",
         unattended="look at it and apply it with `-y`, or save it with `sgpu plan --out FILE` "
         "and apply that",
     )

@@ -15,7 +15,7 @@ grace: 500ms
 def test_anything_but_yes_changes_nothing(sgpu: Shell, at_terminal: AtTerminal) -> None:
     sgpu.write("run.yaml", RUN)
     with at_terminal("apply") as terminal:
-        terminal.until("Only `yes`")
+        terminal.until("Type `yes` to approve")
         terminal.type("y\n")
         terminal.until("nothing was changed")
         assert terminal.ended() == 1
@@ -25,7 +25,7 @@ def test_anything_but_yes_changes_nothing(sgpu: Shell, at_terminal: AtTerminal) 
 def test_ctrl_c_at_the_question_is_130(sgpu: Shell, at_terminal: AtTerminal) -> None:
     sgpu.write("run.yaml", RUN)
     with at_terminal("apply") as terminal:
-        terminal.until("Only `yes`")
+        terminal.until("Type `yes` to approve")
         assert terminal.press_until_ended() == 130
     assert not (sgpu.folder / ".sgpu").exists()
 
@@ -33,7 +33,7 @@ def test_ctrl_c_at_the_question_is_130(sgpu: Shell, at_terminal: AtTerminal) -> 
 def test_two_presses_cancel_the_run_and_wait_for_it(sgpu: Shell, at_terminal: AtTerminal) -> None:
     sgpu.write("run.yaml", RUN)
     with at_terminal("apply") as terminal:
-        terminal.until("Only `yes`")
+        terminal.until("Type `yes` to approve")
         terminal.type("yes\n")
         terminal.until("liftoff")
         terminal.type("\x03")
