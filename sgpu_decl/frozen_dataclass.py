@@ -3,8 +3,9 @@
 `dataclasses.dataclass` writes and compiles the source of six methods for each class, which is half
 of the time that a command takes to start. Here one is compiled, `__init__`; the others are closures
 over the fields. The class is a dataclass in all other ways: `fields`, `replace`, `==`, `hash`,
-`repr`, `copy` and `pickle` give the same. What is not frozen, has no slots, is ordered, or inherits
-from another dataclass is left to `dataclasses`.
+`repr`, `copy` and `pickle` give the same. `dataclasses` itself makes the classes that are not
+frozen, have no slots, are ordered, inherit from another dataclass, bring one of these methods, or
+use `__post_init__`, `InitVar` or `field(init=False)`.
 """
 
 import dataclasses
@@ -29,11 +30,25 @@ else:
             return dataclasses.dataclass(**options)
 
         def decorate(cls: type[_T]) -> type[_T]:
-            if any(dataclasses.is_dataclass(base) for base in cls.__bases__):
-                return dataclasses.dataclass(**options)(cls)
-            return _frozen(cls, kw_only=options.get("kw_only", False))
+            if _is_simple(cls):
+                return _frozen(cls, kw_only=options.get("kw_only", False))
+            return dataclasses.dataclass(**options)(cls)
 
         return decorate
+
+
+_OWN_METHODS = frozenset({"__post_init__", "__eq__", "__hash__", "__getstate__", "__setstate__"})
+
+
+def _is_simple(cls: type) -> bool:
+    """Whether a class uses nothing that the methods here do not know."""
+    values = cls.__dict__.values()
+    return (
+        _OWN_METHODS.isdisjoint(cls.__dict__)
+        and not any(dataclasses.is_dataclass(base) for base in cls.__bases__)
+        and all(value.init for value in values if isinstance(value, dataclasses.Field))
+        and not any("InitVar" in str(kind) for kind in getattr(cls, "__annotations__", {}).values())
+    )
 
 
 def _frozen(cls: type[_T], *, kw_only: bool) -> type[_T]:
@@ -45,7 +60,6 @@ def _frozen(cls: type[_T], *, kw_only: bool) -> type[_T]:
     )
     made.__dataclass_params__.frozen = True
     fields = dataclasses.fields(made)
-    values = _getter(item.name for item in fields)
     compared = _getter(item.name for item in fields if item.compare)
     hashed = _getter(
         item.name for item in fields if (item.compare if item.hash is None else item.hash)
@@ -61,17 +75,13 @@ def _frozen(cls: type[_T], *, kw_only: bool) -> type[_T]:
             return NotImplemented
         return compared(self) == compared(other)
 
-    def set_state(self: object, state: Iterable[object]) -> None:
-        for item, value in zip(fields, state, strict=True):
-            object.__setattr__(self, item.name, value)
-
     methods = {
         "__init__": _init_of(made, fields),
         "__repr__": as_text,
         "__eq__": equals,
         "__hash__": lambda self: hash(hashed(self)),
-        "__getstate__": lambda self: values(self),
-        "__setstate__": set_state,
+        "__getstate__": _state,
+        "__setstate__": _set_state,
         "__setattr__": _refuse_assignment,
         "__delattr__": _refuse_deletion,
     }
@@ -79,6 +89,15 @@ def _frozen(cls: type[_T], *, kw_only: bool) -> type[_T]:
         if name not in own:
             setattr(made, name, method)
     return made  # type: ignore[no-any-return]
+
+
+def _state(self: Any) -> tuple[object, ...]:
+    return tuple(getattr(self, item.name) for item in dataclasses.fields(self))
+
+
+def _set_state(self: Any, state: Iterable[object]) -> None:
+    for item, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, item.name, value)
 
 
 def _refuse_assignment(self: object, name: str, value: object) -> NoReturn:  # noqa: ARG001

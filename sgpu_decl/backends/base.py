@@ -295,7 +295,7 @@ class Attempts(Protocol):
         is all that is there now.
         """
 
-    def unsecret_values(self, record: LaunchRecord) -> tuple[str, ...]:  # noqa: ARG002  a default
+    def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:  # noqa: ARG002  a default
         """References of an attempt's secrets that cannot be resolved here: `logs` shows their
         values if a rank wrote them."""
         return ()

@@ -48,7 +48,7 @@ def _interpreter(_: click.Context, __: click.Parameter, text: str) -> str:
 @click.command("workspace")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, show_default=True,
-    help="ProjectSource to listen on this machine; 0 takes a free port.",
+    help="Port to listen on, on this machine; 0 takes a free port.",
 )  # fmt: skip
 @click.option("--root", metavar="DIR", help="Keep the workspace there, for the next time too.")
 @click.option(

@@ -53,17 +53,26 @@ def _option(arguments: Sequence[str], name: str, short: str | None = None) -> st
     return value
 
 
+_RUNS_AFTER_CTRL_C = {  # of the commands that launch or follow runs
+    "apply": "if something was launched, it goes on",
+    "logs": "the runs go on",
+    "wait": "the runs go on",
+}
+
+
 def as_sgpu_error(error: BaseException, arguments: Sequence[str]) -> SgpuError:
     """Give every error a message, a next step and an exit code."""
     match error:
         case SgpuError():
             return error
         case KeyboardInterrupt() | click.Abort():
+            runs = _RUNS_AFTER_CTRL_C.get(arguments[0] if arguments else "")
+            if runs is None:
+                return Interrupted("interrupted")
             target, project = _option(arguments, "--target", "-t"), _option(arguments, "--project")
             command = "sgpu status" + (f" -t {shlex.quote(target)}" if target else "")
             command += f" --project {shlex.quote(project)}" if project else ""
-            hint = f"if something was launched, it goes on: see `{command}`"
-            return Interrupted("interrupted", hint=hint)
+            return Interrupted("interrupted", hint=f"{runs}: see `{command}`")
         case click.ClickException():
             return _usage(error)
         case OSError() if error.errno is not None:

@@ -229,7 +229,7 @@ def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -
     elif key.startswith("x-"):
         hint = "keys of your own are not supported: put the anchor at the first place that uses it"
     elif home is not None:
-        hint = f"`{key}` belongs into `{home}`"
+        hint = f"`{key}` belongs in `{home}`"
     else:
         hint = f"known here: {', '.join(f'`{name}`' for name in here.keys)}"
     inside = f" in `{parent}`" if parent else ""

@@ -18,15 +18,21 @@ _LONGEST_TEMP_DIR = 34
 (`/session_DATE_PID/sockets/plasma_store`), and the kernel takes 107 (unix(7))."""
 
 _SMALLEST_STORE = 75 << 20  # bytes; `ray start` refuses less
-_BUILT_IN = frozenset({"CPU", "GPU", "memory", "object_store_memory"})
+_BUILT_IN = {  # the names of Ray's own resources, each with what to write instead
+    "CPU": "use `num_cpus`",
+    "GPU": "use `num_gpus`",
+    "memory": "remove it: Ray counts the memory that the run has on the node",
+    "object_store_memory": "use `object_store_memory`",
+}
 
 
 def _resource_name(name: str) -> str:
     if name in _BUILT_IN:
-        field = {"CPU": "`num_cpus`", "GPU": "`num_gpus`"}.get(name, "`object_store_memory`")
-        raise problem("reserved_resource", "{path} is a resource of Ray's own", f"use {field}")
-    if not name or name.startswith("node:"):
-        raise problem("reserved_resource", "{path} cannot be a resource of yours", "rename it")
+        raise problem("reserved_resource", "{path} is a resource of Ray's own", _BUILT_IN[name])
+    if not name:
+        raise problem("reserved_resource", "a resource of {path} has no name", "give it one")
+    if name.startswith("node:"):
+        raise problem("reserved_resource", "{path} is a name that Ray gives to nodes", "rename it")
     return name
 
 

@@ -44,8 +44,8 @@ def check_processes() -> Iterator[Finding]:
     if abandoned:
         yield ok(
             "locks",
-            f"{len(abandoned)} attempts were killed together with their supervisor; their records "
-            f"in `{Path(abandoned[0]).parent.parent}` lock nothing; `sgpu gc` deletes those of "
+            f"attempts killed together with their supervisor: {len(abandoned)}; their records in "
+            f"`{Path(abandoned[0]).parent.parent}` lock nothing; `sgpu gc` deletes those of "
             "deleted attempts",
         )
 

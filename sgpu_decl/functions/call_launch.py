@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 from sgpu_decl.errors import Locked, StalePlan
@@ -35,14 +35,16 @@ def run(
     for note in session.notes:
         say(note)
     launched: list[AttemptRef] = []
-    with stopped_by_interrupt(session, launched):
-        tell_plan(_launch(prepared, launched))
-        (ref,) = launched
-        if settings.run_async:
-            announce(session, ref)
-            return DistributedFunctionCall(session, ref)
-        view = follow(session, ref)
-    with session:
+    with ExitStack() as stack:
+        stack.enter_context(session)
+        with stopped_by_interrupt(session, launched):
+            tell_plan(_launch(prepared, launched))
+            (ref,) = launched
+            if settings.run_async:
+                announce(session, ref)
+                stack.pop_all()  # the session stays open: the call uses it
+                return DistributedFunctionCall(session, ref)
+            view = follow(session, ref)
         return collect_outputs_or_raise(session, view)
 
 

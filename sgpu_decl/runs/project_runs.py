@@ -255,7 +255,7 @@ class ProjectRuns:
         """References of secrets that `logs` and `follow` cannot hide here, each once."""
         references: dict[str, None] = {}
         for record in map(self.record, refs):
-            references |= dict.fromkeys(self._attempts(record).unsecret_values(record))
+            references |= dict.fromkeys(self._attempts(record).unresolved_secrets(record))
         return tuple(references)
 
     def follow(

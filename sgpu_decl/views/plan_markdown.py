@@ -114,7 +114,7 @@ def _closing(plan: Plan) -> Iterator[str]:
     if launches(plan):
         yield f"Estimate: {prose(estimate_words(plan.estimate))}."
     if not plan.complete:
-        yield "Some runs were left out of this plan."
+        yield "Some runs or jobs were left out of this plan."
 
 
 def _sides(field: FieldChange) -> tuple[str, str]:

@@ -162,7 +162,7 @@ class _Paper:
         if launches(plan):
             yield f"Estimate: {estimate_words(plan.estimate)}."
         if not plan.complete:
-            yield "Some runs were left out of this plan."
+            yield "Some runs or jobs were left out of this plan."
         if any(check.severity is Severity.ERROR for check in plan.checks):
             yield "This plan cannot be applied: see the errors above."
         yield self.bold(summary_line(plan))

@@ -63,7 +63,7 @@ def interrupted(sgpu: Shell, *arguments: str, after: str) -> tuple[str, str]:
 
 def test_wait_is_left_and_the_run_goes_on(stubborn: Shell) -> None:
     _, said = interrupted(stubborn, "wait", "stubborn", after="waiting for stubborn#1")
-    assert "error[interrupted]: interrupted\nhint: if something was launched, it goes on" in said
+    assert "error[interrupted]: interrupted\nhint: the runs go on: see `sgpu status`" in said
     out, _ = interrupted(stubborn, "wait", "stubborn", "-o", "json", after="waiting for")
     assert json.loads(out)["error"]["code"] == "interrupted"
     (run,) = stubborn("status", "-o", "json").json["data"]["runs"]
@@ -90,7 +90,15 @@ def test_the_hint_after_ctrl_c_names_target_and_project() -> None:
         (["wait", "--target=prod", "--", "--project=x"], " -t prod"),
     ):
         hint = as_sgpu_error(KeyboardInterrupt(), arguments).hint
-        assert hint == f"if something was launched, it goes on: see `sgpu status{where}`"
+        assert hint == f"the runs go on: see `sgpu status{where}`"
+
+
+def test_the_hint_after_ctrl_c_speaks_of_launches_only_where_there_can_be_one() -> None:
+    hints = {name: as_sgpu_error(KeyboardInterrupt(), [name]).hint for name in ("apply", "plan")}
+    assert hints == {
+        "apply": "if something was launched, it goes on: see `sgpu status`",
+        "plan": None,
+    }
 
 
 def test_ctrl_c_while_the_command_line_is_loaded_shows_no_traceback(tmp_path: Path) -> None:

@@ -71,9 +71,9 @@ CASES = [
     ("what a call decides in a target", "targets: {t: {functions: {args: {a: 1}}}}",
      "unknown_key", "1:27", "unknown key `args`", "they are the arguments of the call"),
     ("a field of a run at the root", "gpus: 1",
-     "unknown_key", "1:1", "unknown key `gpus`", "`gpus` belongs into `runs.NAME`"),
+     "unknown_key", "1:1", "unknown key `gpus`", "`gpus` belongs in `runs.NAME`"),
     ("a name at the root", "name: a",
-     "unknown_key", "1:1", "unknown key `name`", "`name` belongs into `project`"),
+     "unknown_key", "1:1", "unknown key `name`", "`name` belongs in `project`"),
 ]  # fmt: skip
 
 

@@ -133,3 +133,41 @@ def test_a_class_below_another_dataclass_has_the_fields_of_both() -> None:
     assert value == dataclasses.replace(value)
     with pytest.raises(dataclasses.FrozenInstanceError):
         value.more = 7  # type: ignore[misc]
+
+
+def test_what_it_does_not_know_is_left_to_dataclasses() -> None:
+    @fast(frozen=True, slots=True)
+    class Checked:
+        size: int
+
+        def __post_init__(self) -> None:
+            if self.size < 0:
+                raise ValueError(self.size)
+
+    @fast(frozen=True, slots=True)
+    class Counted:
+        size: int
+        twice: int = field(init=False, default=2)
+
+    @fast(frozen=True, slots=True)
+    class Folded:
+        name: str
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Folded) and self.name.lower() == other.name.lower()
+
+        def __hash__(self) -> int:
+            return hash(self.name.lower())
+
+    with pytest.raises(ValueError, match="-1"):
+        Checked(-1)
+    assert list(inspect.signature(Counted).parameters) == ["size"]
+    assert {Folded("A"), Folded("a")} == {Folded("a")}
+
+
+def test_a_dataclass_without_slots_below_it_is_copied_whole() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Below(Positional):
+        third: int = 1
+
+    assert copy.copy(Below(1, third=7)).third == 7

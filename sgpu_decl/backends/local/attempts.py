@@ -108,7 +108,7 @@ class LocalAttempts(Attempts):
             ),
         )
 
-    def unsecret_values(self, record: LaunchRecord) -> tuple[str, ...]:
+    def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:
         return tuple(self._secrets(record)[1])
 
     def _secrets(self, record: LaunchRecord) -> tuple[list[str], list[str]]:

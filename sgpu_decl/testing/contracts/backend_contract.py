@@ -121,7 +121,7 @@ class BackendContract:
             attempts.settle([nowhere])
             assert attempts.results(nowhere) == []
             assert attempts.error(nowhere, 0) is None
-            assert attempts.unsecret_values(nowhere) == ()
+            assert attempts.unresolved_secrets(nowhere) == ()
             lines, ended = attempts.logs(nowhere, ranks=None, follow=True).read()
             assert (list(lines), ended) == ([], True)
             storage.release_code(nowhere)

@@ -67,7 +67,7 @@ which is the code of any bad request (evidence: A5)."""
 _BROKEN = _Wording(
     "remote_broken",
     "had an internal error: {message}",
-    "try again; nothing was changed",
+    "try again",
     retryable=True,
 )
 _BY_CLASS: Mapping[str, _Wording] = MappingProxyType(
@@ -105,7 +105,7 @@ _UNREACHABLE = _Wording(
 _CUT = _Wording(
     "connection_lost",
     "closed the connection ({message})",
-    "try again: nothing is done twice",
+    "try again: what was already done is found again",
     retryable=True,
 )
 
