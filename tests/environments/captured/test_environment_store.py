@@ -366,7 +366,11 @@ class _Kills:
 
     def advance(self, phase: str, done: int, total: int) -> None:
         for task in Path("/proc/self/task").iterdir():
-            for child in (task / "children").read_text().split():
+            try:
+                children = (task / "children").read_text().split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # the thread has just ended
+            for child in children:
                 os.kill(int(child), signal.SIGKILL)
 
 
