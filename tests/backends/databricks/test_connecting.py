@@ -167,7 +167,7 @@ def test_an_apply_waits_for_a_slow_login_and_says_so_where_a_plan_goes_on_withou
 ) -> None:
     assert Profile().value("login-patience") == connection_module.FIRST_ANSWER
     monkeypatch.setattr(connection_module, "PATIENCE", 0.2)
-    monkeypatch.setattr(connection_module, "_TOLD", 0.1)
+    monkeypatch.setattr(connection_module, "_NOTICE", 0.1)
     server.faults.add(
         Fault(pattern="GET */scim/v2/Me", effect=Effect.DELAY, seconds=3),
         tenant=server.tenants.of_token(token).key,
