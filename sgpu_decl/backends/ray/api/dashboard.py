@@ -1,0 +1,353 @@
+"""The HTTP API of Ray's dashboard, with the standard library, over one connection.
+
+The token is sent once the dashboard has refused a request without one, so it reaches no other
+program that listens there, and `requires_token` is known. A request that changes something is never
+repeated here: `OutcomeUnknown` says that its answer was lost.
+"""
+
+import http.client
+import json
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from sgpu_decl import __version__
+from sgpu_decl.backends.ray.api.address import DashboardAddress
+from sgpu_decl.backends.ray.api.credentials import TOKEN_PLACES, Credentials
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.model.jsonable import Json
+
+__all__ = ["Dashboard", "Refused", "items_in", "text_in"]
+
+_SILENCE = 60.0  # seconds without a byte
+_PIECE = 1 << 20
+_SHOWN = 300  # characters of an answer in a message
+_REFUSALS = (401, 403)
+_BUSY = (429, 502, 503, 504)  # of proxies in front of it, too
+
+
+class Refused(BackendError):
+    """The dashboard answers, and does not do what it was asked to. `status` is that of HTTP. Ray
+    answers 500 to requests that are wrong, too."""
+
+    code = "remote_refused"
+    asked_wrong = True
+
+    def __init__(self, message: str, *, hint: str | None, status: int) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class _Lost(Exception):
+    """A connection that broke or was silent. `sent`: the request may have arrived."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    body: bytes
+    location: str | None
+
+    @property
+    def text(self) -> str:
+        """The beginning of the answer, in one line."""
+        line = " ".join(self.body[: 4 * _SHOWN].decode(errors="replace").split())
+        return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+
+
+class Dashboard:
+    """The dashboard of one cluster. Calls may come from several threads, and take turns.
+
+    Paths begin with a slash and are relative to the address. Each call raises BackendError if the
+    dashboard does not answer (`host_unreachable`), does not accept the token (`unauthenticated`),
+    or refuses (`Refused`; RemoteMissing for 404).
+    """
+
+    def __init__(
+        self, address: DashboardAddress, credentials: Credentials, *, patience: float | None = None
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            patience: the seconds that all requests together may take; None for no limit but 60 s
+                without a byte.
+        """
+        self.address = address
+        self._credentials = credentials
+        self._lock = threading.RLock()
+        self._connection: http.client.HTTPConnection | None = None
+        self._requires_token: bool | None = None
+        self._patience = patience
+        self._deadline: float | None = None
+
+    @property
+    def requires_token(self) -> bool | None:
+        """Whether it refuses requests without a token; None before the first answer."""
+        return self._requires_token
+
+    @property
+    def has_token(self) -> bool:
+        return self._credentials.token is not None
+
+    def get(self, path: str, /, **query: str | int) -> Json:
+        """The JSON that a path answers with."""
+        return self._json("GET", path, self._asked("GET", path, query=query))
+
+    def find(self, path: str, /, **query: str | int) -> Json:
+        """The same; None if its object does not exist."""
+        try:
+            return self.get(path, **query)
+        except RemoteMissing:
+            return None
+
+    def read(self, path: str, /, **query: str | int) -> bytes:
+        """The bytes that a path answers with."""
+        return self._asked("GET", path, query=query).body
+
+    def put(self, path: str, content: bytes, /) -> None:
+        """Write a value. Raises OutcomeUnknown, too."""
+        self._asked("PUT", path, content=content, kind="application/octet-stream")
+
+    def post(self, path: str, body: Mapping[str, Json], /) -> Json:
+        """Send JSON, and return the JSON of the answer. Raises OutcomeUnknown, too."""
+        content = json.dumps(body).encode()
+        answer = self._asked("POST", path, content=content, kind="application/json")
+        return self._json("POST", path, answer)
+
+    def delete(self, path: str, /) -> None:
+        """Delete an object. Raises OutcomeUnknown, too."""
+        self._asked("DELETE", path)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _json(self, method: str, path: str, answer: _Answer) -> Json:
+        try:
+            value: Json = json.loads(answer.body)
+        except ValueError:
+            raise self._unknown(f"{method} {path}", f"no JSON: {answer.text}") from None
+        return value
+
+    def _unknown(self, request: str, what: str) -> BackendError:
+        return BackendError(
+            f"`{self.address.url}` does not answer as Ray's dashboard does: `{request}` gives "
+            f"{what}",
+            hint=f"see that {self._named} is the URL of the dashboard of Ray 2.49 or newer",
+            code="not_ray_dashboard",
+        )
+
+    @property
+    def _named(self) -> str:
+        source = self.address.source
+        return f"`{source}`" if source else f"`{self.address.url}`, the default,"
+
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        content: bytes | None = None,
+        kind: str | None = None,
+    ) -> _Answer:
+        target = f"{path}?{urlencode(query)}" if query else path
+        with self._lock:
+            if method != "GET" and self.has_token and self._requires_token is None:
+                self._exchange("GET", "/api/version", None, None)  # nothing is sent twice for this
+            answer = self._exchange(method, target, content, kind)
+        if answer.status == 200:
+            return answer
+        raise self._refusal(f"{method} {path}", answer)
+
+    def _exchange(
+        self, method: str, target: str, content: bytes | None, kind: str | None
+    ) -> _Answer:
+        """Send a request, with the token if it is needed. The caller holds the lock."""
+        secured = self._requires_token
+        answer = self._delivered(method, target, content, kind)
+        if secured is None:
+            self._requires_token = answer.status in _REFUSALS
+            if self._requires_token and self.has_token:
+                answer = self._delivered(method, target, content, kind)
+        return answer
+
+    def _delivered(
+        self, method: str, target: str, content: bytes | None, kind: str | None
+    ) -> _Answer:
+        reused = self._connection is not None
+        try:
+            try:
+                return self._sent(method, target, content, kind)
+            except _Lost as lost:
+                self.close()
+                if not (reused and lost.sent and method == "GET"):
+                    raise
+                return self._sent(method, target, content, kind)
+        except _Lost as lost:
+            self.close()
+            if lost.sent and method != "GET":
+                raise OutcomeUnknown(
+                    f"the answer of `{self.address.url}` to `{method} {target}` was lost: {lost}",
+                    hint="apply again: sgpu finds what was started and does not start it twice",
+                ) from lost
+            raise self._unreachable(str(lost)) from lost
+
+    def _sent(self, method: str, target: str, content: bytes | None, kind: str | None) -> _Answer:
+        headers = {"User-Agent": f"sgpu/{__version__}", **self._credentials.headers}
+        if kind is not None:
+            headers["Content-Type"] = kind
+        if self._requires_token:
+            headers |= self._credentials.authorization
+        connection = self._connected()
+        try:
+            # An answer may come before the whole body was read, as to one that is too large.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, self.address.parts.path + target, content, headers)
+            response = connection.getresponse()
+            pieces = []
+            while piece := response.read1(_PIECE):
+                pieces.append(piece)
+                self._limit(connection)
+            response.close()
+            return _Answer(response.status, b"".join(pieces), response.headers.get("Location"))
+        except (OSError, http.client.HTTPException) as error:
+            raise _Lost(self._reason(error), sent=True) from error
+
+    def _connected(self) -> http.client.HTTPConnection:
+        """The open connection, or a new one. Raises _Lost."""
+        connection = self._connection
+        if connection is not None and connection.sock is not None and not _ended(connection.sock):
+            self._limit(connection)
+            return connection
+        self.close()
+        parts = self.address.parts
+        assert parts.hostname is not None  # noqa: S101  of a validated address
+        if self.address.is_encrypted:
+            connection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, context=ssl.create_default_context()
+            )
+        else:
+            connection = http.client.HTTPConnection(parts.hostname, parts.port)
+        try:
+            self._limit(connection)
+            connection.connect()
+        except OSError as error:
+            raise _Lost(self._reason(error), sent=False) from error
+        self._connection = connection
+        return connection
+
+    def _limit(self, connection: http.client.HTTPConnection) -> None:
+        """Bound the next wait. Raises TimeoutError if no time is left."""
+        seconds = _SILENCE
+        if self._patience is not None:
+            now = time.monotonic()
+            if self._deadline is None:
+                self._deadline = now + self._patience
+            seconds = min(seconds, self._deadline - now)
+            if seconds <= 0:
+                raise TimeoutError
+        connection.timeout = seconds
+        if connection.sock is not None:
+            connection.sock.settimeout(seconds)
+
+    def _unreachable(self, reason: str) -> BackendError:
+        error = BackendError(
+            f"`{self.address.url}` does not answer: {reason}",
+            hint=f"see that {self._named} is right, that this network reaches it, and that the "
+            "cluster has `ray[default]`: plain `ray` has no dashboard",
+            code="host_unreachable",
+        )
+        error.retryable = True
+        return error
+
+    def _refusal(self, request: str, answer: _Answer) -> BackendError:
+        url, status = self.address.url, answer.status
+        if status in _REFUSALS:
+            return self._unauthenticated(answer)
+        if 300 <= status < 400:
+            return BackendError(
+                f"`{url}` sends requests on to `{answer.location or 'nowhere'}`",
+                hint=f"set {self._named} to the address that answers; a page for logging in needs "
+                "headers in `RAY_JOB_HEADERS`",
+                code="not_ray_dashboard",
+            )
+        if status in _BUSY:
+            error = BackendError(
+                f"`{url}` is not available now: it answers {status} ({answer.text})",
+                hint="try again in a minute",
+                code="unavailable",
+            )
+            error.retryable = True
+            return error
+        message = f"`{url}` answers {status} to `{request}`: {answer.text}"
+        if status == 404:
+            return RemoteMissing(message, hint=f"see that {self._named} is Ray's dashboard")
+        return Refused(message, hint="see the dashboard's log on the head node", status=status)
+
+    def _unauthenticated(self, answer: _Answer) -> BackendError:
+        source = self._credentials.source
+        if source is None:
+            message = f"`{self.address.url}` needs a token, and none was found"
+            hint = f"it was looked for in {TOKEN_PLACES}"
+        else:
+            message = f"`{self.address.url}` does not accept the token of {source}"
+            hint = f"the token is the first of {TOKEN_PLACES}; use that of the cluster"
+        return BackendError(f"{message}: {answer.text}", hint=hint, code="unauthenticated")
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"no answer came in {self._patience or _SILENCE:g} s"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({error.verify_message})"
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return text[:1].lower() + text[1:] or type(error).__name__
+
+
+def _ended(sock: socket.socket) -> bool:
+    """Whether the other side closed an idle connection."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def text_in(dashboard: Dashboard, request: str, answer: Any, name: str) -> str:
+    """The text that an answer must have under a name.
+
+    Raises:
+        BackendError: it has none, as of something else than Ray (`not_ray_dashboard`).
+    """
+    value = answer.get(name) if isinstance(answer, Mapping) else None
+    if not isinstance(value, str):
+        raise BackendError(
+            f"the answer of `{dashboard.address.url}` to `{request}` has no `{name}`",
+            hint="see that it is the dashboard of Ray 2.49 or newer",
+            code="not_ray_dashboard",
+        )
+    return value
+
+
+def items_in(dashboard: Dashboard, request: str, answer: Any, name: str) -> list[Any]:
+    """The list that an answer must have under a name. Raises BackendError as `text_in`."""
+    value = answer.get(name) if isinstance(answer, Mapping) else None
+    if not isinstance(value, list):
+        raise BackendError(
+            f"the answer of `{dashboard.address.url}` to `{request}` has no list `{name}`",
+            hint="see that it is the dashboard of Ray 2.49 or newer",
+            code="not_ray_dashboard",
+        )
+    return value
