@@ -4,6 +4,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.ray_cluster import is_reserved_for_ray
 
 __all__ = ["ORIGINS", "Contradiction", "Crossing", "contradictions"]
@@ -39,6 +40,7 @@ class Crossing:
     secrets: Collection[str]
     environment: Collection[str]
     ray: bool = False
+    ray_gpus: int | None = None
     launch: Container[str] = ()
 
 
@@ -159,6 +161,17 @@ def _beside_ray(run: Crossing) -> list[Contradiction]:
         )
         if field in run.launch and not (field == "per" and run.per_node)
     ]
+    most = 0 if run.type is not None and run.type.kind is GPUType.CPU else run.gpus
+    if run.ray_gpus is not None and most is not None and run.type and run.ray_gpus > most:
+        given = "has no GPU" if most == 0 else f"has {most}"
+        found.append(
+            Contradiction(
+                path=("ray", "num_gpus"),
+                code="ray_beyond_run",
+                summary=f"`ray.num_gpus: {run.ray_gpus}` is more than the run has: it {given}",
+                hint="leave it out for the GPUs that the run has on each node",
+            )
+        )
     return found + [
         Contradiction(
             path=("env", block, name),

@@ -3,9 +3,17 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, Field, StrictFloat, StrictInt
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    StrictFloat,
+    StrictInt,
+    ValidationInfo,
+)
 
-from sgpu_decl.config.block import Block, Flag, Positive, WholeNumber
+from sgpu_decl.config.block import Block, Flag, WholeNumber
 from sgpu_decl.config.env import VariableName
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Duration, Size
@@ -34,6 +42,37 @@ def _resource_name(name: str) -> str:
     if name.startswith("node:"):
         raise problem("reserved_resource", "{path} is a name that Ray gives to nodes", "rename it")
     return name
+
+
+def _enough_for_the_driver(number: object) -> object:
+    if isinstance(number, int) and number < 1 and not isinstance(number, bool):
+        hint = "the driver's tasks need one; leave it out for all CPUs that the run has"
+        raise problem("out_of_range", "{path} must be at least 1, not {given}", hint)
+    return number
+
+
+def _some(amount: object) -> object:
+    if isinstance(amount, int | float) and amount <= 0 and not isinstance(amount, bool):
+        hint = "leave the resource out where a node has none"
+        raise problem("out_of_range", "{path} must be more than 0, not {given}", hint)
+    return amount
+
+
+def _port_number(number: object) -> object:
+    if isinstance(number, int) and not 1 <= number <= 65535 and not isinstance(number, bool):
+        hint = "leave it out for a free port that sgpu chooses"
+        raise problem("out_of_range", "{path} must be from 1 to 65535, not {given}", hint)
+    return number
+
+
+def _other_port(number: int | None, block: ValidationInfo) -> int | None:
+    if number is not None and number == block.data.get("port"):
+        raise problem(
+            "port_twice",
+            f"`port` and `metrics_export_port` of the cluster are both {number}",
+            "choose another one, or leave it out for a free port that sgpu chooses",
+        )
+    return number
 
 
 def _whole_above_one(amount: float) -> float:
@@ -76,9 +115,20 @@ def _positive(value: Duration) -> Duration:
     return value
 
 
-Amount = Annotated[StrictFloat, Field(gt=0), AfterValidator(_whole_above_one)]
+def _number(amount: float) -> object:
+    return int(amount) if amount == int(amount) else amount
+
+
+Cpus = Annotated[StrictInt, Field(ge=1), BeforeValidator(_enough_for_the_driver)]
+Amount = Annotated[
+    StrictFloat,
+    Field(gt=0),
+    BeforeValidator(_some),
+    AfterValidator(_whole_above_one),
+    PlainSerializer(_number),
+]
 ResourceName = Annotated[str, AfterValidator(_resource_name)]
-Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+Port = Annotated[StrictInt, Field(ge=1, le=65535), BeforeValidator(_port_number)]
 Period = Annotated[Duration, AfterValidator(_positive)]
 
 
@@ -92,7 +142,7 @@ class Ray(Block):
         "startup_timeout": "`head_startup_timeout` and `worker_join_timeout` replace it",
     }
 
-    num_cpus: Positive | None = Field(
+    num_cpus: Cpus | None = Field(
         None, description="CPUs of each node. Default: those that the run may use there."
     )
     num_gpus: WholeNumber | None = Field(
@@ -118,7 +168,7 @@ class Ray(Block):
         default=False,
         description="Whether Ray's dashboard runs, on loopback of the head node.",
     )
-    metrics_export_port: Port | None = Field(
+    metrics_export_port: Annotated[Port | None, AfterValidator(_other_port)] = Field(
         None,
         description="The port where a node shows its metrics. Another port is chosen where this "
         "one is in use.",

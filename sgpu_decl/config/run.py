@@ -1,5 +1,6 @@
 """A run: the root of a run file, or an entry of `runs` in a project file."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -72,10 +73,21 @@ def _positive(value: Duration) -> Duration:
     return value
 
 
-def _switch(value: object) -> object:
+def _ray(value: object) -> object:
+    """`true` is a block without options. What other tools read as true or false is named."""
     if isinstance(value, bool):
         return {} if value else None
-    return value
+    if value is None or isinstance(value, Mapping | Ray):
+        return value
+    first = value.strip().lower().partition(" ")[0] if isinstance(value, str) else ""
+    hint = "write `ray: true`, or options such as `ray: {num_cpus: 8}`"
+    if first in ("true", "yes", "on", "y"):
+        hint = "write `ray: true`, without quotes"
+    elif first in ("false", "no", "off", "n", "none"):
+        hint = "write `ray: false`, without quotes, or remove it"
+    raise problem(
+        "wrong_type", "{path} must be true, false or a block of options, not {given}", hint
+    )
 
 
 def _somebody(value: OnFinish | None) -> OnFinish | None:
@@ -125,7 +137,7 @@ class RunConfig(Block):
         Env.model_construct(), description="The Python environment, variables and secrets."
     )
     code: Code = Field(Code.model_construct(), description="Which files the run takes along.")
-    ray: Annotated[Ray | None, BeforeValidator(_switch)] = Field(
+    ray: Annotated[Ray | None, BeforeValidator(_ray)] = Field(
         None,
         description="Starts a Ray cluster on the nodes of the run, with its program as the driver: "
         "`true`, or the options of the cluster.",
@@ -196,6 +208,7 @@ class RunConfig(Block):
                 secrets=self.env.secrets,
                 environment=self.env.origins,
                 ray=self.ray is not None,
+                ray_gpus=self.ray.num_gpus if self.ray is not None else None,
                 launch=self.launch.model_fields_set,
             )
         )

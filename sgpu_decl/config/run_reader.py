@@ -187,12 +187,12 @@ def _without(data: Mapping[str, Any], loc: Sequence[str | int]) -> Mapping[str, 
 
 
 def _comparable(data: Mapping[str, Any]) -> Crossing:
-    gpus = data.get("gpus")
+    gpus, ray = data.get("gpus"), data.get("ray")
     env, launch, logs = data.get("env"), data.get("launch"), data.get("logs")
     variables = env.get("variables") if isinstance(env, dict) else None
     secrets = env.get("secrets") if isinstance(env, dict) else None
     return Crossing(
-        gpus=gpus if isinstance(gpus, int) and not isinstance(gpus, bool) else None,
+        gpus=_whole(gpus),
         type=GpuType.find(str(data.get("type"))),
         entrypoint="entrypoint" in data,
         command="command" in data,
@@ -204,9 +204,14 @@ def _comparable(data: Mapping[str, Any]) -> Crossing:
         variables=variables if isinstance(variables, dict) else (),
         secrets=secrets if isinstance(secrets, dict) else (),
         environment=[item for item in ORIGINS if isinstance(env, dict) and env.get(item)],
-        ray=isinstance(data.get("ray"), dict) or data.get("ray") is True,
+        ray=isinstance(ray, dict) or ray is True,
+        ray_gpus=_whole(ray.get("num_gpus")) if isinstance(ray, dict) else None,
         launch=launch if isinstance(launch, dict) else (),
     )
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _of_matrix(

@@ -119,13 +119,14 @@ class Size(Textual):
         return cls(round(float(match[1]) * base**power))
 
     def __str__(self) -> str:
-        """The canonical text: the greatest unit of 1,024 that divides it, else bytes."""
-        for unit, length in (
-            ("TiB", 1 << 40),
-            ("GiB", 1 << 30),
-            ("MiB", 1 << 20),
-            ("KiB", 1 << 10),
-        ):
-            if self.bytes >= length and self.bytes % length == 0:
-                return f"{self.bytes // length}{unit}"
-        return str(self.bytes)
+        """The canonical text: the greatest unit that divides it, of 1,024 or of 1,000, whichever
+        gives the shorter number: `8GB` stays `8GB`."""
+        number, unit = min(map(self._in_units, (1024, 1000)), key=lambda item: len(item[0]))
+        return number + unit
+
+    def _in_units(self, base: int) -> tuple[str, str]:
+        infix = "iB" if base == 1024 else "B"
+        for power, letter in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+            if self.bytes and self.bytes % base**power == 0:
+                return str(self.bytes // base**power), letter + infix
+        return str(self.bytes), ""

@@ -105,6 +105,7 @@ def ray_findings(
             place=place("ray"),
             hint="install `ray[default]`, or declare it in `env.dependencies`",
         )
+    yield from _beyond_run(ray, shape, place)
     store = ray.object_store_memory
     if (
         store is not None
@@ -119,6 +120,33 @@ def ray_findings(
             f"has {size(shape.shm)}: Ray would keep it on a disk, which is slow",
             place=place("ray.object_store_memory"),
             hint="make it smaller, or /dev/shm larger: in a container `--shm-size`",
+        )
+
+
+def _beyond_run(
+    ray: "Ray", shape: NodeShape | None, place: Callable[[str], Place | None]
+) -> Iterator[Diagnostic]:
+    """GPUs that a node lacks are an error: tasks would be given devices of others, or none.
+    Processors may be shared."""
+    if shape is None:
+        return
+    if ray.num_gpus is not None and ray.num_gpus > shape.gpus:
+        there = f"{shape.gpus} GPUs" if shape.gpus != 1 else "1 GPU"
+        yield Diagnostic(
+            code="ray_beyond_run",
+            summary=f"`ray.num_gpus: {ray.num_gpus}` is more than the run has on a node ({there})",
+            place=place("ray.num_gpus"),
+            hint="leave it out for the GPUs that the run has on each node",
+        )
+    if ray.num_cpus is not None and shape.cpus is not None and ray.num_cpus > shape.cpus:
+        there = f"{shape.cpus} CPUs" if shape.cpus != 1 else "1 CPU"
+        yield Diagnostic(
+            code="ray_beyond_run",
+            severity=Severity.WARNING,
+            summary=f"`ray.num_cpus: {ray.num_cpus}` is more than the run has on a node "
+            f"({there}): more tasks would run at once than there are CPUs",
+            place=place("ray.num_cpus"),
+            hint="leave it out for the CPUs that the run has on each node",
         )
 
 

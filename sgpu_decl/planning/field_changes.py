@@ -138,4 +138,6 @@ def _side(path: str, value: Json | _Missing) -> Json:
 def _shown(path: str, value: Json) -> Json:
     if path.startswith(_SECRETS) and isinstance(value, str):
         return {"secret": value}
+    if path.removeprefix("run.") in SWITCHES and value == {}:
+        return True  # as a user writes it
     return value

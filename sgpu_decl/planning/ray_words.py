@@ -13,26 +13,31 @@ __all__ = ["ray_checks"]
 
 
 def ray_checks(launched: Sequence[Desired]) -> tuple[Check, ...]:
-    """Return one check for each kind of cluster, with the first run that gets one."""
-    first: dict[RayCluster, Desired] = {}
-    for wanted in launched:
-        if wanted.ray is not None:
-            first.setdefault(wanted.ray, wanted)
+    """Return one check for each kind of cluster: the first run that gets one, and how many others
+    do. Each of them has a cluster of its own."""
+    runs: dict[RayCluster, list[Desired]] = {}
+    for run in launched:
+        if run.ray is not None:
+            runs.setdefault(run.ray, []).append(run)
     return tuple(
         Check(
             id="ray_cluster",
             severity=Severity.INFO,
-            address=wanted.address,
-            summary=_words(cluster),
-            place=place_of(wanted.places, "ray"),
+            address=first.address,
+            summary=_words(cluster, len(others)),
+            place=place_of(first.places, "ray"),
         )
-        for cluster, wanted in first.items()
+        for cluster, (first, *others) in runs.items()
     )
 
 
-def _words(cluster: RayCluster) -> str:
+def _words(cluster: RayCluster, others: int) -> str:
     parts = ", ".join(_parts(cluster)) or "its size is known on its nodes only"
-    return f"Ray cluster: {parts}" + (f"; Ray {cluster.version}" if cluster.version else "")
+    version = f"; Ray {cluster.version}" if cluster.version else ""
+    more = f"; one as large for each of {others:,} more runs" if others > 1 else ""
+    if others == 1:
+        more = "; one as large for 1 more run"
+    return f"Ray cluster: {parts}{version}{more}"
 
 
 def _parts(cluster: RayCluster) -> Iterator[str]:

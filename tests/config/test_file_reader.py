@@ -110,12 +110,17 @@ def test_a_target_may_switch_to_a_command(good: Good) -> None:
     assert (run.entrypoint, run.command) == (None, ("a",))
 
 
+def test_amounts_are_recorded_as_they_are_written(good: Good) -> None:
+    text = RUN + "ray: {resources: {ssd: 1, half: 0.5}, object_store_memory: 8GB}\n"
+    assert '"object_store_memory":"8GB","resources":{"half":0.5,"ssd":1}' in good(text).runs[0].spec
+
+
 def test_a_switched_on_block_takes_options_from_elsewhere(good: Good) -> None:
     text = RUN + "ray: true\ntargets: {big: {ray: {num_cpus: 8}}, none: {ray: false}}\n"
     assert config(good(text)).ray is not None
     assert config(good(text, "run.yaml", "big")).ray.num_cpus == 8
     assert config(good(text, "run.yaml", "none")).ray is None
-    assert config(good(text, sets=[("ray.num_gpus", "2")])).ray.num_gpus == 2
+    assert config(good(text, sets=[("ray.num_cpus", "2")])).ray.num_cpus == 2
 
 
 def test_a_command_may_be_the_driver_of_a_cluster(good: Good) -> None:

@@ -40,7 +40,8 @@ def test_what_is_no_duration_is_refused(text: object) -> None:
 
 @pytest.mark.parametrize(
     ("text", "amount", "canonical"),
-    [("2GiB", 2 << 30, "2GiB"), ("1.5GB", 1_500_000_000, "1500000000"), (1024, 1024, "1KiB"),
+    [("2GiB", 2 << 30, "2GiB"), ("1.5GB", 1_500_000_000, "1500MB"), (1024, 1024, "1KiB"),
+     ("8GB", 8 * 10**9, "8GB"), ("1024000", 1_024_000, "1000KiB"),
      ("512 mib", 512 << 20, "512MiB"), ("10", 10, "10"), ("0", 0, "0")],
 )  # fmt: skip
 def test_a_size_has_one_canonical_text(text: object, amount: int, canonical: str) -> None:

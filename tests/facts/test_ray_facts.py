@@ -67,6 +67,15 @@ def test_an_object_store_that_shared_memory_cannot_hold() -> None:
     assert findings(found, TWO_NODES, object_store_memory="17GiB") == []
 
 
+def test_a_node_that_is_declared_larger_than_it_is() -> None:
+    found = packages("2.60.0")
+    assert findings(found, num_gpus=2) == [("ray_beyond_run", "error")]
+    assert findings(found, num_cpus=9) == [("ray_beyond_run", "warning")]
+    assert findings(found, num_gpus=1, num_cpus=8) == []
+    assert findings(found, TWO_NODES, num_gpus=5, num_cpus=900) == [("ray_beyond_run", "error")]
+    assert findings(found, None, num_gpus=5, num_cpus=900) == []
+
+
 def test_the_size_is_that_of_the_nodes_where_nothing_else_is_said() -> None:
     cluster = ray_cluster(Ray(), MACHINE, packages("2.60.0"))
     assert cluster == RayCluster(

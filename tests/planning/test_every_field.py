@@ -43,7 +43,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "code.exclude": (["a"], ["b"]),
     "code.link": (["a"], ["b"]),
     "ray.num_cpus": (1, 2),
-    "ray.num_gpus": (2, 4),
+    "ray.num_gpus": (0, 1),
     "ray.resources": ({"ssd": 1}, {"ssd": 2}),
     "ray.object_store_memory": ("1GiB", "2GiB"),
     "ray.temp_dir": ("/a", "/b"),

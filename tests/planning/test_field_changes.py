@@ -47,6 +47,12 @@ def test_a_secret_is_shown_by_its_reference() -> None:
     assert item.after == {"secret": "env:T"}
 
 
+def test_a_switch_without_options_is_shown_as_it_is_written() -> None:
+    (item,) = compare("{}", canonical({"ray": {}}))
+    assert (item.path, item.before, item.after) == ("ray", None, True)
+    assert list(leaves({"ray": {}, "run": {"ray": {}}})) == [("ray", True), ("run.ray", True)]
+
+
 def test_ignored_paths_cover_what_lies_below_them_and_nothing_else() -> None:
     assert covered("args.n.m", ["args.n"])
     assert not covered("args.nn", ["args.n"])

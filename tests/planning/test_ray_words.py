@@ -30,10 +30,20 @@ def test_the_size_and_the_version_as_far_as_they_are_known(
     assert (check.id, str(check.severity), check.summary) == ("ray_cluster", "info", words)
 
 
-def test_equal_clusters_are_shown_once(world: Any) -> None:
+def test_equal_clusters_are_shown_once_with_their_number(world: Any) -> None:
     cluster = RayCluster(nodes=1, gpus=1, version="2.60.0")
     made = world.want("a", ray=cluster).want("b", ray=cluster).want("c").plan()
-    assert [str(check.address) for check in made.checks] == ["run.a"]
+    (check,) = made.checks
+    assert str(check.address) == "run.a"
+    assert check.summary == ("Ray cluster: 1 node, 1 GPU; Ray 2.60.0; one as large for 1 more run")
+
+
+def test_a_matrix_says_how_many_cells_get_such_a_cluster(world: Any) -> None:
+    cluster = RayCluster(nodes=1, cpus=4)
+    for name in "abcd":
+        world.want(name, ray=cluster)
+    (check,) = world.plan().checks
+    assert check.summary == "Ray cluster: 1 node, 4 CPUs; one as large for each of 3 more runs"
 
 
 def test_a_run_that_is_not_launched_shows_none(world: Any) -> None:
