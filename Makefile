@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench faults soak clean
+.PHONY: help demo test test-all test-ray bench faults soak clean
 
 # torch for the demo and the tests: any words that `pip install` takes.
 TORCH ?= torch==2.13.0
@@ -13,6 +13,8 @@ PYTHON ?=
 COUNT ?= 20
 KILLS ?= 2000
 LAUNCHES ?= 200
+# The oldest Ray that is supported; tests/ray_versions.py looks for it by this version.
+OLDEST_RAY := 2.49.1
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install
@@ -21,6 +23,7 @@ help:
 	@echo 'make demo      install, then plan and apply the FSDP training of examples/fsdp'
 	@echo 'make test      install, then lint, types, import law and the quick tests'
 	@echo 'make test-all  install, then the long tests: kill matrices, whole trainings'
+	@echo 'make test-ray  install, then the quick and the long tests that start Ray clusters'
 	@echo 'make bench     the benchmark table, as ratios'
 	@echo 'make faults    the fault tests beside torchrun, written to docs/faults.md'
 	@echo 'make soak      the fault tests, COUNT=$(COUNT) times over, KILLS=$(KILLS) random kills, and LAUNCHES=$(LAUNCHES)'
@@ -40,8 +43,15 @@ help:
 	@touch $@
 
 .venv/.test: .venv/.demo
-	@echo 'Installing the tools of the tests into .venv: 150 MB.'
+	@echo 'Installing the tools of the tests into .venv, Ray among them: 250 MB.'
 	$(PIP) --quiet --editable '.[torch,mlflow,testing]'
+	@touch $@
+
+# One interpreter holds one Ray: the oldest has a virtual environment of its own.
+.venv/ray-$(OLDEST_RAY)/.made: | .venv/.made
+	@echo 'Installing Ray $(OLDEST_RAY) into .venv/ray-$(OLDEST_RAY): 100 MB.'
+	@scripts/make_venv.sh .venv/ray-$(OLDEST_RAY) $(BIN)/python
+	.venv/ray-$(OLDEST_RAY)/bin/python -m pip --disable-pip-version-check install --quiet 'ray[default]==$(OLDEST_RAY)' cloudpickle
 	@touch $@
 
 demo: .venv/.demo
@@ -55,8 +65,11 @@ test: .venv/.test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not expensive'
 
 # The tests that `make test` leaves out.
-test-all: .venv/.test
+test-all: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m expensive
+
+test-ray: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m ray
 
 # Unset, or every import is measured as a compilation.
 bench: .venv/.test

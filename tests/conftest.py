@@ -9,6 +9,8 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with
+
 # Tests start some thousand processes: where no bytecode is kept, each compiles the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -23,6 +25,7 @@ _HOMES = pytest.StashKey[str]()
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts background jobs with interrupts ignored, and every child would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    forget_outer_ray()
     if not hasattr(config, "workerinput"):  # workers inherit the environment of the first process
         homes = tempfile.mkdtemp(prefix="sgpu-tests-")
         config.stash[_HOMES] = homes
@@ -33,3 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if homes := config.stash.get(_HOMES, None):
         shutil.rmtree(homes, ignore_errors=True)
+
+
+@pytest.fixture(params=BOTH_RAYS)
+def ray_python(request: pytest.FixtureRequest) -> str:
+    """The path of an interpreter that has Ray: once the newest, once the oldest."""
+    return interpreter_with(request.param)

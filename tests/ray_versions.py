@@ -1,0 +1,48 @@
+"""The interpreters that tests run Ray with: the newest release, and the oldest that sgpu supports.
+
+The newest is installed beside the tests themselves (the extra `testing`). The oldest has a virtual
+environment of its own, because one interpreter holds one Ray; `make test-all` makes it. A test that
+takes the fixture `ray_python` (`tests/conftest.py`) runs with both: quickly with the newest, and as
+an `expensive` test with the oldest. A test of the newest alone takes `sys.executable`.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+__all__ = ["BOTH_RAYS", "OLDEST_RAY", "forget_outer_ray", "interpreter_with"]
+
+OLDEST_RAY: Final = "2.49.1"
+"""The oldest Ray that sgpu supports. `make test-all` installs it."""
+
+_NEWEST: Final = "newest"
+_OLDEST_PYTHON: Final = Path(__file__).parents[1] / f".venv/ray-{OLDEST_RAY}/bin/python"
+
+BOTH_RAYS: Final = (_NEWEST, pytest.param(OLDEST_RAY, marks=pytest.mark.expensive))
+"""Parameters of a test or a fixture, each of which `interpreter_with` takes."""
+
+
+def interpreter_with(version: str) -> str:
+    """Return the path of the interpreter that has a version of Ray; fail the test if there is
+    none."""
+    if version == _NEWEST:
+        return sys.executable
+    if not _OLDEST_PYTHON.exists():
+        pytest.fail(f"Ray {OLDEST_RAY} is not installed: run `make test-all`", pytrace=False)
+    return str(_OLDEST_PYTHON)
+
+
+def forget_outer_ray() -> None:
+    """Remove what the outer environment says about Ray from this process, so that those which it
+    starts do not inherit it.
+
+    Ray takes its address, its token and hundreds of settings from variables named `RAY_*`. A test
+    that runs inside a Ray job, or beside a cluster of its user, would join that cluster. A token in
+    the home folder (`~/.ray/auth_token`) would be used too, unless `RAY_AUTH_MODE` says otherwise.
+    """
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        del os.environ[name]
+    os.environ["RAY_AUTH_MODE"] = "disabled"
