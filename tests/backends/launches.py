@@ -7,7 +7,6 @@ from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
 from sgpu_decl.backends.remote.launch_folder import launch_files
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
@@ -42,7 +41,7 @@ def workspace_files_of(
     """The files of a launch folder on Databricks, for that many nodes."""
 
     class Nodes(WorkspaceNodes):
-        def nodes(self, config: RunConfig) -> int:
+        def nodes(self, launching: Launching) -> int:
             return nodes
 
     layout = RemoteLayout(folder.rsplit("/runs/", 1)[0])

@@ -1,7 +1,8 @@
 """The program that a platform starts on each node of a run.
 
     python agent.zip node --run DIR --launch DIR --objects DIR [--code HEX] [--environment HEX]
-                          [--back DIR] [--part BYTES] [--platform JSON] --file NAME SHA256 ...
+                          [--back DIR] [--part BYTES] [--platform JSON] [--lifeline FD]
+                          --file NAME SHA256 ...
 
     fetch ─▶ settled by an earlier attempt of the platform? ─▶ prepare ─▶ agent ─▶ upload
                                  └──▶ its exit code               └ fails: the agent says so
@@ -54,8 +55,11 @@ def main(arguments: Sequence[str]) -> int:
     platform = PlatformTable.from_json(options.platform)
     node = platform.position(os.environ)
     fill_missing_variables(os.environ, node, platform)
+    stopping = StopRequest()
+    if options.lifeline is not None:
+        stopping.watch_pipe(options.lifeline)
     try:
-        return _NodeRun(options, node, platform, StopRequest()).run()
+        return _NodeRun(options, node, platform, stopping).run()
     except OSError as error:
         say(f"this node cannot go on: {error}")
         return _NOT_UPLOADED
@@ -178,6 +182,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--platform", default="{}", metavar="JSON", help="the names of the platform"
     )
+    parser.add_argument(
+        "--lifeline", type=int, metavar="FD",
+        help="a pipe: this node stops when its other end is closed",
+    )  # fmt: skip
     parser.add_argument(
         "--file", nargs=2, action="append", default=[], metavar=("NAME", "SHA256"),
         help="a file of the launch folder that the run needs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import subprocess
@@ -31,6 +32,21 @@ class StopRequest:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         for number in _SIGNALS:
             signal.signal(number, self._on_signal)
+
+    def watch_pipe(self, descriptor: int) -> None:
+        """Stop once the other end of a pipe is closed, by its owner's death too. (A parent-death
+        signal would follow the thread that started this process, not its process.)
+
+        The kernel sends SIGTERM for that: see F_SETSIG and O_ASYNC in fcntl(2).
+        """
+        fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGTERM)
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+        poller = select.poll()
+        poller.register(descriptor, select.POLLHUP)
+        if poller.poll(0):  # it was closed before
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def start(
         self, argv: Sequence[str], *, output: int, holds: bool = False

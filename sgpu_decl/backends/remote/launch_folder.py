@@ -42,7 +42,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.archives import agent_zip, rank_zip
@@ -52,9 +52,6 @@ from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
 from sgpu_decl.backends.remote.remote_layout import BACK, RemoteLayout
 from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import render_spec
-
-if TYPE_CHECKING:
-    from sgpu_decl.config.run import RunConfig
 
 __all__ = ["FILES", "NodeProgram", "NodeStart", "launch_files", "manifest_name"]
 
@@ -110,7 +107,7 @@ class NodeProgram(Protocol):
     """How a backend starts the agent on its nodes: the files that it adds to a launch folder."""
 
     @abstractmethod
-    def nodes(self, config: "RunConfig") -> int:
+    def nodes(self, launching: Launching) -> int:
         """How many nodes a run gets; ranks are shared evenly."""
 
     @abstractmethod
@@ -151,7 +148,7 @@ def launch_files(
         BackendError: the backend cannot start this.
         OSError: the scratch folder takes nothing.
     """
-    nodes = program.nodes(launching.config)
+    nodes = program.nodes(launching)
     call = launching.call
     spec = launch_spec(
         # The caller's folders are not on any node.

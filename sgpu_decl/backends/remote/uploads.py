@@ -124,7 +124,7 @@ def fill_launch_folder(
     """
     folder = area.layout.launch(launching.record)
     commands = area.layout.commands(folder)
-    alone = launching.config.gpus <= program.nodes(launching.config)  # one rank on each node
+    alone = launching.config.gpus <= program.nodes(launching)  # one rank on each node
     with tempfile.TemporaryDirectory(prefix="sgpu-launch-") as scratch:
         pickles = Path(scratch, "call")
         pickles.mkdir()

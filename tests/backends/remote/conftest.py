@@ -19,7 +19,6 @@ from sgpu_decl.backends.remote.launch_folder import NodeStart
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout, Uses, render_marker
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.uploader import Uploader
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.step_progress import Quiet
@@ -43,7 +42,7 @@ class Program:
     count: int = 1
     starts: dict[AttemptRef, NodeStart] = field(default_factory=dict)
 
-    def nodes(self, config: RunConfig) -> int:
+    def nodes(self, launching: Launching) -> int:
         return self.count
 
     def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
@@ -107,8 +106,12 @@ class Shared:
         self.files.put(f"{self.folder(launching)}/{MARKER}", render_marker(uses))
         self.uploader.release(launching.ref)
 
-    def start(self, launching: Launching, **variables: str) -> list["subprocess.Popen[str]"]:
-        """Start all nodes, as the backend of the platform does."""
+    def start(
+        self, launching: Launching, *, lifeline: int | None = None, **variables: str
+    ) -> list["subprocess.Popen[str]"]:
+        """Start all nodes, as the backend of the platform does; they end with a pipe, if given."""
+        kept = () if lifeline is None else (lifeline,)
+        options = [word for pipe in kept for word in ("--lifeline", str(pipe))]
         start = self.program.starts[launching.ref]
         started = []
         for number in range(self.program.count):
@@ -122,7 +125,8 @@ class Shared:
             started.append(
                 subprocess.Popen(
                     [sys.executable, "-I", "-S", str(agent),
-                     *start.arguments(str(run), PLATFORM)],
+                     *start.arguments(str(run), PLATFORM), *options],
+                    pass_fds=kept,
                     env={"PATH": path, "HOME": str(own), **named, **variables},
                     cwd=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 )

@@ -80,6 +80,30 @@ def test_several_nodes_meet_by_the_platforms_names(shared: Make, tmp_path: Path)
     assert back.output(0, [0, 1], Quiet()).files == 2
 
 
+def test_a_node_stops_when_the_pipe_of_its_owner_is_closed(shared: Make, tmp_path: Path) -> None:
+    machine = shared()
+    launching = machine.launching(
+        "import os, time\n"
+        "def main():\n"
+        "    open(os.environ['SGPU_OUTPUT_DIR'] + '/left', 'w').close()\n"
+        "    time.sleep(600)\n"
+    )
+    machine.stage(launching)
+    pipe, owned = os.pipe()
+    nodes = machine.start(launching, lifeline=pipe)
+    os.close(pipe)
+    until((tmp_path / "here" / "node-0" / "run" / "output" / "left").exists)
+
+    os.close(owned)
+
+    ((code, said),) = ended(nodes)
+    back = RemoteResults(machine.files, machine.folder(launching), tmp_path / "attempt")
+    outcome = back.outcome(0) or {}
+    assert code != 0, said
+    assert outcome["state"] == "cancelled"
+    assert back.output(0, [0], Quiet()).files == 1
+
+
 def test_an_archive_of_code_that_nodes_see_late_is_waited_for(shared: Make, tmp_path: Path) -> None:
     machine = shared()
     launching = machine.launching(TELL)

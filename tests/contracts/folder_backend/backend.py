@@ -60,12 +60,12 @@ class FolderSurvey(Survey):
 
 
 class FolderNodes(NodeProgram):
-    def nodes(self, config: RunConfig) -> int:
-        return _options(config).nodes
+    def nodes(self, launching: Launching) -> int:
+        return _options(launching.config).nodes
 
     def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
         program = {
-            "nodes": self.nodes(launching.config),
+            "nodes": self.nodes(launching),
             "agent": f"{start.objects}/agent/{start.agent}.zip",
             "arguments": start.arguments("RUN", PlatformTable()),
         }

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import Launching
@@ -20,9 +19,6 @@ from sgpu_decl.backends.databricks.planning.machines import machines_of
 from sgpu_decl.backends.remote.launch_folder import NodeStart
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Kind
-
-if TYPE_CHECKING:
-    from sgpu_decl.config.run import RunConfig
 
 __all__ = ["WorkspaceNodes", "platform_table", "secret_sidecar"]
 
@@ -58,8 +54,8 @@ class WorkspaceNodes:
     """See `NodeProgram`. The platform extracts the code, resolves the secrets that
     `secret_env_vars.json` names, and runs `command.sh` on each node."""
 
-    def nodes(self, config: "RunConfig") -> int:
-        machines = machines_of(config)
+    def nodes(self, launching: Launching) -> int:
+        machines = machines_of(launching.config)
         return machines.nodes if machines is not None else 1
 
     def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
