@@ -116,7 +116,7 @@ class Session:
 
     def close(self) -> None:
         """Close the state store and the connections to backends. Runs go on. Closing twice is
-        harmless."""
+        harmless; other calls on a closed session raise `SgpuError`."""
         self._project.close()
 
     def check_target(self) -> None:

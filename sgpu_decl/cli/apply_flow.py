@@ -250,7 +250,14 @@ def _answer(
     elif not settings.detach and end is not FollowEnd.DETACHED:
         show_endings(session, views, shown=settings.ranks)
     if refs and settings.detach:
-        name = shlex.quote(refs[0].address.label)
-        note(f"follow with {session.shell_command(f'logs -f {name}')}")
+        note(_follow_hint(session, refs))
     if error is not None and end is not FollowEnd.DETACHED:
         show_error(error)
+
+
+def _follow_hint(session: "Session", refs: tuple[AttemptRef, ...]) -> str:
+    if len(refs) > 1:
+        status, logs = map(session.shell_command, ("status", "logs -f NAME"))
+        return f"they go on: see {status}, and {logs} for one of them"
+    name = shlex.quote(refs[0].address.label)
+    return f"follow with {session.shell_command(f'logs -f {name}')}"

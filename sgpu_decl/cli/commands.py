@@ -13,6 +13,7 @@ __all__ = [
     "ENV_COMMANDS",
     "MLFLOW_COMMANDS",
     "STATE_COMMANDS",
+    "SUBCOMMANDS",
     "LazyGroup",
 ]
 
@@ -69,6 +70,14 @@ STATE_COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+SUBCOMMANDS = {
+    "dev": DEV_COMMANDS,
+    "mlflow": MLFLOW_COMMANDS,
+    "env": ENV_COMMANDS,
+    "state": STATE_COMMANDS,
+}
+
+
 class LazyGroup(click.Group):
     """A group that imports a command when it is called, and says which name was nearest."""
 
@@ -93,10 +102,10 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self._table and not args[0].startswith("-"):
-            import difflib
+            from sgpu_decl.diagnostics.nearest_names import nearest
 
-            near = difflib.get_close_matches(args[0], self._table, n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
+            near = nearest(args[0], self._table)
+            hint = f"; did you mean `{near}`?" if near else ""
             raise click.UsageError(f"no command `{args[0]}`{hint}", ctx)
         return super().resolve_command(ctx, args)
 

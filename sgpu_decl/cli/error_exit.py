@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from sgpu_decl.cli.commands import COMMANDS, SUBCOMMANDS
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
 
 __all__ = ["as_sgpu_error", "report", "show_error", "wants_json"]
@@ -74,7 +75,7 @@ def as_sgpu_error(error: BaseException, arguments: Sequence[str]) -> SgpuError:
             command += f" --project {shlex.quote(project)}" if project else ""
             return Interrupted("interrupted", hint=f"{runs}: see `{command}`")
         case click.ClickException():
-            return _usage(error)
+            return _usage(error, arguments)
         case OSError() if error.errno is not None:
             return _system(error)
         case MemoryError():
@@ -87,16 +88,27 @@ def as_sgpu_error(error: BaseException, arguments: Sequence[str]) -> SgpuError:
             return _crash(error)
 
 
-def _usage(error: click.ClickException) -> Usage:
+def _usage(error: click.ClickException, arguments: Sequence[str]) -> Usage:
     message = error.format_message().rstrip(".")
     context = getattr(error, "ctx", None)
-    path = context.command_path if isinstance(context, click.Context) else "sgpu"
+    path = getattr(context, "command_path", None) or _command_path(arguments)
     if isinstance(error, click.NoSuchOption) and error.option_name in ("--var", "--set"):
         return Usage(
             f"no such option `{error.option_name}`: `{path}` reads no run file or project file",
             hint=f"give it to `sgpu plan` or `sgpu apply`, and see `{path} --help`",
         )
     return Usage(message[:1].lower() + message[1:], hint=f"see `{path} --help`")
+
+
+def _command_path(arguments: Sequence[str]) -> str:
+    """The command that was called, for an error that click raises without its context."""
+    names, table = ["sgpu"], COMMANDS
+    for argument in arguments:
+        if argument not in table:
+            break
+        names.append(argument)
+        table = SUBCOMMANDS.get(argument, {})
+    return " ".join(names)
 
 
 def _system(error: OSError) -> SgpuError:

@@ -1,5 +1,6 @@
 """`sgpu gc`."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -55,13 +56,15 @@ def command(
     names = [str(attempt) for attempt in attempts] if isinstance(attempts, list | tuple) else []
     for name in names:
         show(name)
-    for owner in _mappings(freed["not_found"]):
+    missing = _mappings(freed["not_found"])
+    for owner in missing:
         until = owner["kept_until"]
-        note(
-            f"`{owner['path']}` is not found; what it needs is kept "
-            + (f"until {until}" if until else "as long as it cannot be looked for here")
-            + f" (if it was deleted: delete `{owner['record']}`, and run `sgpu gc` again)"
-        )
+        kept = f"kept until {until}" if until else "kept"
+        note(f"not found: `{owner['path']}`; its code and environments are {kept}")
+    if missing:
+        records = " ".join(shlex.quote(str(owner["record"])) for owner in missing)
+        note(f"hint: if you deleted {'it' if len(missing) == 1 else 'them'}: `rm {records}`, "
+             "then `sgpu gc`")  # fmt: skip
     if not names and not any(_number(freed[name]) for name in _BYTES):
         show("nothing to free")
         return 0

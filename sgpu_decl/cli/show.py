@@ -1,5 +1,6 @@
 """`sgpu show`."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
-from sgpu_decl.cli.terminal_output import answer, now, show, takes_colour
+from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import run_object
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def command(*, source: ProjectSource, name: str, output: str) -> int:
                 f"`{name}` is a saved plan, which names its own project and target: leave out "
                 "`-t` and `--project`"
             )
+        _note_run_of_that_name(source, name)
         return _show_plan(Path(name), output)
     session = source.recorded()
     if name.startswith("job.") or session.jobs.names_job(name):
@@ -48,6 +50,19 @@ def command(*, source: ProjectSource, name: str, output: str) -> int:
 
         show(run_details(run, now=now(), colour=takes_colour(sys.stdout)))
     return 0
+
+
+def _note_run_of_that_name(source: ProjectSource, name: str) -> None:
+    """Say which of the two is shown if a saved plan has the name of a run."""
+    from sgpu_decl.errors import SgpuError
+
+    session = source.session()
+    try:
+        address = session.runs.find(name)[0].address
+    except SgpuError:  # there is no such run, or no state that can be read: a plan needs neither
+        return
+    run = session.shell_command(f"show {shlex.quote(str(address))}")
+    note(f"note: this is the saved plan `{name}`; see the run with {run}")
 
 
 def _show_job(session: "Session", name: str, output: str) -> int:

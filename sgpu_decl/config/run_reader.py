@@ -18,7 +18,7 @@ from sgpu_decl.config.matrix_cells import Common, dumped
 from sgpu_decl.config.plain_values import Conversion, run_shape
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.shared_environments import with_shared_environment
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import canonical
@@ -112,7 +112,7 @@ def read_run(
         return (run,), _unused_limit(config, node)
     runs, wrong = _of_matrix(explained, node, matrix, name, around)
     found += beyond(wrong, found)
-    return (() if found else runs), tuple(found)
+    return (() if has_errors(found) else runs), tuple(found)
 
 
 def _unused_limit(config: RunConfig, node: yaml_nodes.Mapping) -> tuple[Diagnostic, ...]:
@@ -243,11 +243,13 @@ def _of_matrix(
         wrong = () if outside else _validated(explained, node, name)[1]
         return (), (*found, *beyond(wrong, found))
     if inside or outside:
-        return _cell_by_cell(explained, node, name, around, axes, given)
-    base, found = _validated(explained, node, name)
-    if base is None or found:
-        return (), found
-    return _by_arithmetic(base, node, axes, given)
+        runs, found = _cell_by_cell(explained, node, name, around, axes, given)
+    else:
+        base, found = _validated(explained, node, name)
+        if base is None or found:
+            return (), found
+        runs, found = _by_arithmetic(base, node, axes, given)
+    return runs, found or _replaced_arguments(node, matrix, given)
 
 
 def _known(node: yaml_nodes.Mapping) -> bool:
@@ -295,6 +297,29 @@ def _unused(
         )
         for axis in axes
         if axis not in known
+    )
+
+
+def _replaced_arguments(
+    node: yaml_nodes.Mapping, matrix: yaml_nodes.Mapping, given: Iterable[str]
+) -> tuple[Diagnostic, ...]:
+    """Warn of values in `args` that no run gets: an axis of the same name replaces them."""
+    args = node.entries.get("args")
+    if not isinstance(args, yaml_nodes.Mapping):
+        return ()
+    return tuple(
+        Diagnostic(
+            code="argument_replaced",
+            severity=Severity.WARNING,
+            summary=f"no run gets this value of `args.{axis}`: "
+            f"the matrix has an axis `{axis}`, which replaces it",
+            place=args.keys[axis],
+            hint=f"remove `args.{axis}`, or rename the axis and write `${{matrix.NAME}}` where its "
+            "value belongs",
+            related=(Related(place=matrix.keys[axis], note="the axis"),),
+        )
+        for axis in given
+        if axis in args.entries
     )
 
 

@@ -35,7 +35,9 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
     yield from _missing(project, states)
     unreferenced = project.store.unreferenced()
     freed = f"; unused snapshots of code: {unreferenced}" if unreferenced else ""
-    yield ok(_CHECK, f"`{root}`: {len(sampled) - len(damaged)} sampled objects are whole{freed}")
+    whole = len(sampled) - len(damaged)
+    are = "sampled object is" if whole == 1 else "sampled objects are"
+    yield ok(_CHECK, f"`{root}`: {whole} {are} whole{freed}")
 
 
 def _missing(project: OpenedProject, states: tuple[State, ...]) -> Iterator[Finding]:

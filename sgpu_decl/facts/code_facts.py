@@ -12,6 +12,7 @@ from sgpu_decl.model.desired import CodeFacts
 from sgpu_decl.staging.code_store import CodeStore
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.repository import repository_top
+from sgpu_decl.staging.selection import Exclusion, SelectionRule
 from sgpu_decl.staging.signatures import check_entrypoint
 from sgpu_decl.staging.snapshot import Snapshot, changed, own_outputs, snapshot
 
@@ -183,11 +184,27 @@ def _check_taken(root: Path, run: "LoadedRun", taken: Snapshot | None) -> list[D
     inside = whole.relative_to(root).as_posix()
     if any(entry.path in (inside, target) for entry in taken.entries):
         return []
+    exclusion = taken.exclusion(inside)
+    if exclusion is None:
+        return []
     return [
         Diagnostic(
             code="entrypoint_left_out",
-            summary=f"the entrypoint `{target}` is left out of the code by an ignore rule",
+            summary=f"the entrypoint `{target}` is not part of the code: {exclusion}",
             place=run.places.get("entrypoint"),
-            hint=f"add `{inside}` to `code.include`, or mend `.gitignore` and `.sgpuignore`",
+            hint=_way_in(inside, exclusion),
         )
     ]
+
+
+def _way_in(path: str, exclusion: Exclusion) -> str:
+    """What to change so that an excluded path becomes code."""
+    match exclusion.rule:
+        case SelectionRule.GITIGNORE | SelectionRule.SGPUIGNORE:
+            return f"add `{path}` to `code.include`, or change that line"
+        case SelectionRule.EXCLUDE:
+            return f"change `code.exclude`, or add `{path}` to `code.include`"
+        case SelectionRule.LINK:
+            return "take its folder out of `code.link`, which is for data"
+        case _:
+            return "move the entrypoint, or give it another name"

@@ -1,11 +1,12 @@
 """What files said when they were last read, remembered between commands.
 
-One record for each file and target, in the user's cache. It is used only where all that reading
-depends on is the same: the bytes of the file, how it is named, the target and the options, the
-modules that were loaded to read it, and the environment variables and facts of git that references
-stand for. A file
-with errors is read each time. One with very many runs is remembered when it is read for the second
-time, since writing the record would make its first plan a tenth slower.
+There is one record for each file and target, in the user's cache. A record is used only if all of
+this is unchanged: the bytes of the file, its name on the command line, the target and the options,
+the modules that were loaded to read it, and the environment variables and git facts that its
+references use.
+
+A file with errors is not remembered. A file with very many runs is remembered when it is read for
+the second time, since writing the record would make its first plan a tenth slower.
 """
 
 import contextlib

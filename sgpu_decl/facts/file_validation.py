@@ -10,13 +10,12 @@ from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.kinds import capabilities_of
 from sgpu_decl.config.loaded import Loaded, LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
-from sgpu_decl.errors import InvalidInput
 from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.code_facts import entrypoint_findings
 from sgpu_decl.facts.file_memory import FileMemory
 from sgpu_decl.facts.location import Location, Opened, absolute
-from sgpu_decl.facts.project_file import Validated, file_bytes
+from sgpu_decl.facts.project_file import Validated, file_bytes, invalid_file
 from sgpu_decl.model.desired import Desired
 from sgpu_decl.planning.unsupported_fields import not_yet, run_checks
 
@@ -51,7 +50,7 @@ def check_file(
     ordered = in_order(unique.values())
     loaded = readings[location.target][0]
     if loaded is None or has_errors(ordered):
-        raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=ordered)
+        raise invalid_file(opened.shown, ordered)
     return Validated(
         loaded=loaded,
         findings=ordered,

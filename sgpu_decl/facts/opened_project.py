@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.facts.location import Location, Opened, shell_command
 from sgpu_decl.model.state import State
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
     from sgpu_decl.staging.code_store import CodeStore
-    from sgpu_decl.storing.state_store import StateWriter
+    from sgpu_decl.storing.state_store import StateStore, StateWriter
 
 __all__ = ["OpenedProject", "now"]
 
@@ -40,11 +40,27 @@ class OpenedProject:
         self.location = location
         self.root = opened.root
         self.state_dir = opened.state_dir
-        self.states = local_store(opened.state_dir)
+        self._states = local_store(opened.state_dir)
+        self._closed = False
         self._backends: dict[str, Backend] = {}
         self._pythons: dict[bool, Pythons] = {}
         self.guarded = True  # whether interpreters of the project may not be run
         self._job_backends: dict[BackendOptions, JobBackend] = {}
+
+    @property
+    def states(self) -> "StateStore":
+        """The store of the state.
+
+        Raises:
+            SgpuError: the project was closed.
+        """
+        if self._closed:
+            raise SgpuError(
+                "this session is closed",
+                hint="call it inside the `with` block that opened it, or open another one",
+                code="session_closed",
+            )
+        return self._states
 
     @cached_property
     def store(self) -> "CodeStore":
@@ -169,7 +185,8 @@ class OpenedProject:
 
     def close(self) -> None:
         """Close the store of the state, and what the backends hold open."""
-        self.states.close()
+        self._closed = True
+        self._states.close()
         while self._backends:
             _, backend = self._backends.popitem()
             if backend.close is not None:

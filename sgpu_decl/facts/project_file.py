@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from sgpu_decl.config.loaded import Loaded
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
@@ -15,7 +15,9 @@ from sgpu_decl.regular_files import NotRegular, leads_out, open_regular
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.text.file_limits import PROJECT_FILE
 
-__all__ = ["Validated", "file_bytes", "read_bytes", "read_file"]
+__all__ = ["Validated", "file_bytes", "invalid_file", "read_bytes", "read_file"]
+
+_NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +61,24 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
     )
     findings = in_order(findings)
     if loaded is None or has_errors(findings):
-        raise InvalidInput(f"`{opened.shown}` is not valid", diagnostics=findings)
+        raise invalid_file(opened.shown, findings)
     memory.remember(loaded, findings, read=environ, git=git.facts)
     return Validated(loaded=loaded, findings=findings, source=text)
+
+
+def invalid_file(shown: str, findings: tuple[Diagnostic, ...]) -> InvalidInput:
+    """The error of a file that is wrong, or that only the options of the command do not fit."""
+    if all(_is_about_option(one) for one in findings if one.severity is Severity.ERROR):
+        message = f"the options of this command do not fit `{shown}`"
+    else:
+        message = f"`{shown}` is not valid"
+    return InvalidInput(message, diagnostics=findings)
+
+
+def _is_about_option(finding: Diagnostic) -> bool:
+    if finding.code == "unknown_target":  # its place is where targets are declared
+        return True
+    return finding.place is not None and finding.place.is_option
 
 
 def file_bytes(opened: Opened) -> bytes:
@@ -69,7 +86,7 @@ def file_bytes(opened: Opened) -> bytes:
 
     Raises:
         NotFound: there is none.
-        InvalidInput: it is a saved plan.
+        InvalidInput: it is a saved plan or Python.
         SgpuError: it cannot be read.
     """
     if opened.file is None:
@@ -84,7 +101,14 @@ def file_bytes(opened: Opened) -> bytes:
             hint=f"carry it out with `sgpu apply {opened.shown}`, or look at it with "
             f"`sgpu show {opened.shown}`",
         )
-    return read_bytes(opened.file)
+    raw = read_bytes(opened.file)
+    if (kind := _NO_YAML.get(opened.file.suffix)) is not None:
+        raise InvalidInput(
+            f"`{opened.shown}` is {kind}, not a run or project file",
+            hint="name a YAML file that starts it: `sgpu init` writes a first one; or decorate a "
+            "function with `@distributed` and call it from Python",
+        )
+    return raw
 
 
 def _refuse_link_out(opened: Opened) -> None:

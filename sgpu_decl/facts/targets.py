@@ -5,9 +5,9 @@ from itertools import chain
 from pathlib import Path
 
 from sgpu_decl.diagnostics.nearest_names import nearest
-from sgpu_decl.errors import InvalidInput, SgpuError
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.facts.location import DEFAULT_FILES, Opened
-from sgpu_decl.facts.project_file import read_bytes
+from sgpu_decl.facts.project_file import invalid_file, read_bytes
 from sgpu_decl.model.target import BASE
 from sgpu_decl.text.file_limits import limits_for
 from sgpu_decl.text.yaml_nodes import Mapping
@@ -58,7 +58,7 @@ def _declared(file: Path) -> list[str]:
     raw, shown = read_bytes(file), str(file)
     document, found = load(raw, shown, limits=limits_for(raw, shown))
     if document is None:
-        raise InvalidInput(f"`{shown}` is not valid", diagnostics=found)
+        raise invalid_file(shown, found)
     block = document.root.entries.get("targets")
     return list(block.entries) if isinstance(block, Mapping) else []
 

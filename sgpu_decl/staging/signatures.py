@@ -46,11 +46,11 @@ def check_entrypoint(
     at = place("entrypoint")
     if target.endswith(".py"):
         path = Path(os.path.realpath(root / target))
+        if not os.path.isfile(path):
+            return (_missing_file(root, target, at),)
         findings: list[Diagnostic] = []
         if not path.is_relative_to(os.path.realpath(root)):
             findings.append(_outside(target, at))
-        if not os.path.isfile(path):
-            return (*findings, _missing_file(root, target, at))
     else:
         module = _module_file(root, target)
         if isinstance(module, Diagnostic):

@@ -11,6 +11,7 @@ from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reaso
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,
+    changes_something,
     code_words,
     environment_words,
     estimate_words,
@@ -165,7 +166,8 @@ class _Paper:
             yield "Some runs or jobs were left out of this plan."
         if any(check.severity is Severity.ERROR for check in plan.checks):
             yield "This plan cannot be applied: see the errors above."
-        yield self.bold(summary_line(plan))
+        if changes_something(plan):
+            yield self.bold(summary_line(plan))
 
     def _first_fields(self, fields: Sequence[FieldChange]) -> Iterator[str]:
         """Compactly, several to a line: everything is new, so places would only be noise."""

@@ -25,6 +25,7 @@ from sgpu_decl.views.terminal import age, count, escape, hours, size
 
 __all__ = [
     "because",
+    "changes_something",
     "code_words",
     "environment_words",
     "estimate_words",
@@ -102,11 +103,16 @@ def field_note(field: FieldChange, change: Change) -> str:
     )
 
 
+def changes_something(plan: Plan) -> bool:
+    """Whether the plan does more than list what stays as it is."""
+    return any(change.action is not Action.NO_OP for change in plan.changes)
+
+
 def summary_line(plan: Plan) -> str:
     """Return `Plan: 1 to create, ...` or `No changes.`: runs and jobs, then environments, if there
     are any."""
     counts = plan.summary
-    if all(change.action is Action.NO_OP for change in plan.changes):
+    if not changes_something(plan):
         parts = [f"{counts.no_op:,} unchanged"] if counts.no_op else []
         return " ".join(["No changes.", *_counted(parts, plan)])
     parts = [

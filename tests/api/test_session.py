@@ -1,11 +1,13 @@
 """One opened project: what the end of a session closes."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sgpu_decl.api import Location, Session
+from sgpu_decl.errors import SgpuError
 
 BACKEND = """
 from sgpu_decl.backends.base import Backend
@@ -50,3 +52,17 @@ def test_apply_takes_what_plan_returned_and_says_so(tmp_path: Path) -> None:
         plan: Any = prepared.plan
         with pytest.raises(TypeError, match="as it is: got a `Plan`"):
             session.apply(plan)
+
+
+def test_a_closed_session_refuses_every_call(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
+    with Session.open(Location(project=tmp_path)) as session:
+        runs, jobs = session.runs, session.jobs
+    calls: list[Callable[[], object]] = [
+        session.plan, session.state.resources, jobs.find, lambda: runs.find("a"),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(SgpuError, match="this session is closed") as refused:
+            call()
+        assert refused.value.code == "session_closed"
+    session.close()

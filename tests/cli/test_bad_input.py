@@ -682,3 +682,75 @@ def test_a_path_to_ignore_that_no_run_has_is_a_warning(sgpu: Shell) -> None:
     (check,) = [one for one in planned.json["data"]["checks"] if one["id"] == "ignore_unused"]
     assert (check["severity"], check["place"]["file"]) == ("warning", "run.yaml")
     assert "names `enviroment.variables`" in check["summary"]
+
+
+TARGET_RUN = RUN + "targets: {prod: {}}\nvariables: {v: 1}\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("-t", "prd"), ("--set", "gpus=many"), ("--set", "gpuz=1"), ("--var", "w=2")],
+    ids=" ".join,
+)
+def test_a_wrong_option_is_not_called_a_wrong_file(sgpu: Shell, options: tuple[str, str]) -> None:
+    sgpu.write("run.yaml", TARGET_RUN)
+    for command in ("plan", "validate"):
+        refused = sgpu.here(command, *options)
+        assert refused.code == 1
+        assert "error[invalid_input]: the options of this command do not fit `run.yaml`" in (
+            refused.err
+        )
+    sgpu.write("run.yaml", TARGET_RUN + "gpu: 1\n")
+    assert "`run.yaml` is not valid" in sgpu.here("plan", *options).err
+
+
+@pytest.mark.parametrize("command", ["plan", "validate", "apply"])
+def test_a_python_file_is_called_one(sgpu: Shell, command: str) -> None:
+    sgpu.write("h.py", "x = 1\n")
+    refused = sgpu.here(command, "h.py")
+    assert refused.code == 1
+    assert refused.err.startswith(
+        "error[invalid_input]: `h.py` is a Python file, not a run or project file\nhint: "
+    )
+    assert "sgpu init" in refused.err
+    assert "@distributed" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (("plan", "-t"), "sgpu plan"),
+        (("state", "mv", "--project"), "sgpu state mv"),
+        (("--nope",), "sgpu"),
+    ],
+)
+def test_an_option_without_its_value_points_at_the_help_of_its_command(
+    sgpu: Shell, arguments: tuple[str, ...], path: str
+) -> None:
+    assert sgpu.here(*arguments).err.endswith(f"hint: see `{path} --help`\n")
+
+
+def test_a_missing_entrypoint_outside_of_the_root_is_one_finding(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", "name: h\ngpus: 1\ntype: CPU\nentrypoint: ../h.py:main\n")
+    refused = sgpu.here("validate")
+    assert "error[entrypoint_missing]" in refused.err
+    assert "entrypoint_unpinned" not in refused.err
+
+
+def test_nothing_to_do_is_said_once(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert sgpu.here("destroy", "-y").out.count("No changes.") == 1
+
+
+def test_a_saved_plan_with_the_name_of_a_run_is_shown_and_the_run_named(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", RUN)
+    assert sgpu.here("apply", "-y").code == 0
+    assert sgpu.here("plan", "--rerun", "hello", "--out", "hello").code == 0
+    shown = sgpu.here("show", "hello")
+    assert shown.out.startswith("Plan: 1 to create")
+    assert shown.err == (
+        "note: this is the saved plan `hello`; see the run with `sgpu show run.hello`\n"
+    )
+    assert "succeeded" in sgpu.here("show", "run.hello").out
+    (sgpu.folder / "hello").rename(sgpu.folder / "other")
+    assert sgpu.here("show", "other").err == ""

@@ -88,8 +88,9 @@ def test_a_deleted_project_keeps_its_code_for_30_days(applied: Shell, other: She
     shutil.rmtree(applied.folder)
     _later(applied, days=29)
     said = other.here("gc")
-    assert f"`{applied.folder}/.sgpu/default/state.db` is not found" in said.err
-    assert f"delete `{record}`" in said.err
+    assert f"not found: `{applied.folder}/.sgpu/default/state.db`; its code" in said.err
+    assert f"hint: if you deleted it: `rm {record}`, then `sgpu gc`" in said.err
+    assert said.err.count("\n") == 2
     assert _needed(applied)
     _later(applied, days=31)
     assert other.here("gc", "-o", "json").json["data"]["code_bytes"] > 0
@@ -199,7 +200,7 @@ def test_a_project_of_an_older_sgpu_keeps_its_code_wherever_it_is(
     assert _needed(applied)
     applied.folder.rename(applied.folder.with_name("moved"))
     _later(applied, days=400)
-    assert "is not found" in other.here("gc").err
+    assert "not found: `" in other.here("gc").err
     assert _needed(applied)
 
 

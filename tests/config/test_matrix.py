@@ -53,7 +53,7 @@ def test_a_typed_field_takes_a_typed_value(good: Good) -> None:
 
 
 def test_a_mapping_of_arguments_takes_every_axis_it_does_not_place_itself(good: Good) -> None:
-    loaded = good(RUN + "args: {rate: '${matrix.lr}', seed: 0}\nmatrix: {lr: [1, 2], seed: [3]}\n")
+    loaded = good(RUN + "args: {rate: '${matrix.lr}'}\nmatrix: {lr: [1, 2], seed: [3]}\n")
     assert [run.config.args for run in loaded.runs] == [
         {"rate": 1, "seed": 3},
         {"rate": 2, "seed": 3},
@@ -122,3 +122,22 @@ def test_a_limit_without_a_matrix_is_warned_of() -> None:
 @pytest.mark.parametrize("beside", ["matrix: {seed: [1, 2]}", "on_active: parallel"])
 def test_a_limit_that_can_matter_is_not(beside: str, good: Good) -> None:
     assert good(RUN + f"max_parallel: 2\n{beside}\n").runs[0].config.max_parallel == 2
+
+
+@pytest.mark.parametrize("others", ["", ", rate: '${matrix.lr}'"])
+def test_an_argument_that_an_axis_replaces_is_a_warning_at_its_place(others: str) -> None:
+    text = RUN + f"args: {{seed: 7{others}}}\nmatrix: {{seed: [1, 2], lr: [0.1]}}\n"
+    loaded, findings = outcome(text)
+    assert loaded is not None
+    args = [run.config.args for run in loaded.runs]
+    assert [one["seed"] for one in args if isinstance(one, dict)] == [1, 2]
+    assert [(one.code, one.severity) for one in findings] == [
+        ("argument_replaced", Severity.WARNING)
+    ]
+    assert str(findings[0].place) == "run.yaml:5:8"
+    assert [str(one.place) for one in findings[0].related] == ["run.yaml:6:10"]
+
+
+def test_an_argument_beside_a_placed_axis_of_its_name_is_kept(good: Good) -> None:
+    loaded = good(RUN + "args: {seed: 7, n: '${matrix.seed}'}\nmatrix: {seed: [1, 2]}\n")
+    assert [run.config.args for run in loaded.runs] == [{"seed": 7, "n": 1}, {"seed": 7, "n": 2}]

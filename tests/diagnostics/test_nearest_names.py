@@ -18,3 +18,14 @@ def test_of_names_that_are_as_like_the_one_of_the_same_letters_is_meant() -> Non
     assert nearest("agrs", keys) == nearest("agrs", reversed(keys)) == "args"
     assert nearest("arg", keys) == "args"
     assert nearest("tag", keys) == "tags"
+
+
+def test_a_name_with_a_word_of_another_is_near_it() -> None:
+    assert nearest("gpu_type", ["type", "grace"]) == "type"
+    assert nearest("l", ["lr", "seed"]) == "lr"
+
+
+def test_a_word_that_only_shares_letters_with_a_name_gives_no_hint() -> None:
+    assert nearest("deploy", ["destroy", "plan"]) is None
+    assert nearest("launch", ["plan", "cancel"]) is None
+    assert nearest("ls", ["logs", "list"]) is None

@@ -34,7 +34,19 @@ def test_an_entrypoint_that_an_ignore_rule_leaves_out_is_refused_at_plan(written
     (written / ".gitignore").write_text("train.py\n")
     refused = plan(written, "run.yaml")
     assert refused.returncode == 1
-    assert "left out of the code by an ignore rule" in refused.stdout + refused.stderr
+    output = refused.stdout + refused.stderr
+    assert "is not part of the code: line 1 of `.gitignore` (`train.py`)" in output
+    assert "hint: add `train.py` to `code.include`, or change that line" in output
+
+
+def test_an_entrypoint_that_code_exclude_leaves_out_is_explained_by_it(written: Path) -> None:
+    with (written / "run.yaml").open("a") as file:
+        file.write("code: {exclude: ['*.py']}\n")
+    refused = plan(written, "run.yaml")
+    assert refused.returncode == 1
+    output = refused.stdout + refused.stderr
+    assert "is not part of the code: `*.py` in `code.exclude`" in output
+    assert "gitignore" not in output
 
 
 def test_blocks_of_a_project_whose_engine_is_not_here_yet_are_refused(written: Path) -> None:

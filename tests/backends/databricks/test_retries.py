@@ -122,7 +122,7 @@ def test_a_run_that_is_to_send_mail_when_it_fails_is_not_cancelled(
     [
         ("retry: {max: 2}\ntimeout: 3h\n", "at most 3 attempts of 3h each, 9 GPU hours in all",
          "no further attempt is made"),
-        ("retry: {max: 1}\n", "a node `GPU_1xA10` once more, after a new wait for GPUs: at most 2",
+        ("retry: {max: 1}\n", "a node `GPU_1xA10` once more: at most 2",
          "no further attempt is made"),
         ("retry: {max: 1}\non_finish: {failure: [a@b.c]}\n", "at most 2 attempts",
          "sends no such mail"),

@@ -183,8 +183,8 @@ def _retries(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     yield Diagnostic(
         code="retry_cost",
         severity=Severity.INFO,
-        summary=f"`retry` lets the platform bring {_nodes(machines)} {times}, after a new wait for "
-        f"GPUs: {most}",
+        summary=f"with `retry`, the platform may start {_nodes(machines)} {times}: {most}; each "
+        "new start waits for GPUs again",
         place=places.get("retry.max") or places.get("retry"),
         hint=hint,
     )
