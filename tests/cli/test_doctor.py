@@ -641,6 +641,13 @@ def stored(shell: Shell) -> list[Path]:
     ]
 
 
+def test_one_object_of_the_store_is_counted_as_one(sgpu: Shell) -> None:
+    sgpu.write("train.py", "print('hello')\n")
+    applied(sgpu)
+    (line,) = lines(doctor(sgpu), "store")
+    assert "1 sampled object is whole" in line
+
+
 def test_a_damaged_object_of_the_store(sgpu: Shell) -> None:
     sgpu.write("train.py", "print('hello')\n")
     applied(sgpu)
