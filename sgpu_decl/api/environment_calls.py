@@ -7,12 +7,6 @@ from sgpu_decl.errors import NotFound
 if TYPE_CHECKING:
     from sgpu_decl.environments.package_lists.base_environments import Base
 
-__all__ = [
-    "base_named",
-    "base_requirements",
-    "bases",
-]
-
 
 def base_requirements(name: str) -> tuple[str, dict[str, str]]:
     """A requirements file that reproduces a base, and what it leaves out with the reason.

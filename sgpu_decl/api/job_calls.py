@@ -13,8 +13,6 @@ from sgpu_decl.runs.selectors import match_addresses
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded
 
-__all__ = ["JobCalls"]
-
 
 class JobCalls:
     """`Session.jobs`. `read` gives what the file of the project says."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from sgpu_decl.errors import NotFound, Usage
 from sgpu_decl.facts.location import Location, Opened, current_folder, open_project
 from sgpu_decl.facts.opened_project import OpenedProject, now
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.storing.state_folder import is_folder
 from sgpu_decl.storing.state_store import AT_ONCE, Patience
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.facts.checkout import Checkout
     from sgpu_decl.facts.project_file import Validated
-    from sgpu_decl.model.attempt import AttemptRef
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.event import ApplyEvent
     from sgpu_decl.model.known_environment import Environment
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
-
-__all__ = ["Session"]
 
 
 class Session:
@@ -294,7 +292,7 @@ class Session:
 
         return record_ended(self._project)
 
-    def sync_tracking(self, ref: "AttemptRef", server: str | None = None) -> "SyncResult":
+    def sync_tracking(self, ref: AttemptRef, server: str | None = None) -> "SyncResult":
         """Push the MLflow run of an attempt from the local store to a server; by default to the
         server that was down when the attempt started.
 

@@ -6,8 +6,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
 from sgpu_decl.runs.selectors import resource_named
 
-__all__ = ["StateCalls"]
-
 
 class StateCalls:
     """`Session.state`."""

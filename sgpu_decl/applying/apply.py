@@ -23,8 +23,6 @@ from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.planning.plan_json import plan_id
 from sgpu_decl.storing.state_store import AT_ONCE
 
-__all__ = ["apply", "record_ended", "stage"]
-
 
 def stage(
     project: OpenedProject, prepared: Prepared, progress: Progress | None = None

@@ -22,8 +22,6 @@ from sgpu_decl.model.step_progress import Progress, Quiet
 if TYPE_CHECKING:
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 
-__all__ = ["keep_environments", "stage_environments"]
-
 Findings = tuple[Diagnostic, ...]
 
 

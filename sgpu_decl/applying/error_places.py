@@ -10,8 +10,6 @@ from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Change, FieldChange
 
-__all__ = ["with_place"]
-
 
 def with_place(error: BackendError, change: Change) -> BackendError:
     """Return the error with the place of the setting whose name or value its message repeats, or

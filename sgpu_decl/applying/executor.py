@@ -22,8 +22,6 @@ from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.model.state import Intent, State
 from sgpu_decl.storing.state_store import StateWriter
 
-__all__ = ["Applied", "Clock", "Sink", "execute"]
-
 Sink = Callable[[ApplyEvent], None]
 Clock = Callable[[], datetime]
 Backends = Callable[[str], Backend]

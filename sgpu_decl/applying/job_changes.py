@@ -18,8 +18,6 @@ from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.storing.state_store import StateWriter
 
-__all__ = ["Jobs"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:

@@ -7,8 +7,6 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.state import Attempt, Resource
 
-__all__ = ["incomplete", "launch_of", "resource_of", "unrecorded"]
-
 
 def launch_of(plan: Plan, change: Change) -> LaunchRecord:
     """The launch that a change decides.

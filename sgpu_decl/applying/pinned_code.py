@@ -12,8 +12,6 @@ from sgpu_decl.planning.jobs.launched_run import launched_by
 from sgpu_decl.staging.file_digests import HashCache
 from sgpu_decl.staging.snapshot import Snapshot, own_outputs, snapshot
 
-__all__ = ["launched_code", "pin"]
-
 
 def pin(project: OpenedProject, plan: Plan, snapshots: Mapping[str, Snapshot]) -> None:
     """Put the code of every launch into the store.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sgpu_decl.facts.opened_project import OpenedProject
     from sgpu_decl.model.step_progress import Progress
 
-__all__ = ["check_state", "load_plan", "planned_root", "refuse_taken", "save_plan"]
-
 
 def save_plan(
     project: "OpenedProject", prepared: "Prepared", path: Path, progress: "Progress | None"

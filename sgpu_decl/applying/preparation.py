@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from sgpu_decl.facts.project_file import Validated
     from sgpu_decl.model.job import DesiredJob, ObservedJob
 
-__all__ = ["prepare"]
-
 
 def prepare(
     project: OpenedProject,

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from sgpu_decl.staging.modules import ModuleFolder
     from sgpu_decl.staging.snapshot import Snapshot
 
-__all__ = ["Prepared"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:

@@ -21,8 +21,6 @@ from sgpu_decl.storing.state_store import StateWriter
 if TYPE_CHECKING:
     from sgpu_decl.facts.job_spec import JobBackends
 
-__all__ = ["refresh", "settle_intents"]
-
 
 def settle_intents(
     writer: StateWriter, backends: Backends, job_backends: "JobBackends"

@@ -8,8 +8,6 @@ from sgpu_decl.model.job import JobHandle
 from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.state import Resource
 
-__all__ = ["free_old_versions", "release_destroyed"]
-
 _FREEING = (Action.UPDATE, Action.DESTROY)
 
 

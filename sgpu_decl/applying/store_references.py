@@ -6,8 +6,6 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.planning.needs import Needs
 
-__all__ = ["record_references"]
-
 
 def record_references(project: OpenedProject, lineage: str, needs: Needs) -> None:
     """Record what the state of that lineage needs, so that no other project's gc takes it. The

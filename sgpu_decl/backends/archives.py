@@ -11,8 +11,6 @@ from pathlib import Path
 import sgpu_decl.agent
 import sgpu_decl.rank
 
-__all__ = ["agent_zip", "rank_zip"]
-
 _OLDEST = (1980, 1, 1, 0, 0, 0)  # what a zip can say
 _UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: a pyc that goes by a hash, which nobody checks
 

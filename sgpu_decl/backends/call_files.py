@@ -8,8 +8,6 @@ from pathlib import Path
 from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.rendering import spec
 
-__all__ = ["call_entry", "write_call"]
-
 ALIGNED = 64  # bytes; what vector instructions like best
 
 

@@ -14,8 +14,6 @@ from sgpu_decl.backends.archives import rank_zip
 from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import LaunchSpec, render_spec
 
-__all__ = ["write_entrypoint"]
-
 
 def write_entrypoint(folder: Path, spec: LaunchSpec, shared: Path) -> None:
     """Write `_air.py` and what it imports, and at last `spec.json`.

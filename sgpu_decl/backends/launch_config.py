@@ -9,8 +9,6 @@ from sgpu_decl.model.launch import LaunchInputs
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no config
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["config_of"]
-
 
 def config_of(ref: AttemptRef, inputs: LaunchInputs) -> "RunConfig":
     """The config that the spec of a launch is the canonical JSON of."""

@@ -17,8 +17,6 @@ from sgpu_decl.rendering.spec import Entry, LaunchSpec, RetrySpec, Warm
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["SpecFolders", "launch_spec"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecFolders:

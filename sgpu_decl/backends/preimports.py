@@ -14,8 +14,6 @@ from types import MappingProxyType
 from sgpu_decl.rendering.spec import Entry, Warm
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = ["KNOWN", "warm_call", "warm_start"]
-
 KNOWN: Mapping[str, str] = MappingProxyType(
     {
         "accelerate": "reads a rank's variables when its classes are made, none at import",

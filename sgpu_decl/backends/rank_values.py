@@ -10,8 +10,6 @@ from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_output import Output
 
-__all__ = ["SHOWN", "masked_value", "output_files", "read_results", "with_pickle_path"]
-
 SHOWN = "output.shown.json"
 
 

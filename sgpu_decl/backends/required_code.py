@@ -4,8 +4,6 @@ from sgpu_decl.backends.base import Launching
 from sgpu_decl.errors import BackendError
 from sgpu_decl.staging.code_store import CodeStore
 
-__all__ = ["require_code"]
-
 
 def require_code(store: CodeStore, launching: Launching) -> None:
     """See that the code of a launch is there.

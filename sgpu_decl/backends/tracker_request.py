@@ -6,8 +6,6 @@ from pathlib import Path
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.tracking.request import TrackingRequest, request
 
-__all__ = ["tracker_request"]
-
 # MLflow's own variables hold where the run says nothing: exported, or in `env.variables`.
 _EXPERIMENT = "MLFLOW_EXPERIMENT_NAME"
 _STORE = "MLFLOW_TRACKING_URI"

@@ -17,8 +17,6 @@ from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.fingerprint import token
 from sgpu_decl.planning.jobs.job_diff import without_defaults
 
-__all__ = ["adopt"]
-
 
 def adopt(project: OpenedProject, declared: DeclaredJobs, text: str, job_id: str) -> Resource:
     """Record the job with that id at an address. A second call changes nothing.

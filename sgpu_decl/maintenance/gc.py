@@ -17,8 +17,6 @@ from sgpu_decl.model.times import to_text
 from sgpu_decl.planning.needs import needs_of
 from sgpu_decl.staging.references import MISSING_SECONDS
 
-__all__ = ["collect", "garbage"]
-
 
 def garbage(
     attempts: list[Attempt], *, keep_last: int | None, older_than: float | None, now: datetime

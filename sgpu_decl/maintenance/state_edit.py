@@ -9,8 +9,6 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.runs.selectors import resource_named
 
-__all__ = ["move", "remove"]
-
 
 def move(project: OpenedProject, source: str, destination: str) -> tuple[Address, Address]:
     """Rename a resource: its history and its folders follow. Returns the old and the new address.

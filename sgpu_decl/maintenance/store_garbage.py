@@ -8,8 +8,6 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.storing.stores import open_store
 
-__all__ = ["UnseenOwner", "collect_stores", "unseen_owners"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenOwner:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
 
-__all__ = ["sync_tracking"]
-
 
 def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) -> "SyncResult":
     """Push the MLflow run of an attempt from the local store to a server.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.environment.manifest import Manifest
     from sgpu_decl.facts.opened_project import OpenedProject
 
-__all__ = ["THIS", "environment_named", "in_a_project"]
-
 THIS = "this"
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{4,64})")
 _KINDS = (

@@ -15,8 +15,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.times import to_text
 
-__all__ = ["describe_jobs", "show_job"]
-
 
 def describe_jobs(project: OpenedProject, jobs: list[Resource]) -> list[dict[str, Json]]:
     """One object for each: what is recorded, and what is seen where it is kept."""

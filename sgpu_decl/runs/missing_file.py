@@ -8,8 +8,6 @@ from pathlib import Path
 from sgpu_decl.model.attempt_details import MissingFile
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["with_ignore_rule"]
-
 
 def with_ignore_rule(
     missing: MissingFile, spec: Mapping[str, Json], owner: Path, *, links: bool

@@ -3,8 +3,6 @@
 from sgpu_decl.model.target import BASE
 from sgpu_decl.storing.state_store import StateStore
 
-__all__ = ["other_targets_hint"]
-
 
 def other_targets_hint(states: StateStore, target: str | None) -> str | None:
     """A hint for a target without runs: the other targets that something was applied to."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.base import Attempts
 from sgpu_decl.errors import BackendError, NotFound, OutOfTime
 from sgpu_decl.facts.live_state import being_launched, lost
 from sgpu_decl.facts.opened_project import OpenedProject
@@ -20,12 +21,9 @@ from sgpu_decl.runs.other_targets import other_targets_hint
 from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_attempt
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import Attempts
     from sgpu_decl.model.rank_output import LogLines, Output
     from sgpu_decl.model.run_history import RunHistory
     from sgpu_decl.model.step_progress import Progress
-
-__all__ = ["FORCE_AFTER", "ProjectRuns"]
 
 FORCE_AFTER = 30.0  # seconds of silence until a supervisor that was asked to stop is ended
 QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
@@ -374,7 +372,7 @@ class ProjectRuns:
         for kind, records in self._by_backend(refs).items():
             self._project.backend(kind).attempts.settle(records)
 
-    def _attempts(self, record: LaunchRecord) -> "Attempts":
+    def _attempts(self, record: LaunchRecord) -> Attempts:
         """Who watches the attempts of the backend that one was launched on."""
         return self._project.backend(record.backend).attempts
 

@@ -9,8 +9,6 @@ from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.state import Resource
 
-__all__ = ["is_glob", "match_addresses", "names_any", "resource_named", "split_attempt"]
-
 _OFFERED = 5
 _ATTEMPT = re.compile(r"(.+)#(\d{1,9})")
 

@@ -11,6 +11,7 @@ from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.storage import RemoteStorage
+from sgpu_decl.config.backend import BackendOptions
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.job_backend import JobBackend
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.backends.remote.uploader import Uploader
-    from sgpu_decl.config.backend import BackendOptions
-
-__all__ = ["open_databricks"]
 
 
 def open_databricks(context: "BackendContext") -> Backend:
@@ -47,13 +45,13 @@ def open_databricks(context: "BackendContext") -> Backend:
 
         return JobFolders(workspace, uploader(), lambda: pending_gc.add(workspace.key))
 
-    def jobs(block: "BackendOptions") -> "JobBackend":
+    def jobs(block: BackendOptions) -> "JobBackend":
         from sgpu_decl.backends.databricks.jobs.workspace_jobs import WorkspaceJobs
 
         workspace = workspaces.of(block)
         return WorkspaceJobs(workspace, folders(workspace))
 
-    def checks(block: "BackendOptions") -> "PlatformChecks":
+    def checks(block: BackendOptions) -> "PlatformChecks":
         from sgpu_decl.backends.databricks.conformance.workspace_checks import WorkspaceChecks
 
         return WorkspaceChecks(workspaces.of(block))

@@ -16,8 +16,6 @@ from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
 
-__all__ = ["DatabricksBase", "all_bases", "base_named"]
-
 _DATA = Path(__file__).with_name("bases.json")
 
 

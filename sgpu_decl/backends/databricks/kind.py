@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.package_lists.base_environments import Base
     from sgpu_decl.model.job_rules import JobRules
 
-__all__ = ["KIND"]
-
 
 def _open(context: "BackendContext") -> "Backend":
     from sgpu_decl.backends.databricks.backend import open_databricks

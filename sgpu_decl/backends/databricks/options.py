@@ -8,8 +8,6 @@ from pydantic import AfterValidator, Field
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.problems import problem
 
-__all__ = ["DatabricksOptions"]
-
 _HOST = re.compile(r"(https?://)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(:\d{1,5})?/?")
 _VOLUME = re.compile(r"/Volumes/[^/]+/[^/]+/[^/]+(/.+)?")
 

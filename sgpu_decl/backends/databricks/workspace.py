@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.databricks.api.account import Account
@@ -23,12 +23,8 @@ from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.config.backend import BackendOptions
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.jsonable import Json
-
-if TYPE_CHECKING:
-    from sgpu_decl.config.run import RunConfig
-
-__all__ = ["Workspace", "Workspaces"]
 
 
 class Workspace:
@@ -91,7 +87,7 @@ class Workspace:
             policy=policy_of(self.connection, budget) if budget is not None else None,
         )
 
-    def make_experiment_folder(self, config: "RunConfig") -> None:
+    def make_experiment_folder(self, config: RunConfig) -> None:
         """Have the folder in which the platform makes a run's experiment. Users have their own.
         Raises BackendError."""
         folder = experiment_of(config, self.experiments).folder

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.rank_output import Output
     from sgpu_decl.model.step_progress import Progress
 
-__all__ = ["LocalAttempts"]
-
 
 class LocalAttempts(Attempts):
     """`environ` is the environment of this process, where secrets are."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.local.survey import LocalSurvey
 
-__all__ = ["LocalBackend"]
-
 
 class LocalBackend(Backend):
     """The backend of a project and target on this machine. `sgpu status` only looks at attempts:

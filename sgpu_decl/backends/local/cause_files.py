@@ -12,8 +12,6 @@ from sgpu_decl.agent.regular_opener import regular_opener
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import CodeCopy, FirstCause
 
-__all__ = ["with_files"]
-
 _FRAME = r'(?m)^ *File "([^"\n]+)", line \d+'
 
 

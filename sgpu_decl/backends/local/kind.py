@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.model.state import Attempt
 
-__all__ = ["KIND"]
-
 _NAME = "local"
 
 

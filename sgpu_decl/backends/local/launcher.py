@@ -16,7 +16,7 @@ from sgpu_decl.backends.local.survey import LocalSurvey
 from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.environments.interpreters import interpreter_of
+from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.gpus.devices import driver_devices
 from sgpu_decl.model.desired import Interpreter
@@ -28,9 +28,6 @@ from sgpu_decl.system_errors import advice, error_text, path_in_errors
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
-    from sgpu_decl.environments.interpreters import Pythons
-
-__all__ = ["LocalLauncher"]
 
 
 class LocalLauncher(Launcher):
@@ -194,7 +191,7 @@ class LocalLauncher(Launcher):
             self.prepare([launching], Quiet())
         return self._trees[digest] if digest is not None else None
 
-    def _pythons(self) -> "Pythons":
+    def _pythons(self) -> Pythons:
         from sgpu_decl.environments.interpreters import Pythons
 
         return Pythons(self._environ)

@@ -13,8 +13,6 @@ from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec
 
-__all__ = ["local_launch_spec"]
-
 
 def local_launch_spec(
     launching: Launching,

@@ -19,8 +19,6 @@ from sgpu_decl.backends.base import LogReader
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines
 
-__all__ = ["LocalLog"]
-
 STREAMS = ("stdout", "stderr")
 CHUNK = 1 << 18
 _DROPPED = b"sgpu: %d bytes of older output were dropped: the log had grown too long"

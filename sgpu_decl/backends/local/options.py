@@ -2,8 +2,6 @@
 
 from sgpu_decl.config.backend import BackendOptions
 
-__all__ = ["LocalOptions"]
-
 
 class LocalOptions(BackendOptions):
     """Ranks run on this machine."""

@@ -17,8 +17,6 @@ from sgpu_decl.model.launch import LaunchRecord
 if TYPE_CHECKING:
     from sgpu_decl.environments.stored.environment_store import EnvironmentStore
 
-__all__ = ["LocalStorage", "discard"]
-
 _DISCARDED = ".discarded"
 
 

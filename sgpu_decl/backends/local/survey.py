@@ -15,7 +15,7 @@ from sgpu_decl.backends.secret_resolution import missing_secret
 from sgpu_decl.control_groups import usable_memory, usable_processors
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.interpreters import interpreter_of
+from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.ray_cluster import NodeShape
@@ -23,10 +23,7 @@ from sgpu_decl.model.ray_cluster import NodeShape
 if TYPE_CHECKING:
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
-    from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.gpus.devices import Devices
-
-__all__ = ["LocalSurvey"]
 
 # One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
 # has neither the cores nor the descriptors for them.
@@ -37,7 +34,7 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108  the place that Ray uses
 class LocalSurvey(Survey):
     """What this machine has."""
 
-    def __init__(self, environ: Mapping[str, str], pythons: "Callable[[], Pythons]") -> None:
+    def __init__(self, environ: Mapping[str, str], pythons: Callable[[], Pythons]) -> None:
         self._environ = environ
         self._pythons = pythons
 

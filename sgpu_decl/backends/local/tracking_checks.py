@@ -12,8 +12,6 @@ from sgpu_decl.tracking.tracker_launch import available
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["check_tracking"]
-
 _HOW = "install it beside sgpu, `pip install 'sgpu[mlflow]'`, or set `mlflow.enabled: false`"
 _TWICE = {"experiment": "MLFLOW_EXPERIMENT_NAME", "tracking_uri": "MLFLOW_TRACKING_URI"}
 

@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import canonical
 
-__all__ = ["Account", "Login", "login_of", "normal_host"]
-
 _CREDENTIALS = ("DATABRICKS_", "ARM_", "GOOGLE_")  # variables that the SDK reads credentials from
 
 

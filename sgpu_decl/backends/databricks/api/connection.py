@@ -27,13 +27,11 @@ from sgpu_decl.backends.databricks.api.answer_cache import AnswerCache
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, explained
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-    from sgpu_decl.model.jsonable import Json
-
-__all__ = ["FIRST_ANSWER", "PATIENCE", "RETRIES", "Connection", "TimeLimits"]
 
 PATIENCE = 7.0  # seconds for a host to answer for the first time, while a plan is made
 FIRST_ANSWER = 60.0  # the same, when something is to be launched
@@ -144,18 +142,18 @@ class Connection:
         """See `sdk_errors.explained`."""
         return explained(doing, self.host, hints)
 
-    def ask(self, doing: str, path: str, /, **query: "Json") -> "dict[str, Any]":
+    def ask(self, doing: str, path: str, /, **query: Json) -> dict[str, Any]:
         """A GET request; `doing` is for messages."""
         return self._do(doing, "GET", path, query=query)
 
-    def find(self, doing: str, path: str, /, **query: "Json") -> "dict[str, Any] | None":
+    def find(self, doing: str, path: str, /, **query: Json) -> dict[str, Any] | None:
         """A GET request; `None` if its object does not exist."""
         try:
             return self.ask(doing, path, **query)
         except RemoteMissing:
             return None
 
-    def pages(self, doing: str, path: str, /, **query: "Json") -> "Iterator[dict[str, Any]]":
+    def pages(self, doing: str, path: str, /, **query: Json) -> Iterator[dict[str, Any]]:
         """GET requests for all pages of a long answer."""
         while True:
             page = self.ask(doing, path, **query)
@@ -168,17 +166,15 @@ class Connection:
         self,
         doing: str,
         path: str,
-        body: "dict[str, Json]",
+        body: dict[str, Json],
         *,
         method: str = "POST",
         hints: Mapping[str, str] = MappingProxyType({}),
-    ) -> "dict[str, Any]":
+    ) -> dict[str, Any]:
         """A request that changes something. `hints` are those of `sdk_errors.explained`."""
         return self._do(doing, method, path, hints, body=body)
 
-    def tell_unless_gone(
-        self, doing: str, path: str, body: "dict[str, Json]", *, look: str
-    ) -> None:
+    def tell_unless_gone(self, doing: str, path: str, body: dict[str, Json], *, look: str) -> None:
         """The same about an object that may have been deleted, which is no error.
 
         Args:
@@ -200,7 +196,7 @@ class Connection:
         path: str,
         hints: Mapping[str, str] = MappingProxyType({}),
         **content: Any,
-    ) -> "dict[str, Any]":
+    ) -> dict[str, Any]:
         client = self.client
         with self.explained(doing, hints):
             answer = client.api_client.do(method, path, **content)

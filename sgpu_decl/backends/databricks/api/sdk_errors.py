@@ -12,15 +12,6 @@ from sgpu_decl.errors import BackendError
 if TYPE_CHECKING:
     from databricks.sdk.errors.base import DatabricksError
 
-__all__ = [
-    "FINAL",
-    "UNSURE",
-    "Rejected",
-    "explained",
-    "says_too_large",
-    "without_refusals",
-]
-
 
 class Rejected(BackendError):
     """The workspace does not accept what it was asked to do."""

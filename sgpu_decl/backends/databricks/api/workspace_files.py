@@ -25,8 +25,6 @@ from sgpu_decl.backends.remote.files import (
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
 
-__all__ = ["VOLUMES", "VolumeFiles", "WorkspaceFiles", "home_of"]
-
 VOLUMES = "/Volumes/"
 """What paths of volumes begin with."""
 

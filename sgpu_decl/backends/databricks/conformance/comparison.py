@@ -4,8 +4,6 @@ from sgpu_decl.model.assumptions import Comparison, Value, assumptions
 from sgpu_decl.model.doctor_finding import Finding, Grade
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["compared"]
-
 
 def compared(id_: str, found: Value | None, text: str) -> Finding:
     """The finding about an assumption that was measured; `found` is `None` where what it is about

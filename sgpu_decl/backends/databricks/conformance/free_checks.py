@@ -18,8 +18,6 @@ from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["free_findings"]
-
 _LIMIT = 30.0  # seconds
 _BRIEF = TimeLimits(silence=10.0, retries=3)  # of one request
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from sgpu_decl.backends.databricks.api.connection import PATIENCE, Connection
 from sgpu_decl.model.doctor_finding import Finding, Grade, ok
 
-__all__ = ["login_findings"]
-
 _LONGEST = 20.0  # seconds
 
 

@@ -8,18 +8,6 @@ from sgpu_decl.backends.databricks.conformance.comparison import compared
 from sgpu_decl.model.assumptions import PLATFORM_VARIABLES
 from sgpu_decl.model.doctor_finding import Finding, Grade, ok, warn
 
-__all__ = [
-    "cancel_findings",
-    "failure_findings",
-    "gang_findings",
-    "library_findings",
-    "log_findings",
-    "node_findings",
-    "timeout_findings",
-    "tree_findings",
-    "visibility_findings",
-]
-
 _ROOM = 20 << 30  # bytes; less is too little for an environment with torch and its code
 _GIB = 1 << 30
 _BEAT = 0.5  # seconds between the signs of life of a node that is to be killed

@@ -27,8 +27,6 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 from sgpu_decl.model.probe import ACTS, ProbeCost, ProbeOptions
 
-__all__ = ["probe_cost", "probe_findings"]
-
 _SILENT = 30.0  # seconds after which a running node is taken for one that cannot write files
 _USUAL = MappingProxyType({"report": 2.0, "gang": 2.0})  # minutes; the others take about one
 _WORK = 600.0  # seconds that the libraries of a node may take

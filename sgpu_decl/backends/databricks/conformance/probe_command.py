@@ -6,8 +6,6 @@ import shlex
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.rendering.templates import render
 
-__all__ = ["render_probe"]
-
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

@@ -36,8 +36,6 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["Act", "ProbeRun", "Record", "records_in"]
-
 Record = dict[str, Any]
 
 _PAUSE = 0.25  # seconds between two looks

@@ -10,8 +10,6 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Quiet
 
-__all__ = ["NoTree", "pack_tree"]
-
 _CLIENT = "mlflow-skinny"
 
 

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.errors import BackendError
 
-__all__ = ["Refusal", "attempt", "lacks_api", "request"]
-
 T = TypeVar("T")
 
 _REFUSED = frozenset(

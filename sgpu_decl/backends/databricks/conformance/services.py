@@ -7,8 +7,6 @@ from sgpu_decl.backends.databricks.conformance.comparison import compared
 from sgpu_decl.backends.databricks.conformance.refusal import Refusal, lacks_api, request
 from sgpu_decl.model.doctor_finding import Finding, ok, warn
 
-__all__ = ["service_findings"]
-
 _LISTED = (
     ("compute-options", "/api/2.0/ai-compute-manager/compute-options", "compute_options", "GPUs"),
     ("capacities", "/api/2.0/ai-training/provisioned-capacities", "provisioned_capacities",

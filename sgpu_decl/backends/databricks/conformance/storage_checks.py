@@ -17,8 +17,6 @@ from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["volume_findings", "workspace_findings"]
-
 _MIB = 1 << 20
 _LARGE = 11 * _MIB  # more than workspace files are read up to
 _OLD = 3600  # seconds after which no check still uses its folder

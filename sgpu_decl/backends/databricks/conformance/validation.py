@@ -14,8 +14,6 @@ from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 
-__all__ = ["submission_findings"]
-
 _PLAIN: Mapping[str, Any] = {
     "name": "doctor",
     "gpus": 1,

@@ -8,8 +8,6 @@ from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.model.doctor_finding import Finding
 from sgpu_decl.model.probe import ProbeCost, ProbeOptions
 
-__all__ = ["WorkspaceChecks"]
-
 
 class WorkspaceChecks:
     """The checks of one workspace, in its staging folder."""

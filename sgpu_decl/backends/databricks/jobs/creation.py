@@ -9,8 +9,6 @@ from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["create_once"]
-
 _BUSY = frozenset({"limit_reached", "throttled", "unavailable"})
 _TRIES = 6
 _LONGEST = 60.0  # seconds to wait for a busy workspace, whatever it asks for

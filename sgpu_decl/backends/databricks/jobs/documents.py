@@ -10,16 +10,6 @@ from typing import Any
 from sgpu_decl.model.job import OURS, PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 
-__all__ = [
-    "DEPLOYMENTS",
-    "MARK",
-    "acl_of",
-    "document_of",
-    "mark_of",
-    "permissions_of",
-    "settings_of",
-]
-
 MARK = "sgpu_token"
 """The tag that a job of ours is known by."""
 

@@ -11,8 +11,6 @@ from sgpu_decl.backends.remote.remote_gc import free_launch
 from sgpu_decl.backends.remote.remote_layout import BACK, MARKER, render_marker, uses_in
 from sgpu_decl.backends.remote.uploader import Uploader
 
-__all__ = ["JobFolders"]
-
 
 class JobFolders:
     """The launch folders of jobs in one workspace. `gc_due` is called before a folder is deleted:

@@ -29,8 +29,6 @@ from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import Mode
 
-__all__ = ["JobRun", "describe", "short_name"]
-
 _NO_NAME = re.compile(r"[^\w]|_", re.UNICODE)
 
 # Which field of the YAML leads to what; `*` is the task.

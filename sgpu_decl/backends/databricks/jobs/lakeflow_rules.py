@@ -8,8 +8,6 @@ from sgpu_decl.model.job_rules import Anything, JobDefault, JobRule, JobRules, J
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Reason
 
-__all__ = ["RULES"]
-
 _ANY = (Anything.ANYTHING,)
 _WRITTEN = JobDefault((False,), "its default, written out")
 

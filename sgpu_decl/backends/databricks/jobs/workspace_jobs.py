@@ -26,8 +26,6 @@ from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import Mode
 
-__all__ = ["WorkspaceJobs"]
-
 _API = "/api/2.2/jobs"
 _PAGE = 100
 

@@ -9,8 +9,6 @@ from sgpu_decl.backends.remote.launch_folder import FILES, NodeStart
 from sgpu_decl.backends.remote.remote_layout import BACK
 from sgpu_decl.rendering.templates import render
 
-__all__ = ["render_command"]
-
 _OBJECTS = "../../../../objects"
 """Where shared objects lie, as seen from a launch folder: `runs/LINEAGE/RUN/ATTEMPT/`."""
 

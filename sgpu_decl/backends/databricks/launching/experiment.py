@@ -11,16 +11,6 @@ if TYPE_CHECKING:
 
     from sgpu_decl.config.run import RunConfig
 
-__all__ = [
-    "EXPERIMENT_VARIABLE",
-    "LONGEST_NAME",
-    "Experiment",
-    "experiment_name",
-    "experiment_of",
-    "experiments_home",
-    "platform_name",
-]
-
 EXPERIMENT_VARIABLE = "MLFLOW_EXPERIMENT_NAME"
 """MLflow's own variable, which names the experiment where `mlflow.experiment` does not."""
 

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.launching.experiment import Experiment
 from sgpu_decl.backends.databricks.launching.submit import access_list, artifact_uri
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.databricks.workspace import Workspace
-    from sgpu_decl.config.run import RunConfig
-
-__all__ = ["LEVELS", "share_experiment"]
 
 LEVELS: Mapping[str, str] = MappingProxyType(
     {"view": "CAN_READ", "run": "CAN_EDIT", "manage": "CAN_MANAGE"}
@@ -30,7 +28,7 @@ _API = "/api/2.0/mlflow/experiments"
 
 
 def share_experiment(
-    workspace: "Workspace", config: "RunConfig", experiment: Experiment
+    workspace: "Workspace", config: RunConfig, experiment: Experiment
 ) -> tuple[Diagnostic, ...]:
     """Give everyone in the `permissions` of a run access to its experiment, which is made if it is
     missing. Nobody loses access. Returns a warning if it fails: the run works without.

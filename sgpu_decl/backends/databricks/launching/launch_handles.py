@@ -18,8 +18,6 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["LaunchHandle", "LaunchHandles"]
-
 _FILE = "databricks.json"
 _FORMAT = 1
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.databricks.jobs.folders import JobFolders
     from sgpu_decl.backends.remote.uploader import Uploader
 
-__all__ = ["DatabricksLauncher"]
-
 
 class DatabricksLauncher(Launcher):
     """`store` has the code of this machine; `folders` gives the launch folders of jobs."""

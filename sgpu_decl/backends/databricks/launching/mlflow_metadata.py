@@ -15,8 +15,6 @@ from sgpu_decl.tracking.request import BATCH, KEY_LIMIT, parameters, run_tags
 if TYPE_CHECKING:
     from sgpu_decl.backends.base import Launching
 
-__all__ = ["mlflow_metadata", "write_metadata"]
-
 _API = "/api/2.0/mlflow/runs"
 
 

@@ -20,8 +20,6 @@ from sgpu_decl.backends.remote.launch_folder import NodeStart
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Kind
 
-__all__ = ["WorkspaceNodes", "platform_table", "secret_sidecar"]
-
 _CANCELLATION = {
     "path": "/api/2.2/jobs/runs/cancel",
     "id": "run_id",

@@ -14,30 +14,6 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 
-__all__ = [
-    "DEFAULT_BASE",
-    "ENVIRONMENT",
-    "LONGEST",
-    "RUN_LEVELS",
-    "YAML_FIELDS",
-    "StagedLaunch",
-    "access_list",
-    "artifact_uri",
-    "base_of",
-    "ended_early",
-    "environment_of",
-    "environment_spec",
-    "has_managed_base",
-    "lowest_version",
-    "notifications",
-    "present",
-    "principal",
-    "retries_of",
-    "submit_request",
-    "task_of",
-    "timeout_of",
-]
-
 LONGEST = 7 * 24 * 3600
 """Seconds that the platform lets a run last at most."""
 

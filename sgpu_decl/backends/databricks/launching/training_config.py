@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.databricks.launching.submit import environment_of, retries_of
 from sgpu_decl.backends.databricks.planning.machines import machines_of
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.base import Launching
-    from sgpu_decl.config.run import RunConfig
-
-__all__ = ["TRAINING_CONFIG", "render_training_config"]
 
 TRAINING_CONFIG = "training_config.yaml"
 
@@ -62,7 +60,7 @@ def render_training_config(launching: "Launching") -> str:
     return _yaml(_filled(fields))
 
 
-def _environment(config: "RunConfig") -> Json:
+def _environment(config: RunConfig) -> Json:
     if config.image is not None:
         return {"image": config.image}
     spec = environment_of(config)

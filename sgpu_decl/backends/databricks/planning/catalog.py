@@ -13,20 +13,6 @@ from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 
-__all__ = [
-    "FOLDER",
-    "Catalog",
-    "ReservedPool",
-    "catalog_of",
-    "forget_kind",
-    "has_group",
-    "is_catalog_cached",
-    "keys_of",
-    "kind_of",
-    "make_folder",
-    "policy_of",
-]
-
 FOLDER = "DIRECTORY"
 """The kind of a folder, see `kind_of`."""
 

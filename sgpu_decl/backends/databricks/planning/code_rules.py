@@ -11,8 +11,6 @@ from sgpu_decl.staging.snapshot import Snapshot
 from sgpu_decl.staging.sources import Source, sources
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = ["code_findings"]
-
 _RDD = frozenset({"sparkContext", "rdd", "parallelize"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _ONE_BY_ONE = frozenset({"__getitem__", "__next__", "__iter__"})

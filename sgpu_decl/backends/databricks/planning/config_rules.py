@@ -34,8 +34,6 @@ from sgpu_decl.environments.package_lists.base_conflicts import check_python
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["config_findings"]
-
 Places = Mapping[str, Place]
 
 _PRIORITIES = ("BEST_EFFORT", "NORMAL")

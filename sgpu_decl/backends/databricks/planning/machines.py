@@ -9,8 +9,6 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.gpu import GPUType
 
-__all__ = ["ACCELERATORS", "Machines", "machines_of", "node_of", "refusal_of", "refuse_type"]
-
 ACCELERATORS: Mapping[str, tuple[GPUType, int]] = MappingProxyType(
     {
         "GPU_1xA10": (GPUType.A10, 1),

@@ -14,8 +14,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.desired import Placement
 
-__all__ = ["PoolChoice", "PoolKind", "check_priority", "choose_pool"]
-
 _FIELD = "pool"  # of a run
 
 # The newest name first: the first that is set counts.

@@ -37,8 +37,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 
-__all__ = ["VALIDATION", "RemoteChecks", "validation_body"]
-
 VALIDATION = "/api/2.0/ai-training/config:validate"
 
 

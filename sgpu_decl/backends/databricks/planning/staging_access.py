@@ -16,8 +16,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["check_artifact_volume", "check_staging"]
-
 _WRITES = frozenset({"CAN_EDIT", "CAN_MANAGE"})
 _FOLDERS = frozenset({"DIRECTORY", "REPO"})
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER, Connection
@@ -25,16 +24,11 @@ from sgpu_decl.config.env import Env
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.interpreters import interpreter_of
+from sgpu_decl.environments.interpreters import NoPython, Pythons, interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.ray_cluster import NodeShape
 from sgpu_decl.staging.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from sgpu_decl.environments.interpreters import NoPython, Pythons
-
-__all__ = ["DatabricksSurvey"]
 
 _NOTICED = 300.0  # seconds that two clocks may differ without a word
 
@@ -46,7 +40,7 @@ def _no_interpreter(env: Env, folder: Path) -> Interpreter | None:  # noqa: ARG0
 class DatabricksSurvey(Survey):
     """What a workspace offers."""
 
-    def __init__(self, workspaces: Workspaces, pythons: "Callable[[], Pythons]") -> None:
+    def __init__(self, workspaces: Workspaces, pythons: Callable[[], Pythons]) -> None:
         self._workspaces = workspaces
         self._pythons = pythons
         self._expected: set[BackendOptions] = set()
@@ -67,7 +61,7 @@ class DatabricksSurvey(Survey):
         python = self._python(env, folder)
         return python if isinstance(python, Interpreter) else None
 
-    def _python(self, env: Env, folder: Path) -> "Interpreter | NoPython | None":
+    def _python(self, env: Env, folder: Path) -> Interpreter | NoPython | None:
         if env.snapshot or env.lock or env.requirements:
             return interpreter_of(env.python, folder, self._pythons)
         return None

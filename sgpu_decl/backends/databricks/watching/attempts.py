@@ -23,8 +23,6 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["DatabricksAttempts"]
-
 _LOOKS = 8  # attempts that are asked about at once
 
 

@@ -14,8 +14,6 @@ from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.workspace_files import VolumeFiles
 from sgpu_decl.backends.remote.log_lines import NodeLine
 
-__all__ = ["Artifacts", "artifacts_of", "node_chunks", "node_records"]
-
 _NODE = re.compile(r"node_(\d+)")
 _CHUNK = re.compile(r"logs-(\d+)\.chunk\.txt")
 

@@ -27,8 +27,6 @@ from sgpu_decl.model.rank_output import LogLines
 if TYPE_CHECKING:
     from sgpu_decl.backends.databricks.workspace import Workspace
 
-__all__ = ["WorkspaceLog"]
-
 _BACK = 30  # seconds that are asked for once more: lines of some nodes come late
 _PAGE = 5_000
 _SECOND = 1_000_000_000

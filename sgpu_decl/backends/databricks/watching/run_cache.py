@@ -7,8 +7,6 @@ from typing import Any
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.remote.files import RemoteMissing
 
-__all__ = ["OFTEN", "RunCache"]
-
 OFTEN = 1.0  # seconds between two looks at a run
 _SELDOM = 5.0  # seconds between two looks for an MLflow run that is not named yet
 

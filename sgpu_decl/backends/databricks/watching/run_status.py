@@ -25,8 +25,6 @@ from sgpu_decl.model.attempt_view import AttemptView, status_fields, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["RemoteStatus", "mlflow_runs", "settled", "status_in", "status_of"]
-
 SETTLING = 60.0  # seconds after which a workspace shows a new run or file everywhere
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 
-__all__ = ["Termination", "attempt_number", "has_ended", "state_of", "termination_of"]
-
 _ACTIVE: Mapping[str, AttemptState] = MappingProxyType(
     {
         "BLOCKED": AttemptState.QUEUED,
