@@ -100,7 +100,8 @@ def _shape_of_kind(kind: str | None) -> Shape:
         for other, options in known_options().items()
         for name in options.model_fields.keys() - own.model_fields.keys()
     }
-    return replace(shape_of(own), elsewhere=elsewhere)
+    shape = shape_of(own)
+    return replace(shape, elsewhere={**elsewhere, **shape.elsewhere})
 
 
 def _other_kind(other: str, named: str) -> str:

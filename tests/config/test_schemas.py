@@ -81,7 +81,8 @@ def test_every_golden_plan_fits_the_schema_of_plans(file: Path) -> None:
         RUN.replace("1", "${var.n}", 1) + "variables: {n: 1, m: {default: 2, description: x}}\n",
         RUN
         + "retry: {max: '${var.a}', on: '${var.b}', backoff: '${var.c}'}\nbackend: '${var.d}'\n",
-        RUN + "launch: {warm: [torch]}\nbackend: {kind: ray, address: auto}\n",
+        RUN + "launch: {warm: [torch]}\n",
+        RUN + "backend: {kind: ray, resources_per_rank: {CPU: 4, memory: 16GB}}\n",
         RUN + "targets:\n  a: {command: null, entrypoint: a.py, gpus: 2}\n  b:\n",
         RUN.replace("CPU", "gpu_8xH100").replace("1", "8", 1),
         RUN + "matrix: {a: [1, x, true, 1.5]}\nenv: {secrets: {A: env:A, B: s/k, C: file:/x}}\n",

@@ -1,15 +1,183 @@
 """The `backend` block of a Ray cluster."""
 
-from pydantic import Field
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
 
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from sgpu_decl.backends.ray.api.address import DEFAULT_ADDRESS, canonical_url, refuse_address
+from sgpu_decl.backends.ray.api.credentials import TOKEN_PLACES
 from sgpu_decl.config.backend import BackendOptions
+from sgpu_decl.config.block import Flag, Positive
+from sgpu_decl.config.cross_field import Contradiction
+from sgpu_decl.config.problems import problem
+from sgpu_decl.config.units import Size
 
-__all__ = ["RayOptions"]
+__all__ = ["RayOptions", "Strategy"]
+
+_OWN_NAMES = {  # of Ray, each with what to write instead
+    "GPU": "remove it: each rank has one GPU of `type`",
+    "object_store_memory": "remove it: ranks use no object store",
+}
+_SMALLEST = 0.0001  # Ray counts in steps of it (`src/ray/common/scheduling/fixed_point.h`)
+_LEAST_MEMORY = 1 << 20
+# Names of Kubernetes, which labels of Ray follow (`ray._private.label_utils`).
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"([A-Za-z0-9.-]{{1,253}}/)?{_LABEL}")
+_LABEL_VALUE = re.compile(_LABEL)
+
+
+_AMOUNT_SCHEMA = {"anyOf": [{"type": "number", "minimum": _SMALLEST}, Size.published]}
+
+
+class Strategy(StrEnum):
+    SPREAD = "spread"
+    PACK = "pack"
+
+
+def _address(text: str) -> str:
+    refused = refuse_address(text.strip())
+    if refused is not None:
+        summary, hint = refused
+        raise problem("bad_ray_address", f"{{path}} {summary}", hint)
+    return canonical_url(text.strip())
+
+
+def _resource_name(name: str) -> str:
+    for known in ("CPU", "GPU", "memory"):
+        if name != known and name.lower() == known.lower():
+            raise problem("reserved_resource", f"{{path}} is `{known}` in Ray", f"write `{known}`")
+    if name in _OWN_NAMES:
+        raise problem("reserved_resource", "{path} is a resource of Ray's own", _OWN_NAMES[name])
+    if name.startswith("accelerator_type:"):
+        summary = "{path} stands for a type of GPU"
+        raise problem("reserved_resource", summary, f"write `type: {name.partition(':')[2]}`")
+    if not name or name.startswith("node:"):
+        raise problem("reserved_resource", "{path} is no name of a custom resource", "remove it")
+    return name
+
+
+def _amount(value: object) -> object:
+    """A number, or a size: `4`, `0.5`, `16GB`."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Size):
+        raise problem("wrong_type", "{path} must be a number or a size", "write `4` or `16GB`")
+    amount = Size.read(value) if isinstance(value, str) else value
+    if _number(amount) < _SMALLEST:
+        hint = "remove it where a rank needs none"
+        raise problem("out_of_range", f"{{path}} must be at least {_SMALLEST}, not {{given}}", hint)
+    return amount
+
+
+def _number(amount: Size | float) -> int | float:
+    if isinstance(amount, Size):
+        return amount.bytes
+    return int(amount) if amount == int(amount) else amount
+
+
+def _written(amount: Size | float) -> str | int | float:
+    return str(amount) if isinstance(amount, Size) else _number(amount)
+
+
+def _large_enough(resources: Mapping[str, Size | float]) -> Mapping[str, Size | float]:
+    if 0 < _number(resources.get("memory", 0)) < _LEAST_MEMORY:
+        summary = "`memory` of `resources_per_rank` is in bytes"
+        found = Contradiction(
+            path=("memory",), code="bad_size", summary=summary, hint="write it as in `16GB`"
+        )
+        raise problem(found.code, summary, found.hint, all=(found,))
+    return resources
+
+
+def _label_key(key: str) -> str:
+    if not _LABEL_KEY.fullmatch(key):
+        hint = "write it as in `market` or `ray.io/market-type`"
+        raise problem("bad_ray_label", "{path} is no name of a label", hint)
+    return key
+
+
+def _label_value(value: str) -> str:
+    if not _LABEL_VALUE.fullmatch(value):
+        hint = "write the one value that nodes must have, such as `on-demand`"
+        raise problem("bad_ray_label", "{path} is no value of a label", hint)
+    return value
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise problem(
+            "bad_path", "{path} must be an absolute path without `..`, not {given}", "begin with /"
+        )
+    return path.rstrip("/") or "/"
+
+
+ResourceName = Annotated[str, AfterValidator(_resource_name)]
+Amount = Annotated[
+    Any, BeforeValidator(_amount), PlainSerializer(_written), WithJsonSchema(_AMOUNT_SCHEMA)
+]
+Resources = Annotated[dict[ResourceName, Amount], AfterValidator(_large_enough)]
+Labels = dict[
+    Annotated[str, AfterValidator(_label_key)], Annotated[str, AfterValidator(_label_value)]
+]
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 
 
 class RayOptions(BackendOptions):
-    """Ranks run on a Ray cluster."""
+    """Ranks run on an existing Ray cluster."""
 
-    address: str | None = Field(
-        None, description="Ray: the address of the cluster (`auto`, `ray://host:10001`)."
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "token": f"it is read from {TOKEN_PLACES}",
+        "headers": "they are read from `RAY_JOB_HEADERS`",
+        "runtime_env": "`env` and `code` of the run replace it",
+        "num_cpus": "`resources_per_rank: {CPU: 4}` replaces it",
+        "num_gpus": "`gpus` of the run replaces it",
+        "resources": "`resources_per_rank` replaces it",
+        "nodes": "`ranks_per_node` decides it, with `gpus` of the run",
+    }
+
+    address: Annotated[str, AfterValidator(_address)] | None = Field(
+        None,
+        description="Ray: the URL of the cluster's dashboard. Default: `RAY_API_SERVER_ADDRESS`, "
+        f"`RAY_ADDRESS` if it is a URL, `{DEFAULT_ADDRESS}`.",
     )
+    ranks_per_node: Positive | None = Field(
+        None,
+        description="Ray: how many ranks a rank group has. Default: the most for which the cluster "
+        "has enough nodes with that many GPUs.",
+    )
+    resources_per_rank: Resources = Field(
+        {},
+        description="Ray: what the cluster sets aside for each rank beside its GPU: `CPU` "
+        "(default: 1), `memory`, and custom resources.",
+    )
+    strategy: Strategy = Field(
+        Strategy.SPREAD,
+        description="Ray: `spread` gives each rank group a node of its own, `pack` lets rank "
+        "groups share nodes.",
+    )
+    labels: Labels = Field({}, description="Ray: labels that the nodes of ranks must have.")
+    storage: AbsolutePath | None = Field(
+        None, description="Ray: a folder that this machine and all nodes have, under this path."
+    )
+    python: AbsolutePath | None = Field(
+        None,
+        description="Ray: the Python of ranks, a path on the nodes. Default: the one that runs Ray "
+        "there.",
+    )
+    autoscaling: Flag | None = Field(
+        None,
+        description="Ray: whether the cluster starts nodes when they are needed. Default: what its "
+        "nodes tell.",
+    )
+    insecure: Flag = Field(
+        default=False,
+        description="Ray: accept a dashboard beyond this machine that has neither encryption nor a "
+        "token.",
+    )
+
+    @property
+    def rank_resources(self) -> Mapping[str, int | float]:
+        """What is set aside for each rank beside its GPU."""
+        amounts = {name: _number(amount) for name, amount in self.resources_per_rank.items()}
+        return {"CPU": 1, **amounts}

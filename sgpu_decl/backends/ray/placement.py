@@ -1,0 +1,53 @@
+"""What a launch asks a Ray cluster for: the plan decides it, and the launch carries it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sgpu_decl.backends.ray.options import Strategy
+
+__all__ = ["RayPlacement"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayPlacement:
+    """`nodes` rank groups of `ranks_per_node` ranks, each in one bundle of a placement group.
+
+    Attributes:
+        bundle: what Ray sets aside for a rank group, by its own names of resources: `CPU`, `GPU`.
+        labels: what the nodes must have, as Ray's label selectors.
+        scales: whether the cluster starts nodes for what does not fit yet.
+    """
+
+    nodes: int
+    ranks_per_node: int
+    strategy: Strategy
+    bundle: Mapping[str, int | float]
+    labels: Mapping[str, str]
+    scales: bool
+
+    @property
+    def id(self) -> str:
+        """It as text, as `LaunchInputs.placement` holds it."""
+        parts = {
+            "nodes": self.nodes,
+            "ranks_per_node": self.ranks_per_node,
+            "strategy": str(self.strategy),
+            "bundle": dict(self.bundle),
+            "labels": dict(self.labels),
+            "scales": self.scales,
+        }
+        return json.dumps(parts, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_id(cls, text: str) -> "RayPlacement":
+        """Read it again.
+
+        Raises:
+            ValueError: it is no such text.
+        """
+        parts = json.loads(text)
+        try:
+            return cls(**{**parts, "strategy": Strategy(parts["strategy"])})
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"no placement of a Ray cluster: {text}") from error
