@@ -23,9 +23,16 @@ class Bound:
 
 
 def bind(
-    function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    *,
+    fillable: tuple[Filled, ...] = get_args(Filled),
 ) -> Bound:
     """Bind a call's arguments.
+
+    Args:
+        fillable: the parameters that a rank can fill in; none in the driver of a Ray cluster.
 
     Raises:
         ArgumentMismatch: they do not fit the function's parameters. It is a `TypeError` too.
@@ -46,7 +53,6 @@ def bind(
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         and parameter.name not in bound.arguments
     ]
-    fillable: tuple[Filled, ...] = get_args(Filled)
     fill = tuple(item for item in fillable if item in missing and _takes_keyword(signature, item))
     missing_names = [f"`{item}`" for item in missing if item not in fill]
     if missing_names:

@@ -11,7 +11,7 @@ from sgpu_decl.errors import Locked, StalePlan
 from sgpu_decl.functions.call_follower import Phases, follow, say, stopped_by_interrupt, tell_plan
 from sgpu_decl.functions.call_limit import await_room
 from sgpu_decl.functions.call_refusals import refuse_plan
-from sgpu_decl.functions.call_results import Results, collect_outputs_or_raise
+from sgpu_decl.functions.call_results import result_or_raise
 from sgpu_decl.functions.call_settings import Settings
 from sgpu_decl.functions.prepared_call import PreparedCall, prepare
 from sgpu_decl.functions.running_call import DistributedFunctionCall, announce
@@ -28,8 +28,8 @@ def run(
     settings: Settings,
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
-) -> Results[object] | DistributedFunctionCall[object]:
-    """Run a function on its ranks; see `DistributedFunction.distributed`."""
+) -> object:
+    """Run a function on its ranks, or on a Ray cluster; see `DistributedFunction.distributed`."""
     prepared = prepare(function, settings, args, kwargs)
     session = prepared.session
     for note in session.notes:
@@ -43,9 +43,9 @@ def run(
             if settings.run_async:
                 announce(session, ref)
                 stack.pop_all()  # the session stays open: the call uses it
-                return DistributedFunctionCall(session, ref)
+                return DistributedFunctionCall[object](session, ref)
             view = follow(session, ref)
-        return collect_outputs_or_raise(session, view)
+        return result_or_raise(session, view)
 
 
 def _launch(prepared: PreparedCall, launched: list[AttemptRef]) -> Plan:

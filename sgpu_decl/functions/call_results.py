@@ -1,5 +1,7 @@
-"""What the ranks returned: a list in rank order."""
+"""What a call returns: a list in rank order of what its ranks returned, or what the driver of a Ray
+cluster returned."""
 
+import json
 import pickle
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -16,7 +18,7 @@ from sgpu_decl.views.results_text import secrets_note
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
 
-__all__ = ["Results", "collect_outputs_or_raise"]
+__all__ = ["Results", "result_or_raise"]
 
 R = TypeVar("R")
 
@@ -46,8 +48,9 @@ class Results(list[R]):
         return render(readable, title=self.attempt)
 
 
-def collect_outputs_or_raise(session: "Session", view: AttemptView) -> Results[object]:
-    """Return what the ranks of an attempt that has ended returned.
+def result_or_raise(session: "Session", view: AttemptView) -> object:
+    """Return what a call that has ended returned: `Results`, or of a Ray program the value of its
+    driver.
 
     Raises:
         BaseException: a rank's exception; see `call_errors.raise_failure`.
@@ -71,6 +74,9 @@ def collect_outputs_or_raise(session: "Session", view: AttemptView) -> Results[o
             )
     values = [_value(ref, rank, by_rank[rank]) for rank in range(size)]
     masked = {rank: by_rank[rank]["shown"] for rank in range(size) if "shown" in by_rank[rank]}
+    if "ray" in json.loads(session.runs.record(ref).inputs.spec):
+        (value,) = values  # one driver, whatever the number of nodes
+        return value
     return Results(values, attempt=str(ref), masked=masked)
 
 

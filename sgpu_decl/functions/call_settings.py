@@ -32,7 +32,9 @@ _TYPES = ("gpu_type", "accelerator_type")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """`gpus` and `gpu_type` are None where the project or the machine decides. `timeout` is in
-    seconds, None for no limit. `parameters` maps a field of a run to the parameter that sets it."""
+    seconds, None for no limit. `ray` has the options of the Ray cluster whose driver the function
+    is, None for a function that runs as ranks. `parameters` maps a field of a run to the parameter
+    that sets it."""
 
     gpus: int | None = None
     gpu_type: str | None = None
@@ -40,7 +42,7 @@ class Settings:
     timeout: float | Unset | None = UNSET
     run_async: bool = False
     target: str | None = None
-    ray: bool = False
+    ray: Mapping[str, Json] | None = None
     parameters: Mapping[str, str] = field(default_factory=lambda: {"type": "gpu_type"})
 
     def run_fields(self) -> dict[str, Json]:
@@ -52,8 +54,8 @@ class Settings:
             fields["type"] = self.gpu_type
         if not isinstance(self.timeout, Unset):
             fields["timeout"] = None if self.timeout is None else f"{self.timeout:g}s"
-        if self.ray:
-            fields["ray"] = True
+        if self.ray is not None:
+            fields["ray"] = dict(self.ray) or True
         return fields
 
 
@@ -66,16 +68,10 @@ def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
     Raises:
         InvalidInput: a value is of the wrong kind, or two names of one setting differ.
     """
-    unknown = [name for name in values if name not in _PARAMETERS]
-    if unknown:
-        from sgpu_decl.diagnostics.nearest_names import nearest
-
-        near = nearest(unknown[0], _PARAMETERS)
-        raise InvalidInput(
-            f"`distributed` has no parameter `{unknown[0]}`",
-            hint=f"did you mean `{near}`?" if near else f"it takes {', '.join(_PARAMETERS)}",
-            code="unknown_parameter",
-        )
+    known = _PARAMETERS if before.ray is None else (*_PARAMETERS, "ray")
+    for name in values:
+        if name not in known:
+            raise _unknown(name, known)
     changes: dict[str, Any] = {}
     parameters = dict(before.parameters)
     if "num_gpus" in values:
@@ -93,12 +89,27 @@ def merged_settings(before: Settings, values: Mapping[str, object]) -> Settings:
     for name in ("remote", "run_async"):
         if name in values:
             changes[name] = _flag(name, values[name])
+    if (ray := values.get("ray")) is not None:
+        parameters["ray"], changes["ray"] = "ray", _ray(ray)
     if (target := values.get("target")) is not None:
         changes["target"] = _text("target", target)
     return replace(before, **changes, parameters=parameters)
 
 
 _PARAMETERS = (*_COUNTS, *_TYPES, "remote", "timeout", "run_async", "target")
+
+
+def _unknown(name: str, known: tuple[str, ...]) -> InvalidInput:
+    from sgpu_decl.diagnostics.nearest_names import nearest
+
+    decorator = "ray_launch" if "ray" in known else "distributed"
+    near = nearest(name, known)
+    hint = f"did you mean `{near}`?" if near else f"it takes {', '.join(known)}"
+    if name == "ray":
+        hint = "`@ray_launch` makes a function the driver of a Ray cluster"
+    return InvalidInput(
+        f"`{decorator}` has no parameter `{name}`", hint=hint, code="unknown_parameter"
+    )
 
 
 def _one_of(values: Mapping[str, object], names: tuple[str, ...]) -> str | None:
@@ -147,6 +158,35 @@ def _timeout(value: object) -> float | None:
         hint = "write `timeout=3600`, `timeout='6h'`, or `timeout=None` for no limit"
         raise _wrong("timeout", "a number of seconds", value, hint)
     return seconds
+
+
+def _ray(value: object) -> dict[str, Json]:
+    """The options of a Ray cluster. The reader of runs knows which there are."""
+    if value is True:
+        return {}
+    try:
+        return _options(value)
+    except TypeError:
+        hint = "write the options as in the YAML: `ray={'num_cpus': 8, 'dashboard': True}`"
+        raise _wrong("ray", "a dictionary of options", value, hint) from None
+
+
+def _options(value: object) -> dict[str, Json]:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    options: dict[str, Json] = {}
+    for name, option in value.items():
+        if not isinstance(name, str):
+            raise TypeError
+        if isinstance(option, Mapping):
+            options[name] = _options(option)
+        elif isinstance(option, timedelta):
+            options[name] = f"{option.total_seconds():g}s"
+        elif option is None or isinstance(option, str | int | float):
+            options[name] = option
+        else:
+            raise TypeError
+    return options
 
 
 def _flag(name: str, value: object) -> bool:

@@ -1,6 +1,6 @@
-"""`@distributed` and `@ray_launch`: a function becomes one that runs as ranks."""
+"""`@distributed` runs a function as ranks, `@ray_launch` as the driver of a Ray cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sgpu_decl.errors import InvalidInput
@@ -50,7 +50,7 @@ def distributed(
     num_gpus: int | None = None,
     run_async: Literal[True],
     target: str | None = None,
-) -> "Callable[[Callable[..., R]], DistributedFunction[DistributedFunctionCall[R]]]": ...
+) -> "Callable[[Callable[..., R]], DistributedFunction[DistributedFunctionCall[Results[R]]]]": ...
 
 
 def distributed(
@@ -82,56 +82,124 @@ def distributed(
     Raises:
         InvalidInput: a setting is of the wrong kind, or two say different things.
     """
-    values: dict[str, object] = {
-        "num_accelerators": num_accelerators,
-        "accelerator_type": accelerator_type,
-        "gpus": gpus,
-        "gpu_type": gpu_type,
-        "remote": remote,
-        "timeout": timeout,
-        "run_async": run_async,
-        "target": target,
-    }
-    if num_gpus is not None:
-        values["num_gpus"] = num_gpus
-    if callable(num_accelerators):  # `@distributed` without parentheses
-        del values["num_accelerators"]
-        return _decorator(merged_settings(Settings(), values))(num_accelerators)
-    return _decorator(merged_settings(Settings(), values))
+    return _decorated(
+        Settings(),
+        num_accelerators,
+        {
+            "accelerator_type": accelerator_type,
+            "gpus": gpus,
+            "gpu_type": gpu_type,
+            "num_gpus": num_gpus,
+            "remote": remote,
+            "timeout": timeout,
+            "run_async": run_async,
+            "target": target,
+        },
+    )
 
 
+@overload
+def ray_launch(num_accelerators: Callable[..., R], /) -> DistributedFunction[R]: ...
+
+
+@overload
 def ray_launch(
     num_accelerators: int | None = None,
     accelerator_type: str | GPUType | None = None,
-    remote: bool = False,  # noqa: FBT001, FBT002  as above
+    remote: bool = False,  # noqa: FBT001, FBT002
     timeout: "float | str | timedelta | Unset | None" = UNSET,
     *,
     gpus: int | None = None,
     gpu_type: str | GPUType | None = None,
+    num_gpus: int | None = None,
+    run_async: Literal[False] = False,
     target: str | None = None,
-) -> "Callable[[Callable[..., R]], DistributedFunction[Results[R]]]":
-    """As `distributed`, with a Ray cluster over the ranks' nodes: the function is its driver.
+    ray: "Mapping[str, object] | None" = None,
+) -> Callable[[Callable[..., R]], DistributedFunction[R]]: ...
+
+
+@overload
+def ray_launch(
+    num_accelerators: int | None = None,
+    accelerator_type: str | GPUType | None = None,
+    remote: bool = False,  # noqa: FBT001, FBT002
+    timeout: "float | str | timedelta | Unset | None" = UNSET,
+    *,
+    gpus: int | None = None,
+    gpu_type: str | GPUType | None = None,
+    num_gpus: int | None = None,
+    run_async: Literal[True],
+    target: str | None = None,
+    ray: "Mapping[str, object] | None" = None,
+) -> "Callable[[Callable[..., R]], DistributedFunction[DistributedFunctionCall[R]]]": ...
+
+
+def ray_launch(
+    num_accelerators: object = None,
+    accelerator_type: object = None,
+    remote: object = False,  # noqa: FBT002  as above
+    timeout: object = UNSET,
+    *,
+    gpus: object = None,
+    gpu_type: object = None,
+    num_gpus: object = None,
+    run_async: object = False,
+    target: object = None,
+    ray: object = None,
+) -> object:
+    """Make a function that runs once, as the driver of a Ray cluster on the nodes of its GPUs, when
+    `.distributed(...)` is called. The call returns what the function returns, and no list.
+
+    Args:
+        num_accelerators: how many GPUs the cluster has; also `gpus`. By default all GPUs of this
+            machine.
+        accelerator_type: as in `distributed`; also `gpu_type`.
+        remote: as in `distributed`.
+        timeout: as in `distributed`.
+        num_gpus: `gpus`, with a warning.
+        run_async: return a `DistributedFunctionCall` at once, whose `result()` is what the function
+            returned.
+        target: as in `distributed`.
+        ray: the options of the cluster, as the block `ray` of a run has them:
+            `{"num_cpus": 8, "dashboard": True}`.
 
     Raises:
         InvalidInput: a setting is of the wrong kind, or two say different things.
     """
-    values = {
-        "num_accelerators": num_accelerators,
-        "accelerator_type": accelerator_type,
-        "gpus": gpus,
-        "gpu_type": gpu_type,
-        "remote": remote,
-        "timeout": timeout,
-        "target": target,
-    }
-    return _decorator(merged_settings(Settings(ray=True), values))
+    return _decorated(
+        Settings(ray={}, parameters={"type": "gpu_type", "ray": "@ray_launch"}),
+        num_accelerators,
+        {
+            "accelerator_type": accelerator_type,
+            "gpus": gpus,
+            "gpu_type": gpu_type,
+            "num_gpus": num_gpus,
+            "remote": remote,
+            "timeout": timeout,
+            "run_async": run_async,
+            "target": target,
+            "ray": ray,
+        },
+    )
+
+
+def _decorated(before: Settings, count: object, values: dict[str, object]) -> object:
+    """What a decorator returns: the function itself where it is written without parentheses, and
+    `count` is the function then."""
+    if values["num_gpus"] is None:  # its name alone is a warning
+        del values["num_gpus"]
+    if callable(count):
+        return _decorator(merged_settings(before, values))(count)
+    return _decorator(merged_settings(before, {"num_accelerators": count, **values}))
 
 
 def _decorator(settings: Settings) -> "Callable[[object], DistributedFunction[Any]]":
+    decorator = "distributed" if settings.ray is None else "ray_launch"
+
     def decorate(function: object) -> DistributedFunction[Any]:
         if not callable(function):
             raise InvalidInput(
-                f"`@distributed` takes a function, not `{type(function).__name__}`",
+                f"`@{decorator}` takes a function, not `{type(function).__name__}`",
                 hint="write it above a `def`",
                 code="no_function",
             )

@@ -41,10 +41,11 @@ class CalledDirectly(InvalidInput, TypeError):
 
 
 class DistributedFunction(Generic[R]):
-    """What `@distributed` makes of a function: the function, and on which ranks it runs.
+    """What `@distributed` and `@ray_launch` make of a function: the function, and on which ranks or
+    Ray cluster it runs.
 
-    `R` is what `.distributed(...)` returns: the list of the ranks' values, or with `run_async=True`
-    a `DistributedFunctionCall`.
+    `R` is what `.distributed(...)` returns: the list of the ranks' values, with `@ray_launch` what
+    the function returned, or with `run_async=True` a `DistributedFunctionCall`.
     """
 
     def __init__(self, func: Callable[..., object], settings: Settings) -> None:
@@ -72,19 +73,20 @@ class DistributedFunction(Generic[R]):
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         name = getattr(self._func, "__name__", "it")
+        there = "on ranks" if self._settings.ray is None else "on a Ray cluster"
         raise CalledDirectly(
-            f"`{name}` runs on ranks, and was called here",
-            hint=f"`{name}.distributed(...)` runs it on its ranks, `{name}.func(...)` here",
+            f"`{name}` runs {there}, and was called here",
+            hint=f"`{name}.distributed(...)` runs it {there}, `{name}.func(...)` here",
         )
 
     def distributed(self, *args: object, **kwargs: object) -> R:
-        """Run the function with these arguments on every rank.
+        """Run the function with these arguments on every rank, with `@ray_launch` once.
 
-        What rank 0 prints appears here; an interrupt stops all ranks.
+        What rank 0 or the driver prints appears here; an interrupt stops all ranks.
 
         Returns:
-            What each rank returned, in rank order. With `run_async=True` a
-            `DistributedFunctionCall` at once.
+            What each rank returned, in rank order; with `@ray_launch` what the function returned.
+            With `run_async=True` a `DistributedFunctionCall` at once.
 
         Raises:
             BaseException: the exception of the rank that failed first, with a `RankFailed`, which
@@ -108,7 +110,7 @@ class DistributedFunction(Generic[R]):
         return CallPlan.of(prepare(self._func, self._settings, args, kwargs).plan().plan)
 
     def with_overrides(self, **values: object) -> "DistributedFunction[R]":
-        """The same function with other settings: what `@distributed` takes.
+        """The same function with other settings: what its decorator takes.
 
         Raises:
             InvalidInput: a setting is unknown, or of the wrong kind.

@@ -63,7 +63,10 @@ def prepare(
         InvalidInput: the arguments do not fit, or something cannot be pickled.
     """
     refuse_inside_of_a_rank(function)
-    bound = bind(function, args, kwargs)
+    if settings.ray is None:
+        bound = bind(function, args, kwargs)
+    else:
+        bound = bind(function, args, kwargs, fillable=())
     location = call_location(target=settings.target)
     origin = origin_of(function)
     above = parent()
@@ -96,18 +99,25 @@ def _with_size_of_packages(plan: Plan) -> Plan:
 
 
 def refuse_inside_of_a_rank(function: Callable[..., object]) -> None:
-    if not all(name in os.environ for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
-        return
+    """Refuse a call by a rank, or by the driver or a task of a Ray run, which have no `RANK`."""
     name = getattr(function, "__name__", "it")
     hint = f"call the function itself there: `{name}.func(...)`"
     run = os.environ.get("SGPU_ADDRESS", "").removeprefix("run.")
     attempt = os.environ.get("SGPU_ATTEMPT")
-    where = f" of `{run}#{attempt}`"
-    if not (run and attempt):  # of torchrun, or of a notebook that plays one
-        where, hint = "", f"{hint}; if this is no rank, unset `RANK` and `LOCAL_RANK`"
+    launched = bool(run and attempt)
+    if all(variable in os.environ for variable in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
+        where = f"rank {os.environ['RANK']}"
+        if launched:
+            where += f" of `{run}#{attempt}`"
+        else:  # of torchrun, or of a notebook that plays one
+            hint += "; if this is no rank, unset `RANK` and `LOCAL_RANK`"
+        why = "ranks start no ranks"
+    elif launched and "RAY_ADDRESS" in os.environ:
+        where, why = f"the Ray run `{run}#{attempt}`", "a run starts no runs"
+    else:
+        return
     raise InvalidInput(
-        f"`{name}.distributed()` was called inside of rank {os.environ['RANK']}{where}: "
-        "ranks start no ranks",
+        f"`{name}.distributed()` was called inside of {where}: {why}",
         hint=hint,
         code="nested_call",
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from sgpu_decl.functions.call_follower import follow, say, stopped_by_interrupt
-from sgpu_decl.functions.call_results import Results, collect_outputs_or_raise
+from sgpu_decl.functions.call_results import result_or_raise
 from sgpu_decl.functions.caller_project import call_location
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
@@ -59,7 +59,8 @@ class RunStatus:
 class DistributedFunctionCall(Generic[R]):
     """A call of a function on ranks that goes on by itself, also when this process has ended.
 
-    `await call` gives what `result()` returns.
+    `R` is what `result()` returns, and `await call` too: the list of the ranks' values, or of a
+    function with `@ray_launch` what the function returned.
     """
 
     def __init__(self, session: "Session", ref: AttemptRef) -> None:
@@ -105,8 +106,9 @@ class DistributedFunctionCall(Generic[R]):
         self._session.record_ended()
         return self.status
 
-    def result(self, *, logs: bool = False, timeout: float | None = None) -> Results[R]:
-        """Wait, and return what every rank returned, in rank order.
+    def result(self, *, logs: bool = False, timeout: float | None = None) -> R:
+        """Wait, and return what every rank returned, in rank order, or what the driver of a Ray
+        cluster returned.
 
         Args:
             logs: show what rank 0 prints meanwhile. An interrupt then cancels the call.
@@ -123,7 +125,7 @@ class DistributedFunctionCall(Generic[R]):
                 view = follow(self._session, self._ref)
         else:
             view = self.wait(timeout).view
-        return cast("Results[R]", collect_outputs_or_raise(self._session, view))
+        return cast("R", result_or_raise(self._session, view))
 
     def logs(self, rank: int | None = 0) -> str:
         """What a rank, or with None every rank, has printed so far, stdout and stderr.
@@ -148,10 +150,10 @@ class DistributedFunctionCall(Generic[R]):
         self._session.runs.cancel(self._ref)
         self._force = self._session.runs.forced_stops([self._ref], say)
 
-    def __await__(self) -> Generator[object, None, Results[R]]:
+    def __await__(self) -> Generator[object, None, R]:
         return self._awaited().__await__()
 
-    async def _awaited(self) -> Results[R]:
+    async def _awaited(self) -> R:
         while self._session.runs.status(self._ref).state.active:
             self._force()
             await asyncio.sleep(REST)

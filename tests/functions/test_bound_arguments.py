@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from sgpu_decl.errors import InvalidInput
-from sgpu_decl.functions.bound_arguments import bind
+from sgpu_decl.functions.bound_arguments import ArgumentMismatch, bind
 
 
 def plain(a: int, b: int = 2, *rest: int, key: int = 3, **more: int) -> None: ...
@@ -50,3 +50,11 @@ def test_arguments_that_do_not_fit_are_refused_with_the_signature(
         bind(function, args, kwargs)
     assert isinstance(caught.value, InvalidInput)
     assert function.__name__ + "(" in str(caught.value.hint)
+
+
+def test_the_driver_of_a_cluster_has_no_rank_to_fill_in() -> None:
+    def sweep(rank: int) -> int:
+        return rank
+
+    with pytest.raises(ArgumentMismatch, match="missing `rank`"):
+        bind(sweep, (), {}, fillable=())

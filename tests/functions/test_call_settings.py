@@ -1,12 +1,15 @@
 from datetime import timedelta
+from typing import assert_type
 
 import pytest
 
-from sgpu_decl import distributed
+from sgpu_decl import distributed, ray_launch
 from sgpu_decl.compute import GPUType
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.functions.call_results import Results
 from sgpu_decl.functions.call_settings import Settings, merged_settings
 from sgpu_decl.functions.function import DistributedFunction
+from sgpu_decl.functions.running_call import DistributedFunctionCall
 
 
 def settings(**values: object) -> Settings:
@@ -125,3 +128,66 @@ def test_it_keeps_the_functions_name_and_words() -> None:
 
     assert (getattr(train, "__name__", ""), train.__doc__) == ("train", "Words.")
     assert "gpus=2" in repr(train)
+
+
+def test_a_ray_program_takes_what_ranks_take_and_the_options_of_its_cluster() -> None:
+    options = {"num_cpus": 8, "env": {"A": "1"}, "head_startup_timeout": timedelta(minutes=2)}
+    with pytest.warns(FutureWarning, match="`num_gpus` is called `gpus`"):
+
+        @ray_launch(num_gpus=2, accelerator_type="A10", timeout="1h", target="t", ray=options)
+        def sweep() -> int:
+            return 1
+
+    assert (sweep.num_accelerators, sweep.accelerator_type) == (2, "A10")
+    assert "'num_cpus': 8, 'env': {'A': '1'}, 'head_startup_timeout': '120s'" in repr(sweep)
+
+
+def test_a_ray_program_needs_no_options() -> None:
+    @ray_launch
+    def sweep() -> int:
+        return 1
+
+    assert "ray=True" in repr(sweep)
+    assert "ray={'num_cpus': 2}" in repr(sweep.with_overrides(ray={"num_cpus": 2}))
+
+
+def test_types_tell_the_list_of_ranks_from_the_value_of_a_driver() -> None:
+    def train(n: int) -> str:
+        return str(n)
+
+    assert_type(distributed(train), DistributedFunction[Results[str]])
+    assert_type(distributed(gpus=1)(train), DistributedFunction[Results[str]])
+    assert_type(
+        distributed(run_async=True)(train),
+        DistributedFunction[DistributedFunctionCall[Results[str]]],
+    )
+    assert_type(ray_launch(train), DistributedFunction[str])
+    assert_type(ray_launch(ray={"num_cpus": 1})(train), DistributedFunction[str])
+    assert_type(
+        ray_launch(num_gpus=None, run_async=True)(train),
+        DistributedFunction[DistributedFunctionCall[str]],
+    )
+
+
+@pytest.mark.parametrize("ray", [5, "yes", ["num_cpus"], {1: 2}, {"env": object()}, False])
+def test_options_of_a_cluster_that_no_block_could_hold(ray: object) -> None:
+    with pytest.raises(InvalidInput, match="`ray` must be a dictionary of options") as caught:
+        merged_settings(Settings(ray={}), {"ray": ray})
+    assert "`ray={'num_cpus': 8, 'dashboard': True}`" in str(caught.value.hint)
+
+
+def test_ranks_have_no_cluster() -> None:
+    with pytest.raises(InvalidInput, match="`distributed` has no parameter `ray`") as caught:
+        settings(ray={})
+    assert "`@ray_launch` makes" in str(caught.value.hint)
+    with pytest.raises(InvalidInput, match="`ray_launch` has no parameter `rai`") as caught:
+        merged_settings(Settings(ray={}), {"rai": {}})
+    assert caught.value.hint == "did you mean `ray`?"
+
+
+def test_calling_a_ray_program_says_where_it_runs() -> None:
+    @ray_launch(gpus=2, gpu_type="CPU")
+    def sweep() -> None: ...
+
+    with pytest.raises(TypeError, match="`sweep` runs on a Ray cluster, and was called here"):
+        sweep()

@@ -178,7 +178,7 @@ def test_a_call_goes_on_while_the_caller_does(project: Path) -> None:
     assert all(call.status.active for call in calls)
     for number, pipe in enumerate(pipes):
         pipe.write_text(str(number))
-    found: DistributedFunctionCall[int] = DistributedFunctionCall.from_run_id("train#2")
+    found: DistributedFunctionCall[Results[int]] = DistributedFunctionCall.from_run_id("train#2")
     assert found.result(timeout=PATIENCE) == [1]
 
     async def both() -> list[list[int]]:
@@ -242,7 +242,7 @@ def test_parallel_calls_of_many_threads_all_launch() -> None:
     def train(x: int) -> int:
         return x
 
-    found: list[DistributedFunctionCall[int]] = []
+    found: list[DistributedFunctionCall[Results[int]]] = []
     threads = [
         threading.Thread(target=lambda at=at: found.append(train.distributed(at)))
         for at in range(6)
@@ -315,5 +315,7 @@ def test_ray_launch_is_refused_until_it_is_there() -> None:
     @ray_launch(gpus=1, gpu_type="CPU")
     def train() -> None: ...
 
-    with pytest.raises(InvalidInput, match="`ray` is valid, and this version cannot act on it yet"):
+    with pytest.raises(
+        InvalidInput, match="`@ray_launch` is valid, and this version cannot act on it yet"
+    ):
         train.distributed()

@@ -195,6 +195,18 @@ def test_variables_of_a_rank_that_nobody_started_can_be_unset(
     assert str(caught.value.hint).endswith("if this is no rank, unset `RANK` and `LOCAL_RANK`")
 
 
+def test_the_driver_of_a_ray_run_starts_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = {"SGPU_ADDRESS": "run.sweep", "SGPU_ATTEMPT": "3", "RAY_ADDRESS": "127.0.0.1:6379"}
+    for name, value in inside.items():
+        monkeypatch.setenv(name, value)
+
+    @distributed(gpus=1, gpu_type="CPU")
+    def train() -> None: ...
+
+    with pytest.raises(InvalidInput, match="inside of the Ray run `sweep#3`: a run starts no runs"):
+        train.distributed()
+
+
 def test_a_timeout_ends_the_call() -> None:
     def train() -> None:
         threading.Event().wait()
