@@ -187,8 +187,8 @@ def _from_environment(name: str) -> int:
         if _is_rank():
             raise _unknown(
                 f"`{name}` is not set, though other variables of a rank are",
-                "ask in a rank: the driver of a Ray cluster is none, nor is a process that starts the "
-                "ranks of its node",
+                "ask in a rank: the driver of a Ray cluster is none, and a process that starts the "
+                "ranks of its node is none",
             )
         group = _group()
         if group is not None and group.get_world_size() > 1:
