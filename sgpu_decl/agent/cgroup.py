@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["fill_cgroup", "kill_cgroup", "rank_cgroup", "remove_cgroup"]
+__all__ = ["fill_cgroup", "kill_cgroup", "processor_quota", "rank_cgroup", "remove_cgroup"]
 
 
 def rank_cgroup() -> str:
@@ -85,6 +85,23 @@ def remove_cgroup(path: str) -> None:
                     return
     finally:
         os.close(events)
+
+
+def processor_quota() -> float | None:
+    """Return how many processors the groups of this process (v2) let it use; None if no group has
+    a limit."""
+    quotas = []
+    group = _own_cgroup()
+    while group.startswith("/"):
+        try:
+            with open(os.path.join(group, "cpu.max")) as file:
+                quota, period = file.read().split()
+            if quota != "max":
+                quotas.append(int(quota) / int(period))
+        except OSError:
+            pass  # the root of the tree has no limit
+        group = group.rpartition("/")[0]
+    return min(quotas, default=None)
 
 
 def _own_cgroup() -> str:

@@ -85,20 +85,20 @@ def judged(
     *,
     stop: str | None,
     refusal: Outcome | None,
-    lost: tuple[str, int] | None,
+    lost: tuple[Outcome, int] | None,
 ) -> Outcome:
     """Return the outcome once all ranks have ended.
 
     Args:
         stop: why ranks were stopped, if they were.
         refusal: the outcome of a rank that could not be started.
-        lost: for a node that was lost, a summary and the time.
+        lost: for a node that was lost, the outcome of that and the time.
     """
     if lost is not None and not _failed_before(verdict, lost[1]):
-        return failed("node_lost", lost[0])
+        return lost[0]
     if stop == "launch":
         return stopped(stop, spec, refusal)
-    if verdict.first is not None and stop in (None, "failure", "node"):
+    if verdict.first is not None and stop in (None, "failure", "node", "cluster"):
         return Outcome("failed", verdict.first.code, verdict.cause)
     if stop is not None and (not endings or any(map(_cut_short, endings))):
         outcome = stopped(stop, spec, refusal)

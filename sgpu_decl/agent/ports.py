@@ -8,15 +8,22 @@ from _socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 
 from sgpu_decl.agent.locks import open_lock, try_lock
 
-__all__ = ["can_bind", "claim_port", "lowest_ephemeral", "port_range"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["can_bind", "claim_port", "lowest_ephemeral", "port_holder", "port_range"]
 
 _LOWEST = 12_000
 _DEFAULT_EPHEMERAL = 32_768
+_LISTEN = "0A"  # TCP_LISTEN of the kernel's tcp_states.h
 
 
-def claim_port(folder: str, seed: int, fixed: int | None = None) -> tuple[int, int]:
+def claim_port(
+    folder: str, seed: int, fixed: int | None = None, *, field: str = "master_port"
+) -> tuple[int, int]:
     """Return a port, `fixed` if given, and the descriptor of its lock. The port is ours while that
-    stays open.
+    stays open. `field` is the option that fixes it, for the message.
 
     Ports lie below the ephemeral range, so the kernel gives them to no outgoing connection. A lock
     per port excludes other runs, and a trial bind finds ports of other programs.
@@ -37,8 +44,39 @@ def claim_port(folder: str, seed: int, fixed: int | None = None) -> tuple[int, i
             return port, descriptor
         os.close(descriptor)
     if fixed is not None:
-        raise OSError(errno.EADDRINUSE, f"port {fixed} is taken; leave `master_port` out")
+        holder = port_holder(fixed)
+        by = f" by process {holder[0]} (`{holder[1]}`)" if holder else ""
+        raise OSError(errno.EADDRINUSE, f"port {fixed} is taken{by}; leave `{field}` out")
     raise OSError(errno.EADDRINUSE, f"no free port from {ports[0]} to {ports[-1]}")
+
+
+def port_holder(port: int) -> tuple[int, str] | None:
+    """Return the pid and the name of the process that listens on a TCP port; None if this user may
+    not see it, or nobody listens."""
+    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
+    for name in os.listdir("/proc") if sockets else ():
+        try:
+            for descriptor in os.listdir(f"/proc/{name}/fd") if name.isdigit() else ():
+                if os.readlink(f"/proc/{name}/fd/{descriptor}") in sockets:
+                    with open(f"/proc/{name}/comm") as file:
+                        return int(name), file.read().strip()
+        except OSError:
+            continue  # it has ended, or it is another user's
+    return None
+
+
+def _listening(port: int) -> Iterator[str]:
+    """Yield the inodes of the sockets that listen on a port: fields 2, 4 and 10 of a line of
+    /proc/net/tcp (proc(5)) are the local address, the state and the inode."""
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/self/net/{table}") as file:
+                for line in file.readlines()[1:]:
+                    fields = line.split()
+                    if fields[1].endswith(f":{port:04X}") and fields[3] == _LISTEN:
+                        yield fields[9]
+        except OSError:
+            continue  # the kernel has no IPv6
 
 
 def port_range() -> range:

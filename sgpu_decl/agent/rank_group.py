@@ -86,10 +86,16 @@ class RankGroup:
         self._ready_ranks: set[int] = set()
 
     def start(
-        self, restart: int, port: int, devices: tuple[str, ...], extra: Mapping[str, str]
+        self,
+        restart: int,
+        port: int,
+        devices: tuple[str, ...],
+        extra: Mapping[str, str],
+        cluster: Mapping[str, str] | None = None,
     ) -> None:
         """Start all ranks, forked from a warm parent if there is one.
 
+        `cluster` are the variables that lead to the run's Ray cluster, whose driver this starts.
         Calls `on_started` once all run, or `on_refused(error)`; some may then live all the same.
         """
         self.started = True
@@ -103,8 +109,13 @@ class RankGroup:
             self.on_refused(LaunchError("launch_failed", reason))
             return
         self._restart = restart
+        self._cluster = cluster
         self._oom_kills = OomKills()
         self._port, self._devices, self._inherited = port, devices, {**os.environ, **extra}
+        if cluster is not None:
+            from sgpu_decl.agent.ray_environment import without_outer_ray
+
+            self._inherited = without_outer_ray(self._inherited)
         if self._warm.usable:
             common = shared_environment(self._environment(self._ranks[0]), self._secrets)
             self._warm.fork(common, self._request_fork)
@@ -192,7 +203,7 @@ class RankGroup:
         return environment, folder
 
     def _environment(self, rank: int) -> dict[str, str]:
-        return rank_environment(
+        environment = rank_environment(
             self._spec,
             inherited=self._inherited,
             secrets=self._secrets,
@@ -202,6 +213,11 @@ class RankGroup:
             port=self._port,
             devices=self._devices,
         )
+        if self._cluster is None:
+            return environment
+        from sgpu_decl.agent.ray_environment import driver_environment
+
+        return driver_environment(environment, self._cluster, python=self.python)
 
     def _follow(self, rank: int, pid: int) -> None:
         self.living[rank] = pid

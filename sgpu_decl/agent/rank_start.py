@@ -107,7 +107,8 @@ def rank_environment(
         for name, value in inherited.items()
         if not name.startswith(("SGPU_", "TORCHELASTIC_"))
     }
-    environment.setdefault("OMP_NUM_THREADS", "1")
+    if not spec.get("ray"):  # Ray sets it for each task
+        environment.setdefault("OMP_NUM_THREADS", "1")
     if node.count == 1:
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         environment.setdefault("NCCL_SOCKET_IFNAME", "lo")

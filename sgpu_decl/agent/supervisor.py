@@ -32,6 +32,7 @@ from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.process_tree import ProcessTree, rank_marks
 from sgpu_decl.agent.rank_group import RankGroup
 from sgpu_decl.agent.rank_start import LaunchError
+from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.tracker_process import TRACKED, TrackerProcess
 from sgpu_decl.agent.verdict import Verdict, blames_the_user
 from sgpu_decl.agent.working_files import working_files
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sgpu_decl.agent.host_record import HostRecord
+    from sgpu_decl.agent.ray_cluster import RayCluster
 
 __all__ = ["Supervisor"]
 
@@ -50,6 +52,7 @@ __all__ = ["Supervisor"]
 _SETTLE = 0.2
 _SHORT_GRACE = 3.0
 _ANSWER = 30.0  # seconds that an attempt whose ranks have ended waits for its tracker
+_NOTICED = 2_000_000_000  # ns: a driver notices the end of its Ray node so much earlier at most
 _LOOK = 2.0  # seconds between two looks at the folder if the kernel does not report deletions
 _SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
 
@@ -81,7 +84,8 @@ class Supervisor:
         self._restart = node.restart
         self._swept_all = False
         self._refusal: Outcome | None = None  # the outcome of a rank that could not be started
-        self._lost_node: tuple[str, int] | None = None  # summary and time
+        self._lost_node: tuple[Outcome, int] | None = None  # and the time
+        self._lost_ray: tuple[Outcome, int] | None = None  # a Ray node, of a machine that lives
         count = node.count if spec["per"] == "node" else spec["world_size"]
         self._loop = Loop(self._on_signal)
         first_state = "queued" if AttemptQueue.waits(spec) else "starting"
@@ -106,6 +110,9 @@ class Supervisor:
         self._group.on_ended = self._team.ended
         self._group.on_failure = self.rank_failed
         self._group.on_empty = self._all_ended
+        self._ray: RayCluster | None = None
+        if spec.get("ray"):
+            self._ray = self._make_ray_cluster(secrets)
         self._logs: LogBound | None = None
         if spec["log_limit"] is not None:
             self._logs = LogBound(
@@ -256,7 +263,47 @@ class Supervisor:
         self._record.check_folder()
         if restart != self._restart:
             self._begin_again(restart)
-        self._group.start(restart, port, self._devices, extra)
+        if self._ray is None:
+            self._group.start(restart, port, self._devices, extra)
+            return
+        self._extra = extra
+        self._ray.start(restart, self._devices, os.environ)
+
+    def _make_ray_cluster(self, secrets: dict[str, str]) -> RayCluster:
+        from sgpu_decl.agent.ray_cluster import RayCluster
+
+        cluster = RayCluster(
+            self._spec, secrets, self._node, self._team, self._loop, self._record,
+            Redactor(secrets.values()),
+        )  # fmt: skip
+        cluster.on_complete = self._start_driver
+        cluster.on_refused = self.rank_refused
+        cluster.on_lost = self._ray_lost
+        return cluster
+
+    def _start_driver(self, cluster: Mapping[str, str]) -> None:
+        if self._stop is None:
+            self._group.start(self._restart, self._port, self._devices, self._extra, cluster)
+
+    def ray_reported(self, node: int, message: Mapping[str, Any]) -> None:
+        """A node of the Ray cluster sent a message to agent 0."""
+        if self._ray is not None:
+            self._ray.reported(node, message)
+
+    def ray_ordered(self, message: Mapping[str, Any]) -> None:
+        """Agent 0 sent a message to the Ray node of this machine."""
+        if self._ray is not None:
+            self._ray.ordered(message)
+
+    def _ray_lost(self, outcome: Outcome, time_ns: int) -> None:
+        """A node of the Ray cluster has ended, though its machine lives. A driver notices that too,
+        and may have failed by it before we heard of it."""
+        ended = self._group.started and not self._group.living
+        if ended and not any(ending.failed for ending in self._group.endings()):
+            return  # the driver had what it needed
+        if self._lost_ray is None:
+            self._lost_ray = (outcome, time_ns - _NOTICED)
+        self.stop_ranks("cluster")
 
     def _all_started(self) -> None:
         if self._logs is not None:
@@ -343,7 +390,7 @@ class Supervisor:
         if self._sweep.active or self._swept_all:
             return
         if not self._group.living:
-            if self._group.started:
+            if self._launched:
                 self._all_ended()
             elif self._team.decides:
                 self._conclude(stopped(reason, self._spec, self._refusal))
@@ -352,6 +399,11 @@ class Supervisor:
         self._record.state("stopping", reason=reason)
         self._group.signal_all(signal.SIGTERM)
         self._loop.after("kill", self._spec["grace"], self.kill_ranks)
+
+    @property
+    def _launched(self) -> bool:
+        """Whether something was started on this node that has to be ended."""
+        return self._group.started or (self._ray is not None and self._ray.active)
 
     def kill_ranks(self) -> None:
         """Kill the ranks that are still there."""
@@ -371,10 +423,20 @@ class Supervisor:
             self._loop.cancel("settle")  # agent 0 still needs it for the ranks of other nodes
         if self._restart >= self._spec["retry"]["max"] or not self._group.endings():
             self._group.retire_parent(wait=False)
+        if self._ray is None:
+            self._begin_sweep()
+            return
+        failure = any(ending.failed for ending in self._group.endings())
+        keep = failure or self._stop not in (None, "cancelled")
+        self._ray.end(self._begin_sweep, keep=keep and self._stop != "cancelled")
+
+    def _begin_sweep(self) -> None:
         self._sweep.begin(self._spec["grace"], self.kill_ranks)
 
     def _clean(self) -> None:
         remove_cgroup(self._cgroup)
+        if self._ray is not None:
+            self._ray.remove_folder()
         if pids := self._sweep.remains():
             self._record.event("left_running", pids=pids, reason="they are another user's")
         self._swept_all = True
@@ -388,9 +450,9 @@ class Supervisor:
         self._record.settle(endings, verdict.failed)
         outcome = judged(
             verdict, endings, self._spec,
-            stop=self._stop, refusal=self._refusal, lost=self._lost_node,
+            stop=self._stop, refusal=self._refusal, lost=self._lost_node or self._lost_ray,
         )  # fmt: skip
-        by_a_rank = self._stop in (None, "failure", "launch") and self._lost_node is None
+        by_a_rank = self._stop in (None, "failure", "launch", "cluster") and self._lost_node is None
         if not (outcome.cause and by_a_rank and self._again(outcome.cause)):
             # A short run waits for its tracker, so that the outcome names the MLflow run, or says
             # why there is none.
@@ -431,6 +493,7 @@ class Supervisor:
     def _begin_again(self, restart: int) -> None:
         self._restart = restart
         self._stop = None
+        self._lost_ray = None
         self._swept_all = False
         self._record.update(restart=restart)
         self._record.state("starting")
@@ -439,9 +502,10 @@ class Supervisor:
     def node_lost(self, node: int, why: str) -> None:
         """Another node is lost, so the run cannot go on."""
         if self._lost_node is None:
-            self._lost_node = (f"node {node} was lost: {why}", time.monotonic_ns())
-        if not self._group.started:
-            self._conclude(failed("node_lost", self._lost_node[0]))
+            outcome = failed("node_lost", f"node {node} was lost: {why}")
+            self._lost_node = (outcome, time.monotonic_ns())
+        if not self._launched:
+            self._conclude(self._lost_node[0])
         elif self._swept_all and self._node.number != 0:
             self.judge()
         else:

@@ -12,9 +12,10 @@ from sgpu_decl.backends.preimports import warm_call, warm_start
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.rendering.entrypoint import declared_entry
 from sgpu_decl.rendering.parameters import render_parameters
-from sgpu_decl.rendering.spec import Entry, LaunchSpec, RetrySpec, Warm
+from sgpu_decl.rendering.spec import Entry, LaunchSpec, RaySpec, RetrySpec, Warm
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.ray import Ray
     from sgpu_decl.config.run import RunConfig
 
 
@@ -64,7 +65,7 @@ def launch_spec(
         code_dir=folders.code,
         code_root=folders.source if call is None else None,
         world_size=config.gpus,
-        per=config.launch.per,
+        per=config.launch.per if config.ray is None else "node",
         entry=entry,
         python=python,
         env=dict(config.env.variables),
@@ -83,10 +84,32 @@ def launch_spec(
         redact_logs=config.logs.redact,
         parameters=render_parameters(config.parameters) if config.parameters else None,
         control_key=secrets.token_hex(32) if nodes > 1 else None,
+        ray=_ray(config.ray, config, nodes) if config.ray is not None else None,
+    )
+
+
+def _ray(ray: "Ray", config: "RunConfig", nodes: int) -> RaySpec:
+    gpus = 0 if config.type.name == "CPU" else config.gpus // nodes
+    store = ray.object_store_memory
+    return RaySpec(
+        num_gpus=gpus if ray.num_gpus is None else ray.num_gpus,
+        num_cpus=ray.num_cpus,
+        resources=dict(ray.resources),
+        object_store_memory=store.bytes if store is not None else None,
+        temp_dir=ray.temp_dir,
+        port=ray.port,
+        dashboard=ray.dashboard,
+        metrics_export_port=ray.metrics_export_port,
+        metrics_interval=ray.metrics_interval.seconds,
+        head_startup_timeout=ray.head_startup_timeout.seconds,
+        worker_join_timeout=ray.worker_join_timeout.seconds,
+        env=dict(ray.env),
     )
 
 
 def _warm(launching: Launching, entry: Entry, code: Path | None, ranks: int) -> Warm | None:
+    if launching.config.ray is not None:
+        return None
     setting = launching.config.launch.warm
     if launching.call is not None:
         return warm_call(launching.call.loads, setting=setting, ranks=ranks)

@@ -31,7 +31,13 @@ _STACKS = 8  # above SIGRTMIN: the supervisor asks for all stacks by that signal
 
 
 def run_rank(path: str, spec_sha256: str) -> None:
-    """Be a rank of the attempt in the folder `path`, or the warm parent that forks its ranks."""
+    """Be a rank of the attempt in the folder `path`, or the warm parent that forks its ranks, or a
+    node of its Ray cluster."""
+    ray = os.environ.pop("SGPU_RAY_FD", None)
+    if ray is not None:
+        from sgpu_decl.rank.ray_node import be_ray_node
+
+        be_ray_node(int(ray))
     folder = AttemptFolder(path, spec_sha256)
     channel, logs = (os.environ.pop(name, None) for name in ("SGPU_WARM_FD", "SGPU_WARM_DIR"))
     import_output = ("", "")
@@ -58,7 +64,10 @@ def run_rank(path: str, spec_sha256: str) -> None:
         sys.path[0] = spec["code_dir"]
         _add_hooks(path, spec)
         _say_ready()
-        _run(folder, spec, record, secrets)
+        rank = os.environ["RANK"]
+        for name in filter(None, os.environ.pop("SGPU_REMOVED", "").split(",")):
+            os.environ.pop(name, None)
+        _run(folder, spec, rank, record, secrets)
     except SystemExit as error:
         if not (error.code is None or isinstance(error.code, int)):
             record().leave(error)
@@ -71,6 +80,7 @@ def run_rank(path: str, spec_sha256: str) -> None:
 def _run(
     folder: AttemptFolder,
     spec: "Mapping[str, Any]",
+    rank: str,
     record: "Callable[[], ErrorRecord]",
     secrets: "Mapping[str, str]",
 ) -> None:
@@ -82,7 +92,7 @@ def _run(
         return
     from sgpu_decl.rank.output import forget_output, write_output
 
-    target = f"{folder.path}/ranks/{os.environ['RANK']}"
+    target = f"{folder.path}/ranks/{rank}"
     forget_output(target)
     if entry["kind"] == "pickle":
         from sgpu_decl.rank.pickled_call import make_call

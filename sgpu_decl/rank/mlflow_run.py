@@ -40,7 +40,7 @@ def join_run(folder: str, variables: "Mapping[str, str]", environ: "Mapping[str,
     """
     answer = _await_answer(folder)
     if "env" not in answer:
-        if os.environ["RANK"] == "0":
+        if environ["RANK"] == "0":
             text = f"sgpu: MLflow tracking is off for this run: {answer.get('error')}"
             print(text, file=sys.stderr)
         return

@@ -13,6 +13,7 @@ __all__ = [
     "Gpus",
     "LaunchSpec",
     "Parallel",
+    "RaySpec",
     "RetrySpec",
     "Tether",
     "TrackerSpec",
@@ -97,6 +98,25 @@ class RetrySpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RaySpec:
+    """The Ray cluster of a run; what is None, a node finds itself. The amounts are those of each
+    node: memory in bytes. Times are in seconds. `env` is for Ray's own processes alone."""
+
+    num_gpus: int
+    num_cpus: int | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
+    object_store_memory: int | None = None
+    temp_dir: str | None = None
+    port: int | None = None
+    dashboard: bool = False
+    metrics_export_port: int | None = None
+    metrics_interval: float = 10.0
+    head_startup_timeout: float = 60.0
+    worker_join_timeout: float = 120.0
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerSpec:
     """The process that keeps the MLflow run: command line and what it adds to the environment."""
 
@@ -139,7 +159,8 @@ class LaunchSpec:
     Secrets are name to reference; their values travel by pipe. `parameters` is the text of a YAML
     file that the agent writes for the ranks. With `control_key` the nodes of a run prove to each
     other that they belong to it. It is random and shown nowhere, as the token may be. A run on one
-    node needs none. `git` notes which commit the code is from.
+    node needs none. `git` notes which commit the code is from. With `ray`, the run is one driver on
+    the first node, beside a Ray cluster of all nodes.
     """
 
     token: str
@@ -176,6 +197,7 @@ class LaunchSpec:
     parameters: str | None = None
     control_key: str | None = None
     git: Mapping[str, str] = field(default_factory=dict)
+    ray: RaySpec | None = None
 
 
 def render_spec(spec: LaunchSpec) -> bytes:
@@ -187,7 +209,7 @@ def render_spec(spec: LaunchSpec) -> bytes:
     return (canonical({"v": 1, **_fields(spec)}) + "\n").encode("utf-8", "surrogateescape")
 
 
-_Block = CallSpec | Entry | Gpus | Parallel | RetrySpec | Tether | TrackerSpec | Warm
+_Block = CallSpec | Entry | Gpus | Parallel | RaySpec | RetrySpec | Tether | TrackerSpec | Warm
 
 
 def _fields(block: LaunchSpec | _Block) -> dict[str, Json]:

@@ -15,7 +15,7 @@ TIDY = RankEnding(rank=0, ended_ns=9 * MS, exit_code=0, term_ns=5 * MS)
 TOLD = RankEnding(rank=0, ended_ns=9 * MS, signal=signal.SIGTERM, term_ns=5 * MS)
 BROKEN = RankEnding(rank=1, ended_ns=9 * MS, exit_code=7)
 REFUSAL = failed("launch_failed_user", "cannot start `gone`", 1)
-LOST = "node 1 was lost: it closed the connection"
+LOST = failed("node_lost", "node 1 was lost: it closed the connection")
 
 
 def shown(outcome: Outcome) -> tuple[str, int, str | None]:

@@ -1,0 +1,166 @@
+"""The Ray cluster of a run, as agent 0 brings it up and as every node takes part in it.
+
+    all nodes import Ray ─▶ same versions? ─▶ head ─▶ the others join ─▶ complete ─▶ the driver
+
+An open port of the head is not enough for a join: Ray would try again in steps of 5 s. So the other
+nodes join when the head says that it is ready. The cluster is complete once Ray's own table of
+nodes lists all of them.
+"""
+
+from __future__ import annotations
+
+import time
+
+from sgpu_decl.agent.outcome import failed
+from sgpu_decl.agent.rank_start import LaunchError
+from sgpu_decl.agent.ray_process import RayProcess
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from sgpu_decl.agent.attempt_record import AttemptRecord
+    from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.node_group import Node, Team
+    from sgpu_decl.agent.outcome import Outcome
+    from sgpu_decl.agent.redactor import Redactor
+
+__all__ = ["RayCluster"]
+
+_TIMER = "ray_start"
+
+
+class RayCluster:
+    """On agent 0, calls back when the cluster is complete, cannot be started, or is lost."""
+
+    on_complete: Callable[[Mapping[str, str]], None]
+    on_refused: Callable[[Outcome], None]
+    on_lost: Callable[[Outcome, int], None]
+
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        node: Node,
+        team: Team,
+        loop: Loop,
+        record: AttemptRecord,
+        redact: Redactor,
+    ) -> None:
+        self._options: Mapping[str, Any] = spec["ray"]
+        self._node = node
+        self._team = team
+        self._loop = loop
+        self._record = record
+        self._process = RayProcess(spec, secrets, node, loop, record, redact, team.report_ray)
+        self._ending = False
+
+    @property
+    def active(self) -> bool:
+        return self._process.active
+
+    def start(self, restart: int, devices: Sequence[str], inherited: Mapping[str, str]) -> None:
+        """Start this node's part."""
+        self._ending = False
+        self._versions: dict[int, tuple[str, str]] = {}
+        self._metrics: dict[int, str] = {}
+        try:
+            self._process.start(restart, devices, inherited)
+        except LaunchError as error:
+            self._refuse(error)
+
+    def end(self, then: Callable[[], None], *, keep: bool) -> None:
+        """End all processes of this node, and call `then`; `keep` the logs of a failed run."""
+        self._ending = True
+        self._loop.cancel(_TIMER)
+        self._process.end(then, keep=keep)
+
+    def remove_folder(self) -> None:
+        """See `RayProcess.remove_folder`."""
+        self._process.remove_folder()
+
+    def ordered(self, message: Mapping[str, Any]) -> None:
+        """Do what agent 0 sent to this node."""
+        try:
+            self._process.join(message["head"], message["folder"])
+        except LaunchError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: LaunchError) -> None:
+        fields = {"failure": error.failure, "summary": str(error), "traceback": error.traceback}
+        self._team.report_ray({"failed": fields})
+
+    # ── agent 0 alone ────────────────────────────────────────────────────────────────────────
+
+    def reported(self, node: int, message: Mapping[str, Any]) -> None:
+        """Take what a node reported: see `ray_process`."""
+        if self._ending and "lost" not in message:
+            return
+        if "imported" in message:
+            imported = message["imported"]
+            self._versions[node] = imported["ray"], imported["python"]
+            if len(self._versions) == self._node.count:
+                self._start_head()
+        elif "ready" in message:
+            self._metrics[node] = message["ready"]["metrics"]
+            if node == 0:
+                self._head_is_ready()
+        elif "complete" in message:
+            self._complete()
+        elif "failed" in message:
+            self._fail(**message["failed"])
+        elif "lost" in message:
+            lost = message["lost"]
+            outcome = failed("node_lost", lost["summary"], None, lost["traceback"])
+            self.on_lost(outcome, lost["time_ns"] if node == 0 else time.monotonic_ns())
+
+    def _fail(self, failure: str, summary: str, traceback: str | None = None) -> None:
+        self._loop.cancel(_TIMER)
+        self.on_refused(failed(failure, summary, None, traceback))
+
+    def _start_head(self) -> None:
+        if len(set(self._versions.values())) > 1:
+            each = (
+                f"node {node} has Ray {ray} and Python {python}"
+                for node, (ray, python) in sorted(self._versions.items())
+            )
+            why = f"Ray and Python must be the same on all nodes: {', '.join(each)}"
+            self._fail("launch_failed_user", why)
+            return
+        try:
+            self._process.begin_head(self._node.count)
+        except LaunchError as error:
+            self._refuse(error)
+            return
+        self._loop.after(_TIMER, self._options["head_startup_timeout"], self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        limit = self._options["head_startup_timeout"]
+        summary = (
+            f"the head of the Ray cluster was not up after the head_startup_timeout of {limit:g} s"
+        )
+        self._fail("platform", summary, self._process.last_lines("gcs_server", "raylet"))
+
+    def _head_is_ready(self) -> None:
+        self._record.event("ray_head_ready")
+        process = self._process
+        self._loop.after(_TIMER, self._options["worker_join_timeout"], self._nodes_are_late)
+        self._team.order_ray({"head": process.head, "folder": process.folder})
+
+    def _nodes_are_late(self) -> None:
+        limit = self._options["worker_join_timeout"]
+        missing = [number for number in range(self._node.count) if number not in self._metrics]
+        nodes = ", ".join(f"node {number}" for number in missing) or "a node"
+        summary = (
+            f"{nodes} did not join the Ray cluster within the worker_join_timeout of {limit:g} s"
+        )
+        self._fail("platform", summary, self._process.last_lines("gcs_server"))
+
+    def _complete(self) -> None:
+        self._loop.cancel(_TIMER)
+        ray, python = self._versions[0]
+        self._record.event("ray_complete", nodes=self._node.count, ray=ray, python=python)
+        shown = {"version": ray, "nodes": self._node.count, "dashboard": self._process.dashboard}
+        self._record.update(ray=shown)
+        self.on_complete(self._process.driver_variables())

@@ -1,0 +1,365 @@
+"""The Ray node of this machine: a process that starts Ray's own, and is their parent.
+
+    absent ─▶ importing ─▶ starting ─▶ up ─▶ ending ─▶ absent       `retry` starts another one
+                  └───────────┴─────────┴──▶ (lost) ─┘
+
+`rank/ray_node.py` is the program; it runs in the interpreter of the run. `ray_cluster.py` decides,
+on agent 0, what the nodes do when. What a node reports to it is a message, because it may come over
+the control wire:
+
+    imported {ray, python} · ready {metrics} · complete · failed {failure, summary, traceback}
+    · lost {summary, traceback, time_ns}
+"""
+
+from __future__ import annotations
+
+import os
+from _socket import AF_UNIX, SOCK_SEQPACKET, socketpair
+from binascii import crc32
+from contextlib import suppress
+from hashlib import sha256
+from hmac import new as hmac
+
+from sgpu_decl.agent.attempt_files import encode, parse_object
+from sgpu_decl.agent.fast_stdlib import dumps, signal, signal_name
+from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.rank_start import LaunchError, exec_error, rank_environment, spawn
+from sgpu_decl.agent.ray_environment import python_path, without_outer_ray, without_rank
+from sgpu_decl.agent.ray_logs import keep_logs, last_lines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from sgpu_decl.agent.attempt_record import AttemptRecord
+    from sgpu_decl.agent.loop import Loop
+    from sgpu_decl.agent.node_group import Node
+    from sgpu_decl.agent.redactor import Redactor
+
+__all__ = ["LOOPBACK", "RayProcess"]
+
+LOOPBACK = "127.0.0.1"
+_TEMPORARY = "/tmp"  # noqa: S108  a new folder in it is private
+_LEAVING = 1.5  # seconds from `end` to the end of the process
+_LOGS = "ray_logs"
+
+
+class RayProcess:
+    """Calls `tell(message)` with what the node reports."""
+
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        node: Node,
+        loop: Loop,
+        record: AttemptRecord,
+        redact: Redactor,
+        tell: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._spec = spec
+        self._options: Mapping[str, Any] = spec["ray"]
+        self._secrets = secrets
+        self._node = node
+        self._loop = loop
+        self._record = record
+        self._redact = redact
+        self._tell = tell
+        self._log = os.path.join(node.records(spec["run_dir"]), "ray.log")
+        self._pid = -1
+        self._channel: Any = None
+        self._folder = ""
+        self._shared = ""  # the folder of the first node, if this node made it on its machine
+        self._locks: list[int] = []
+        self._then: Callable[[], None] | None = None
+        self._keep = False
+        self.address = LOOPBACK
+        self.head = ""  # ADDRESS:PORT
+        self.dashboard: str | None = None
+        self.folder_of_head = ""
+
+    @property
+    def active(self) -> bool:
+        """Whether something is there to be ended."""
+        return bool(self._folder)
+
+    def start(self, restart: int, devices: Sequence[str], inherited: Mapping[str, str]) -> None:
+        """Start the process, which begins to import Ray.
+
+        Raises:
+            LaunchError: it cannot be started.
+        """
+        self._restart, self._then = restart, None
+        self._inherited, self._devices = inherited, devices
+        try:
+            self._folder = _private_folder(self._options["temp_dir"])
+            with open(self._token_path, "x") as file:
+                file.write(self._token())
+            self._channel, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+            self._channel.setblocking(False)  # noqa: FBT003
+        except OSError as error:
+            failure = "launch_failed" if self._options["temp_dir"] is None else "launch_failed_user"
+            raise LaunchError(failure, f"cannot prepare the folder of Ray: {error}") from error
+        try:
+            argv = [self._spec["python"], os.path.join(self._spec["run_dir"], "_air.py")]
+            self._pid, failure_pipe = spawn(
+                argv,
+                {**self._environment(), "SGPU_RAY_FD": str(theirs.fileno())},
+                cwd=self._spec["code_dir"],
+                logs=(self._log, self._log),
+                settle=self._loop.close,
+                keep=theirs.fileno(),
+                guarded=False,  # it has to end Ray's processes when this one dies
+            )
+        finally:
+            theirs.close()
+        self._record.event("ray_started", pid=self._pid, restart=restart)
+        self._loop.watch(self._pid, self._ended)
+        self._loop.read(self._channel.fileno(), self._hear)
+        problem = exec_error(failure_pipe, argv[0], self._spec["code_dir"])
+        if problem is not None:
+            raise problem
+
+    def begin_head(self, nodes: int) -> None:
+        """Start the head of a cluster of so many nodes.
+
+        Raises:
+            LaunchError: a port is taken.
+        """
+        options = self._options
+        port = self._claim("port", options["port"])
+        self.head = f"{self.address}:{port}"
+        arguments = [
+            "--head", f"--port={port}", f"--ray-client-server-port={self._claim('client')}",
+            "--no-monitor", f"--include-dashboard={options['dashboard']}",
+        ]  # fmt: skip
+        if options["dashboard"]:
+            dashboard = self._claim("dashboard")
+            arguments += [f"--dashboard-host={LOOPBACK}", f"--dashboard-port={dashboard}"]
+            self.dashboard = f"http://{LOOPBACK}:{dashboard}"
+        self._begin(arguments, address=None, nodes=nodes)
+
+    def join(self, head: str, folder: str) -> None:
+        """Join the cluster with that head, whose folder is that on its own machine.
+
+        Raises:
+            LaunchError: there is no free port.
+        """
+        self.head, self.folder_of_head = head, folder
+        with suppress(FileExistsError):  # on the machine of the head
+            os.mkdir(folder, 0o700)  # Ray 2.49 puts the files of all nodes below that path
+            self._shared = folder
+        self._begin([], address=head, nodes=0)
+
+    @property
+    def folder(self) -> str:
+        return self._folder
+
+    def driver_variables(self) -> dict[str, str]:
+        """Return the variables that lead a driver to the cluster."""
+        return {**self._access(), "RAY_ADDRESS": self.head}
+
+    def end(self, then: Callable[[], None], *, keep: bool) -> None:
+        """End all processes of the node, and call `then`. `keep` its logs if the run failed."""
+        if self._then is not None:
+            return
+        self._then, self._keep = then, keep
+        if self._pid < 0:
+            self._over()
+            return
+        with suppress(OSError):  # it is ending already
+            self._channel.send(encode({"end": True}))
+        self._loop.after("ray_end", _LEAVING, lambda: os.kill(self._pid, signal.SIGKILL))
+
+    def remove_folder(self) -> None:
+        """Remove what Ray left on the disk, once none of its processes is left."""
+        for folder in filter(None, (self._folder, self._shared)):
+            from shutil import rmtree
+
+            rmtree(folder, ignore_errors=True)
+        self._folder = self._shared = ""
+
+    def last_lines(self, *processes: str) -> str | None:
+        """Return the last lines that these processes logged; those of the start without any."""
+        logs = self._session_logs()
+        paths = [os.path.join(logs, name + end) for name in processes for end in (".out", ".err")]
+        text = last_lines(*paths) or last_lines(self._log)
+        return self._redact(text) if text else None
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, arguments: list[str], *, address: str | None, nodes: int) -> None:
+        options = self._options
+        self._metrics_port = self._claim("metrics_export_port", options["metrics_export_port"])
+        whole = [
+            *arguments,
+            f"--node-ip-address={self.address}",
+            f"--temp-dir={self._folder}/r",
+            "--disable-usage-stats",
+            "--min-worker-port=0",
+            "--max-worker-port=0",
+            f"--dashboard-agent-listen-port={self._claim('agent')}",
+            f"--metrics-export-port={self._metrics_port}",
+            f"--num-cpus={options['num_cpus'] or _processors()}",
+            f"--num-gpus={options['num_gpus']}",
+            f"--resources={dumps(dict(options['resources']))}",
+        ]
+        if options["object_store_memory"] is not None:
+            whole.append(f"--object-store-memory={options['object_store_memory']}")
+        plan = {
+            "arguments": whole,
+            "address": address,
+            "head": self.head,
+            "nodes": nodes,
+            "folder": self._folder,
+            "python_path": python_path(self._spec, self._plain_environment()),
+        }
+        try:
+            self._channel.send(encode({"start": plan}))
+        except OSError as error:
+            raise LaunchError("platform", f"the Ray node cannot be reached: {error}") from error
+
+    def _claim(self, name: str, port: int | None = None) -> int:
+        """Return a port that is ours until this cluster ends: `port`, if one is given. The port of
+        the metrics is a preference; where it is taken, another one serves as well."""
+        folder = self._spec["port_lock_dir"]
+        seed = crc32(f"{self._spec['token']} {name} {self._node.number}".encode())
+        try:
+            try:
+                port, lock = claim_port(folder, seed, port, field=f"ray.{name}")
+            except OSError:
+                if name != "metrics_export_port" or port is None:
+                    raise
+                port, lock = claim_port(folder, seed)
+        except OSError as error:
+            failure = "launch_failed" if port is None else "launch_failed_user"
+            raise LaunchError(failure, error.strerror or str(error)) from error
+        self._locks.append(lock)
+        return port
+
+    def _environment(self) -> dict[str, str]:
+        environment = {**self._plain_environment(), **self._access(), **self._options["env"]}
+        return {name: str(value) for name, value in environment.items()}
+
+    def _plain_environment(self) -> dict[str, str]:
+        return without_rank(
+            rank_environment(
+                self._spec,
+                inherited=without_outer_ray(self._inherited),
+                secrets=self._secrets,
+                rank=self._node.number,
+                restart=self._restart,
+                node=self._node,
+                port=0,
+                devices=self._devices,
+            )
+        )
+
+    def _access(self) -> dict[str, str]:
+        """Return what all processes of the cluster need to talk to each other. Ray below 2.52 knows
+        no tokens. With the last one, a node on its own listens on loopback alone."""
+        alone = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"} if self._node.count == 1 else {}
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self._token_path, **alone}
+
+    @property
+    def _token_path(self) -> str:
+        return os.path.join(self._folder, "token")
+
+    def _token(self) -> str:
+        """Return the token of the cluster. All nodes derive it; it is never sent."""
+        key = self._spec["control_key"] or os.urandom(32).hex()
+        return hmac(key.encode(), f"ray {self._restart}".encode(), sha256).hexdigest()
+
+    def _session_logs(self) -> str:
+        for folder in (self._folder, self.folder_of_head):
+            logs = os.path.join(folder, "r", "session_latest", "logs")
+            if folder and os.path.isdir(logs):
+                return logs
+        return ""
+
+    def _hear(self) -> None:
+        """Take one message of the process, and pass it on with what this node knows."""
+        try:
+            data = self._channel.recv(1 << 20)
+        except OSError:
+            data = b""
+        message = parse_object(data) if data else None
+        if message is None:
+            self._hang_up()
+            return
+        number = self._node.number
+        if "ready" in message:
+            message = {"ready": {"metrics": f"{self.address}:{self._metrics_port}"}}
+        elif "failed" in message:
+            failed = message["failed"]
+            failure = "launch_failed_user" if failed["user"] else "platform"
+            text = None if failed["user"] else self.last_lines("gcs_server", "raylet")
+            summary = f"node {number} of the Ray cluster did not start: {failed['summary']}"
+            message = _failed(failure, summary, text)
+        elif "lost" in message:
+            lost = message["lost"]
+            message = self._lost(lost["process"], lost["how"], lost["time_ns"])
+        self._tell(message)
+
+    def _lost(self, process: str, how: str, time_ns: int) -> dict[str, Any]:
+        self._record.event("ray_lost", process=process, how=how)
+        summary = f"`{process}` of Ray on node {self._node.number} {how}"
+        lines = self.last_lines(process)
+        return {"lost": {"summary": summary, "traceback": lines, "time_ns": time_ns}}
+
+    def _ended(self, status: int, now: int) -> None:
+        while self._channel is not None:
+            self._hear()  # what it said last
+        self._pid = -1
+        self._loop.cancel("ray_end")
+        code = os.waitstatus_to_exitcode(status)
+        self._record.event("ray_ended", exit_code=code)
+        if self._then is not None:
+            self._over()
+        elif self._folder:
+            how = f"was killed with {signal_name(-code)}" if code < 0 else f"exited with {code}"
+            self._tell(self._lost("ray_node", how, now))
+
+    def _over(self) -> None:
+        logs = self._session_logs()
+        if self._keep and logs:
+            name = f"node_{self._node.number}"
+            target = os.path.join(self._spec["output_dir"], _LOGS, str(self._restart), name)
+            try:
+                self._record.event("ray_logs_kept", files=keep_logs(logs, target, self._redact))
+            except OSError as error:
+                self._record.event("ray_logs_not_kept", reason=str(error))
+        for lock in self._locks:
+            os.close(lock)
+        self._locks = []
+        if self._then is not None:
+            self._then()
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._loop.forget(self._channel.detach())
+            self._channel = None
+
+
+def _failed(failure: str, summary: str, text: str | None = None) -> dict[str, Any]:
+    return {"failed": {"failure": failure, "summary": summary, "traceback": text}}
+
+
+def _private_folder(base: str | None) -> str:
+    """Make a folder that only this user can enter, and return its path: Ray makes its own folders
+    for everybody."""
+    name = os.urandom(3).hex()
+    folder = os.path.join(base, name) if base else os.path.join(_TEMPORARY, f"sgpu-{name}")
+    os.makedirs(folder, mode=0o700)
+    return folder
+
+
+def _processors() -> int:
+    """Return the processors that this process may use: by its affinity, and by the quota of its
+    control groups."""
+    from sgpu_decl.agent.cgroup import processor_quota
+
+    quota = processor_quota()
+    usable = len(os.sched_getaffinity(0))
+    return usable if quota is None else max(1, min(usable, int(quota)))

@@ -1,0 +1,221 @@
+"""A run with a Ray cluster on one node: from its start to the end of its last process."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.agent.attempt_status import request_cancel
+from sgpu_decl.agent.processes import carriers, variables
+from sgpu_decl.rendering.spec import Entry, RaySpec, RetrySpec
+from tests.agent.ray.conftest import output, ray_folder, ray_pid
+from tests.support import PATIENCE
+
+pytestmark = pytest.mark.ray
+
+# Names that tell a process that it is a rank, or where an outer Ray cluster is.
+TELLING = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK",
+           "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "RAY_OUTER")  # fmt: skip
+WAITS = """
+def main():
+    import ray
+    ray.init()
+    leave("up")
+    while True: signal.pause()
+"""
+
+
+def _check_end(attempt: Any, folder: Path) -> None:
+    """Nothing of Ray is left."""
+    attempt.until_gone()
+    attempt.check()
+    assert not folder.exists()
+
+
+def _until_up(attempt: Any) -> Path:
+    attempt.until(lambda: (output(attempt) / "up").exists())
+    return ray_folder(attempt)
+
+
+def test_tasks_import_the_code_of_the_run_and_find_no_rank(
+    make_driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = f"""
+TELLING = {TELLING}
+def found():
+    return [name for name in TELLING if name in os.environ]
+def main():
+    import ray
+    ray.init()
+    @ray.remote
+    def task():
+        import beside
+        return [found(), os.getcwd(), beside.__file__, os.environ["OF_RAY"], os.environ["OF_RUN"]]
+    return [found(), os.environ["NODE_RANK"], os.environ["NUM_NODES"], "OF_RAY" in os.environ,
+            ray.get(task.remote()), ray.cluster_resources()]
+"""
+    monkeypatch.setenv("RAY_OUTER", "1")
+    attempt = make_driver(
+        source, ray={"resources": {"ssd": 2.0}, "env": {"OF_RAY": "a"}}, env={"OF_RUN": "b"}
+    )
+    code = attempt.folder / "code"
+    (code / "beside.py").write_text("")
+    ((own, node, nodes, leaked, of_task, resources),) = attempt.launch().values()
+    assert (own, node, nodes, leaked) == ([], "0", "1", False)
+    assert of_task == [[], str(code), str(code / "beside.py"), "a", "b"]
+    assert (resources["CPU"], resources["ssd"]) == (1.0, 2.0)
+    assert "GPU" not in resources
+    assert attempt.read()["ray"]["nodes"] == 1
+    _check_end(attempt, Path("/nonexistent"))
+    assert not (output(attempt) / "ray_logs").exists()
+
+
+@pytest.mark.expensive
+def test_everything_listens_on_loopback_and_asks_for_a_token(make_driver: Any) -> None:
+    attempt = make_driver(WAITS, ray={"dashboard": True}).launch()
+    folder = _until_up(attempt)
+    pids = set(attempt.left())
+    lines = subprocess.check_output(["ss", "-ltnpH"], text=True).splitlines()
+    listening = [line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)]
+    hosts = {at.rpartition(":")[0] for at in listening}
+    assert hosts <= {"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"}
+    assert attempt.read()["ray"]["dashboard"].removeprefix("http://") in listening
+    token = folder / "token"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for pid in pids - {attempt.supervisor, attempt.guardian}:
+        found = variables(pid)
+        if found.get("RAY_AUTH_MODE"):
+            assert found["RAY_AUTH_MODE"] == "token", found
+    request_cancel(attempt.folder)
+    assert attempt.wait()["state"] == "cancelled"
+    _check_end(attempt, folder)
+
+
+@pytest.mark.expensive
+def test_an_exception_of_the_driver_is_the_users_and_rays_logs_are_kept(make_driver: Any) -> None:
+    source = """
+def main():
+    import ray
+    ray.init()
+    @ray.remote
+    def task():
+        print("from a task: " + os.environ["PASSWORD"], flush=True)
+    ray.get(task.remote())
+    raise KeyError("mine")
+"""
+    attempt = make_driver(source, secrets={"PASSWORD": "env:PASSWORD"})
+    status = attempt.launch({"PASSWORD": "correct-horse"}).wait()
+    assert (status["class"], status["first_cause"]["rank"]) == ("exception", 0)
+    assert "KeyError" in status["first_cause"]["summary"]
+    kept = output(attempt) / "ray_logs" / "0" / "node_0"
+    texts = [path.read_text() for path in kept.rglob("*.*") if path.is_file()]
+    assert any("from a task: ***" in text for text in texts)
+    assert not any("correct-horse" in text for text in texts)
+    attempt.check()
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_killed_process_of_ray_is_a_lost_node_and_a_retry_starts_a_new_cluster(
+    make_driver: Any, name: str
+) -> None:
+    source = """
+def main():
+    import ray
+    ray.init()
+    leave("up" + os.environ.get("SGPU_TEST", ""))
+    while not os.path.exists(os.environ["SGPU_OUTPUT_DIR"] + "/second"): time.sleep(0.01)
+    return ray.cluster_resources()["CPU"]
+"""
+    attempt = make_driver(source, retry=RetrySpec(max=1, backoff=0.0)).launch()
+    folder = _until_up(attempt)
+    os.kill(ray_pid(attempt, name), signal.SIGKILL)
+    attempt.until(lambda: len(attempt.events("ray_started")) == 2)
+    (output(attempt) / "second").touch()
+    assert attempt.values() == [1.0]
+    (restart,) = attempt.read()["restarts"]
+    assert restart["class"] == "node_lost"
+    assert f"`{name}` of Ray on node 0 was killed with SIGKILL" in restart["summary"]
+    _check_end(attempt, folder)
+
+
+@pytest.mark.expensive
+def test_a_taken_port_is_named_with_its_holder_before_ray_starts(make_driver: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        attempt = make_driver("def main(): pass", ray={"port": port}).launch()
+        status = attempt.wait()
+    assert status["class"] == "launch_failed_user"
+    summary = status["first_cause"]["summary"]
+    assert f"port {port} is taken by process {os.getpid()} (" in summary
+    assert "leave `ray.port` out" in summary
+    assert not attempt.events("ray_head_ready")
+    attempt.check()
+
+
+@pytest.mark.expensive
+def test_a_command_may_be_the_driver_and_has_its_grace_at_a_cancel(
+    make_driver: Any, ray_python: str
+) -> None:
+    script = (
+        "import ray, signal, os; ray.init(); out = os.environ['SGPU_OUTPUT_DIR']\n"
+        "def term(*_):\n"
+        "    open(out + '/termed', 'w').write(str(int(ray.cluster_resources()['CPU'])))\n"
+        "    raise SystemExit(3)\n"
+        "signal.signal(signal.SIGTERM, term)\n"
+        "assert 'RANK' not in os.environ\n"
+        "open(out + '/up', 'w').close()\n"
+        "while True: signal.pause()\n"
+    )
+    entry = Entry(kind="command", command=(ray_python, "-c", script))
+    attempt = make_driver("", entry=entry, grace=30.0).launch()
+    folder = _until_up(attempt)
+    request_cancel(attempt.folder)
+    assert attempt.wait()["state"] == "cancelled"
+    assert (output(attempt) / "termed").read_text() == "1"
+    _check_end(attempt, folder)
+
+
+@pytest.mark.expensive
+def test_a_cancel_during_the_start_leaves_nothing(make_driver: Any) -> None:
+    attempt = make_driver("def main(): pass").launch()
+    attempt.until(lambda: attempt.events("ray_started"))
+    folder = ray_folder(attempt)
+    attempt.until(lambda: (folder / "r").exists())
+    request_cancel(attempt.folder)
+    assert attempt.wait()["state"] == "cancelled"
+    _check_end(attempt, folder)
+
+
+@pytest.mark.expensive
+def test_nothing_is_left_when_supervisor_and_guardian_are_killed(make_driver: Any) -> None:
+    attempt = make_driver(WAITS).launch()
+    folder = _until_up(attempt)
+    attempt.kill_both()
+    attempt.until(lambda: not carriers(attempt.token))
+    attempt.until(lambda: not folder.exists())
+    assert attempt.read()["class"] == "supervisor_lost"
+
+
+def test_without_ray_in_its_environment_the_run_says_so(make_attempt: Any, tmp_path: Path) -> None:
+    python = tmp_path / "bare" / "bin" / "python"
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", python.parents[1]],
+        check=True, timeout=PATIENCE,
+    )  # fmt: skip
+    attempt = make_attempt(
+        "", world_size=1, per="node", python=str(python), ray=RaySpec(num_gpus=0)
+    ).launch()
+    status = attempt.wait()
+    assert status["class"] == "launch_failed_user"
+    assert "Ray cannot be imported: No module named 'ray'" in status["first_cause"]["summary"]
+    attempt.check()
