@@ -13,7 +13,7 @@ from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.job_facts import DeclaredJobs, desire, observe_jobs
 from sgpu_decl.facts.live_state import observe
 from sgpu_decl.facts.opened_project import OpenedProject, now
-from sgpu_decl.facts.plan_facts import Gathered, gather
+from sgpu_decl.facts.plan_facts import PlanFacts, gather
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.model.state import State
@@ -115,7 +115,7 @@ def _facts(
     path: tuple[str, ...] | None,
     progress: Progress | None,
     for_apply: bool,
-) -> Gathered:
+) -> PlanFacts:
     """What the file asks for. What it was read from, ten thousand configs maybe, is let go before
     as many changes are made."""
     if options.destroy and project.opened.file is None:
@@ -124,11 +124,11 @@ def _facts(
                 "`--var` and `--set` change what a file says, and there is no file here",
                 hint="leave them out, or name the file",
             )
-        return Gathered()
+        return PlanFacts()
     validated = read()
     loaded = validated.loaded
     if options.destroy:
-        return Gathered(whole_project=loaded.kind == "project", config_digest=loaded.config_digest)
+        return PlanFacts(whole_project=loaded.kind == "project", config_digest=loaded.config_digest)
     gathered = gather(project, loaded, state, path=path, progress=progress, for_apply=for_apply)
     return replace(gathered, findings=(*validated.findings, *gathered.findings))
 

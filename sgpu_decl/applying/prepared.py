@@ -32,7 +32,7 @@ class Prepared:
 
     @property
     def code_trees(self) -> "tuple[Snapshot, ...]":
-        """The code that was looked at, with the files that are kept back."""
+        """The code that was read, with the files that are excluded from it."""
         return tuple(sorted(self.code.values(), key=lambda tree: (tree.root, tree.digest)))
 
     def to_json(self) -> "dict[str, Json]":

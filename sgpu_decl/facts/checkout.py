@@ -28,7 +28,7 @@ _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINA
 
 
 class Checkout:
-    """The checkout that a project lies in. git is asked once, and only if somebody asks."""
+    """The git checkout of a project. git is called at most once, and only if its facts are used."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -43,8 +43,8 @@ class Checkout:
 def _facts(root: Path) -> Mapping[str, str]:
     if repository_top(root) is None and "GIT_DIR" not in os.environ:
         return {}
-    named = (_ask(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD") or "").splitlines()
-    commit, branch = named if len(named) == 2 else (None, None)
+    head = (_ask(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD") or "").splitlines()
+    commit, branch = head if len(head) == 2 else (None, None)
     dirty = {True: "true", False: "false", None: None}[_dirty(root)]
     facts = {"commit": commit, "branch": branch, "dirty": dirty}
     return {name: value for name, value in facts.items() if value is not None}
@@ -55,7 +55,7 @@ def _ask(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
     import subprocess
 
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", os.fspath(root), *_OFF, *off, *words],
             env={**os.environ, **_ENVIRONMENT},
             stdin=subprocess.DEVNULL,
@@ -67,7 +67,7 @@ def _ask(root: Path, *words: str, off: tuple[str, ...] = ()) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return process.stdout.strip() if process.returncode == 0 else None
 
 
 def _dirty(root: Path) -> bool | None:
@@ -88,16 +88,16 @@ def _submodules(root: Path) -> list[Path]:
     top = repository_top(root)
     if top is None or not os.path.isfile(top / ".gitmodules"):
         return []
-    listed = _ask(top, "ls-files", "--stage", "-z") or ""
-    paths = [line.split("\t", 1)[1] for line in listed.split("\0") if line.startswith("160000 ")]
+    index = _ask(top, "ls-files", "--stage", "-z") or ""
+    paths = [line.split("\t", 1)[1] for line in index.split("\0") if line.startswith("160000 ")]
     return [Path(top, path) for path in paths if os.path.exists(os.path.join(top, path, ".git"))]
 
 
 def _filters_off(root: Path) -> tuple[str, ...] | None:
     """Options that switch every configured filter off; `None` if the name of one cannot be written
     in an option."""
-    listed = _ask(root, "config", "--null", "--name-only", "--get-regexp", r"^filter\.") or ""
-    names = {key.partition(".")[2].rpartition(".")[0] for key in listed.split("\0") if key}
+    keys = _ask(root, "config", "--null", "--name-only", "--get-regexp", r"^filter\.") or ""
+    names = {key.partition(".")[2].rpartition(".")[0] for key in keys.split("\0") if key}
     if any("=" in name or "\n" in name for name in names):
         return None
     return tuple(

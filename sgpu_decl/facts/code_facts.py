@@ -1,5 +1,5 @@
-"""The code of runs: what counts as it, its digest, and whether its entrypoint is there and takes
-the arguments. Runs that select the same files share one look."""
+"""The code of runs: its files, its digest, and checks that the entrypoint exists and takes the
+arguments. Runs that select the same files share one snapshot."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,10 +25,15 @@ __all__ = ["CodeReader", "entrypoint_findings"]
 
 
 class CodeReader:
-    """Looks at code of a project. `folder` is what paths of the file `shown` start from;
-    `by_digest` has the files behind each digest."""
+    """Reads the code of a project, and collects findings about it.
+
+    Attributes:
+        by_digest: the files behind each digest.
+        copies: the folder of copied modules, once `imported_modules` was called.
+    """
 
     def __init__(self, project: Path, folder: Path, shown: str, store: CodeStore) -> None:
+        """`shown` is the run or project file, and `folder` what its paths start from."""
         self._project = project
         self._folder = folder
         self._shown = shown
@@ -42,89 +47,89 @@ class CodeReader:
         self.by_digest: dict[str, Snapshot] = {}
         self.copies: ModuleFolder | None = None
 
-    def take(self, run: "LoadedRun") -> Snapshot | None:
-        """The code of a run as it is now; `None` where something is wrong with it."""
-        code = run.config.code
-        if code not in self._snapshots:
-            outside = _outside(self._project, self.root(code))
+    def code_of(self, run: "LoadedRun") -> Snapshot | None:
+        """The code of a run as it is now; `None` if something is wrong with it."""
+        block = run.config.code
+        if block not in self._snapshots:
+            outside = _outside(self._project, self.root(block))
             self.findings.extend(placed(outside, run.places, "code.root"))
-            taken, findings = snapshot(
-                self.root(code),
-                include=tuple(code.include),
-                exclude=tuple(code.exclude),
-                link=tuple(code.link),
+            code, findings = snapshot(
+                self.root(block),
+                include=tuple(block.include),
+                exclude=tuple(block.exclude),
+                link=tuple(block.link),
                 owners=(self._folder / Path(self._shown).name,),
                 outputs=own_outputs(),
                 cache=self._cache,
             )
-            self._snapshots[code] = taken
+            self._snapshots[block] = code
             self.findings.extend(placed(findings, run.places, "code"))
-            if taken is not None:
-                self.by_digest[taken.digest] = taken
-                self.findings.extend(_left_out(taken))
-        return self._snapshots[code]
+            if code is not None:
+                self.by_digest[code.digest] = code
+                self.findings.extend(_left_out(code))
+        return self._snapshots[block]
 
-    def take_modules(self, path: Sequence[str]) -> Snapshot:
-        """The modules that this process has imported from certain folders, as code: copies, which
-        are there as long as `copies` is."""
+    def imported_modules(self, path: Sequence[str]) -> Snapshot:
+        """Copies of the modules that this process has imported from the folders of `path`, as code.
+        They exist as long as `copies` does."""
         from sgpu_decl.staging.modules import ModuleFolder, own_modules, snapshot_of
 
         self.copies = ModuleFolder()
-        taken = snapshot_of(own_modules(path), self.copies.folder)
-        self.by_digest[taken.digest] = taken
-        return taken
+        code = snapshot_of(own_modules(path), self.copies.folder)
+        self.by_digest[code.digest] = code
+        return code
 
-    def root(self, code: "Code") -> Path:
-        """What the paths of the code start from."""
-        if code not in self._roots:
-            self._roots[code] = (self._folder / (code.root or ".")).resolve()
-        return self._roots[code]
+    def root(self, block: "Code") -> Path:
+        """The folder that the paths of a `code` block start from."""
+        if block not in self._roots:
+            self._roots[block] = (self._folder / (block.root or ".")).resolve()
+        return self._roots[block]
 
-    def facts(self, taken: Snapshot, before: str | None) -> CodeFacts:
-        """What planning compares; `before` is the digest of the code that was launched last."""
-        key = (taken.digest, before)
+    def facts(self, code: Snapshot, before: str | None) -> CodeFacts:
+        """The facts that planning compares; `before` is the digest of the code launched last."""
+        key = (code.digest, before)
         if key not in self._facts:
             self._facts[key] = CodeFacts(
-                digest=taken.digest,
-                files=len(taken.entries),
-                bytes=sum(entry.size for entry in taken.entries),
-                left_out=taken.left_out,
-                changed=self._changed(before, taken),
+                digest=code.digest,
+                files=len(code.entries),
+                bytes=sum(entry.size for entry in code.entries),
+                left_out=code.left_out,
+                changed=self._changed(before, code),
             )
         return self._facts[key]
 
     def check_entrypoint(
-        self, run: "LoadedRun", taken: Snapshot | None, installed: Callable[[str], bool]
+        self, run: "LoadedRun", code: Snapshot | None, installed: Callable[[str], bool]
     ) -> None:
-        """Find what is wrong with a run's entrypoint and arguments.
+        """Check a run's entrypoint and arguments.
 
         Args:
             installed: says whether ranks may find a top-level package outside of the code.
         """
         root = self.root(run.config.code)
-        self.findings.extend(_check_taken(root, run, taken))
+        self.findings.extend(_entrypoint_left_out(root, run, code))
         self.findings.extend(entrypoint_findings(run, root, self._shown, installed))
 
-    def check_files(self, run: "LoadedRun", taken: Snapshot) -> None:
-        """Add findings on files that a run reads and that are no part of its code. Runs that share
-        their source are searched once."""
+    def check_files(self, run: "LoadedRun", code: Snapshot) -> None:
+        """Warn of files that a run reads and that are not part of its code. Runs that share their
+        source are searched once."""
         config = run.config
         root = self.root(config.code)
-        key = (taken.digest, config.entrypoint, str(config.command), config.backend.kind)
-        findings = list(files_of_arguments(config, locator(run.places), taken))
+        key = (code.digest, config.entrypoint, str(config.command), config.backend.kind)
+        findings = list(files_of_arguments(config, locator(run.places), code))
         if key not in self._searched:
             self._searched.add(key)
-            findings += files_of_source(config, taken)
-        self.findings.extend(from_here(root, found, self._shown) for found in findings)
+            findings += files_of_source(config, code)
+        self.findings.extend(from_here(root, finding, self._shown) for finding in findings)
 
     def save(self) -> None:
-        """Keep the digests of files for the next look."""
+        """Write the digests of files to the cache."""
         self._cache.save()
 
-    def _changed(self, before: str | None, taken: Snapshot) -> tuple[str, ...]:
-        if before is None or before == taken.digest:
+    def _changed(self, before: str | None, code: Snapshot) -> tuple[str, ...]:
+        if before is None or before == code.digest:
             return ()
-        return changed(self._store.manifest(before), taken)
+        return changed(self._store.manifest(before), code)
 
 
 def _outside(project: Path, root: Path) -> list[Diagnostic]:
@@ -155,14 +160,14 @@ def entrypoint_findings(
         locator(run.places),
         installed=lambda top: "PYTHONPATH" in config.env.variables or installed(top),
     )
-    return [from_here(root, found, shown) for found in findings]
+    return [from_here(root, finding, shown) for finding in findings]
 
 
-def _left_out(taken: Snapshot) -> list[Diagnostic]:
-    if not taken.left_out:
+def _left_out(code: Snapshot) -> list[Diagnostic]:
+    if not code.left_out:
         return []
-    names = ", ".join(f"`{path}`" for path in taken.left_out[:5])
-    more = f" and {len(taken.left_out) - 5} more" if len(taken.left_out) > 5 else ""
+    names = ", ".join(f"`{path}`" for path in code.left_out[:5])
+    more = f" and {len(code.left_out) - 5} more" if len(code.left_out) > 5 else ""
     return [
         Diagnostic(
             code="secrets_left_out",
@@ -173,18 +178,19 @@ def _left_out(taken: Snapshot) -> list[Diagnostic]:
     ]
 
 
-def _check_taken(root: Path, run: "LoadedRun", taken: Snapshot | None) -> list[Diagnostic]:
-    """An entrypoint that lies in the tree and is no part of the snapshot would be missing later."""
+def _entrypoint_left_out(root: Path, run: "LoadedRun", code: Snapshot | None) -> list[Diagnostic]:
+    """Find an entrypoint that lies in the code root and is not part of the code. Ranks would not
+    find it."""
     target = (run.config.entrypoint or "").partition(":")[0]
-    if taken is None or not target.endswith(".py"):
+    if code is None or not target.endswith(".py"):
         return []
     whole = (root / target).resolve()
     if not whole.is_file() or not whole.is_relative_to(root):
         return []
     inside = whole.relative_to(root).as_posix()
-    if any(entry.path in (inside, target) for entry in taken.entries):
+    if any(entry.path in (inside, target) for entry in code.entries):
         return []
-    exclusion = taken.exclusion(inside)
+    exclusion = code.exclusion(inside)
     if exclusion is None:
         return []
     return [

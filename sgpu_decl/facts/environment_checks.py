@@ -1,5 +1,5 @@
-"""The declared environments of runs, against the code that is to run in them: once for all runs
-that share both."""
+"""Checks of declared environments against the code that will run in them. Runs that share both are
+checked once."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +21,10 @@ __all__ = ["EnvironmentChecks"]
 
 
 class EnvironmentChecks:
-    """Looks at environments. `folder` is what paths in the YAML start from, `owner` the file that
-    declares them."""
+    """Paths in the YAML start from `folder`; `owner` is the file that declares the runs."""
 
-    def __init__(self, equipment: DeclaredEnvironments, folder: Path, owner: str) -> None:
-        self._equipment = equipment
+    def __init__(self, environments: DeclaredEnvironments, folder: Path, owner: str) -> None:
+        self._environments = environments
         self._folder = folder
         self._owner = owner
         self._examined: set[tuple[object, ...]] = set()
@@ -34,11 +33,12 @@ class EnvironmentChecks:
     def environment(
         self, run: "LoadedRun", interpreter: Interpreter | None
     ) -> DesiredEnvironment | None:
-        """The environment that a run declares and that is made here, for an interpreter."""
+        """The environment that a run declares, if this machine makes it. The interpreter is the one
+        that it is made for."""
         config = run.config
         if interpreter is None:
-            return None  # said by the backend's survey, or made by the platform
-        made, findings = self._equipment.look(
+            return None  # the backend's survey has reported it, or the platform makes it
+        environment, findings = self._environments.look(
             run.address,
             config.env,
             backend=str(config.backend.kind),
@@ -49,39 +49,41 @@ class EnvironmentChecks:
             limit=config.backend.environment_limit.bytes,
         )
         self.findings.extend(placed(findings, run.places, f"env.{config.env.origins[0]}"))
-        return made
+        return environment
 
     def examine(
         self,
         run: "LoadedRun",
-        taken: Snapshot | None,
+        code: Snapshot | None,
         environment: DesiredEnvironment | None,
         interpreter: Interpreter | None,
         importable: Callable[[str], bool],
     ) -> tuple[Diagnostic, ...]:
-        """Find what does not go together; returns what is said of the code, with places that are
-        relative to its root.
+        """Check that the code and its environment go together.
+
+        Returns:
+            The findings about the code; their places are relative to its root.
 
         Args:
             importable: says whether the interpreter may find a top-level package.
         """
         config, env = run.config, run.config.env
-        used = environment or interpreter
+        package_source = environment or interpreter
         if env.origins and environment is None and not on_base(config):
-            return ()  # what is wrong with it was said
+            return ()  # `environment` has reported why
         digest = environment.digest if environment else None
-        given = (config.entrypoint, str(config.command), config.backend.kind, env.python)
-        asked = (env.base, env.dependencies, env.requirements, "PYTHONPATH" in env.variables)
-        key = (digest, taken and taken.digest, *given, *asked)
+        run_key = (config.entrypoint, str(config.command), config.backend.kind, env.python)
+        env_key = (env.base, env.dependencies, env.requirements, "PYTHONPATH" in env.variables)
+        key = (digest, code and code.digest, *run_key, *env_key)
         if key in self._examined:
             return ()
         self._examined.add(key)
-        manifest = self._equipment.manifest(digest) if digest else None
+        manifest = self._environments.manifest(digest) if digest else None
         place = locator(run.places)
         if env.base is not None:
             from sgpu_decl.environments.package_lists.base_checks import check_base
 
-            packages = used.packages if used else None
+            packages = package_source.packages if package_source else None
             version = interpreter.version if interpreter else None
             self.findings.extend(
                 check_base(
@@ -94,13 +96,13 @@ class EnvironmentChecks:
                     bases=bases_of(config.backend.kind),
                 )
             )
-        if taken is None or (env.origins and environment is None):
-            return ()  # what the platform will have installed is not known here
+        if code is None or (env.origins and environment is None):
+            return ()  # nothing here knows what the platform will have installed
         return tuple(
             examine(
                 config,
                 place,
-                code=taken,
+                code=code,
                 packages=environment.packages if environment else None,
                 manifest=manifest,
                 importable=importable,

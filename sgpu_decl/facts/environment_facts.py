@@ -1,4 +1,4 @@
-"""Declared environments: what each would be now, and making those that a plan launches runs in."""
+"""Declared environments: the packages that each would have now, and how to make it."""
 
 import json
 import os
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["DeclaredEnvironments", "FromLock", "Recipe"]
 
 Findings = tuple[Diagnostic, ...]
-Looked = tuple[DesiredEnvironment | None, Findings]
+Lookup = tuple[DesiredEnvironment | None, Findings]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromLock:
-    """What a lock is built with: `folder` is what its relative paths start from."""
+    """A lock and the Python to build it with. Relative paths of the lock start from `folder`."""
 
     lock: "Lock"
     python: "LocalPython"
@@ -44,10 +44,11 @@ Recipe: TypeAlias = "Captured | FromLock"
 
 
 class DeclaredEnvironments:
-    """Environments as they are now, each looked at once however many runs declare it.
+    """Environments as they would be made now. Each is resolved or captured once, however many runs
+    declare it.
 
-    `recipes` maps the digest of each to what it takes to make it. `for_apply` says that what has
-    to be read goes into the store in the same pass.
+    `recipes` maps the digest of an environment to what makes it. With `for_apply`, files that have
+    to be read go into the store in the same pass.
     """
 
     def __init__(
@@ -62,12 +63,12 @@ class DeclaredEnvironments:
         self._progress = progress or Quiet()
         self._recorded = recorded
         self._for_apply = for_apply
-        self._looked: dict[str, Looked] = {}
+        self._lookups: dict[str, Lookup] = {}
         self._addresses: dict[Address, str] = {}
         self.recipes: dict[str, Recipe] = {}
 
     def manifest(self, digest: str) -> "Manifest | None":
-        """That of a captured environment."""
+        """The manifest of a captured environment; `None` for one that is built from a lock."""
         recipe = self.recipes.get(digest)
         return None if recipe is None or isinstance(recipe, FromLock) else recipe.manifest
 
@@ -82,16 +83,16 @@ class DeclaredEnvironments:
         places: Mapping[str, Place],
         interpreter: Interpreter,
         limit: int,
-    ) -> Looked:
+    ) -> Lookup:
         """Return the environment that a run declares, or `None` where something is wrong with it.
 
         Args:
-            run: its cells share an environment unless they declare different ones.
-            env: with at least one of its `origins`.
-            folder: what paths in it are relative to.
+            run: the cells of a matrix share an environment unless they declare different ones.
+            env: the block of the run; at least one of its `origins` is set.
+            folder: paths in the block are relative to it.
             places: where the fields of the run were written.
-            interpreter: the Python that it is for.
-            limit: bytes that a snapshot may hold.
+            interpreter: the Python that the environment is for.
+            limit: the largest size of a snapshot, in bytes.
         """
         declared = _declared(env)
         name = env.use or run.name
@@ -101,27 +102,27 @@ class DeclaredEnvironments:
                 return None, (_same_name(name, run),)
             where = Address(Kind.ENVIRONMENT, name, run.key)
         key = canonical([str(where), declared])
-        if key not in self._looked:
-            made = _Looking(where, env, backend, owner, folder, interpreter, limit)
-            self._looked[key] = self._look(made, places)
-        return self._looked[key]
+        if key not in self._lookups:
+            request = _Request(where, env, backend, owner, folder, interpreter, limit)
+            self._lookups[key] = self._find(request, places)
+        return self._lookups[key]
 
-    def _look(self, wanted: "_Looking", places: Mapping[str, Place]) -> Looked:
+    def _find(self, request: "_Request", places: Mapping[str, Place]) -> Lookup:
         from sgpu_decl.environments.interpreters import NoPython
 
-        python = self._project.pythons().find(wanted.env.python, wanted.folder)
+        python = self._project.pythons().find(request.env.python, request.folder)
         if isinstance(python, NoPython):
             return None, (python.diagnostic(places.get("env.python")),)
-        if wanted.env.snapshot:
-            return self._snapshot(wanted, python)
-        return self._lock(wanted, python, places)
+        if request.env.snapshot:
+            return self._snapshot(request, python)
+        return self._lock(request, python, places)
 
-    def _snapshot(self, wanted: "_Looking", python: "LocalPython") -> Looked:
+    def _snapshot(self, request: "_Request", python: "LocalPython") -> Lookup:
         from sgpu_decl.environments.captured.capture import capture
         from sgpu_decl.environments.captured.size_report import over_limit
 
         store = self._project.environments
-        there = frozenset(store.keys())  # what is taken in now was not there before
+        stored = frozenset(store.keys())  # before this capture adds its files
         captured, findings = (
             store.capture(python.executable, self._progress)
             if self._for_apply
@@ -130,43 +131,43 @@ class DeclaredEnvironments:
         if captured is None or has_errors(findings):
             return None, findings
         manifest = captured.manifest
-        too_large = over_limit(manifest, wanted.limit)
+        too_large = over_limit(manifest, request.limit)
         if too_large is not None:
             return None, (*findings, too_large)
         self.recipes[captured.digest] = captured
-        return wanted.environment(
+        return request.environment(
             captured.digest,
             PackageList.of(Package(name, version) for name, version in manifest.packages),
             size=manifest.size,
-            missing=sum(file.size for file in manifest.files if file.key not in there),
+            missing=sum(file.size for file in manifest.files if file.key not in stored),
         ), findings
 
     def _lock(
-        self, wanted: "_Looking", python: "LocalPython", places: Mapping[str, Place]
-    ) -> Looked:
+        self, request: "_Request", python: "LocalPython", places: Mapping[str, Place]
+    ) -> Lookup:
         from sgpu_decl.environments.declared.environment_build import find_build
         from sgpu_decl.environments.declared.resolution import ResolveRequest, resolve
         from sgpu_decl.environments.declared.resolution_cache import ResolutionCache
 
-        asking = ResolveRequest(
-            block=wanted.env,
+        resolve_request = ResolveRequest(
+            block=request.env,
             python=python._replace(executable=python.program),
-            folder=wanted.folder,
+            folder=request.folder,
             environ=os.environ,
             places=places,
         )
-        recorded = self._recorded.get(wanted.where)
+        recorded = self._recorded.get(request.where)
         lock, findings = resolve(
-            asking,
+            resolve_request,
             ResolutionCache(self._project.environments.objects.parent / "resolutions"),
             self._progress,
             previous=_previous(recorded),
         )
         if lock is None or has_errors(findings):
             return None, findings
-        self.recipes[lock.digest] = FromLock(lock=lock, python=python, folder=wanted.folder)
+        self.recipes[lock.digest] = FromLock(lock=lock, python=python, folder=request.folder)
         manifest = find_build(lock, self._project.environments)
-        return wanted.environment(
+        return request.environment(
             lock.digest,
             PackageList.of(lock.packages),
             size=manifest.size if manifest else None,
@@ -176,8 +177,8 @@ class DeclaredEnvironments:
 
 
 @dataclass(frozen=True, slots=True)
-class _Looking:
-    """One environment that is being looked at."""
+class _Request:
+    """What a run asks for as its environment."""
 
     where: Address
     env: "Env"
@@ -196,13 +197,13 @@ class _Looking:
         missing: int | None,
         lock: Json = None,
     ) -> DesiredEnvironment:
-        made = {"digest": digest, "packages": packages.digest, "lock": lock}
+        resolved = {"digest": digest, "packages": packages.digest, "lock": lock}
         return DesiredEnvironment(
             address=self.where,
             backend=self.backend,
             owner=self.owner,
             digest=digest,
-            spec=canonical({**json.loads(_declared(self.env)), **made}),
+            spec=canonical({**json.loads(_declared(self.env)), **resolved}),
             packages=packages,
             bytes=size,
             bytes_to_stage=missing,
@@ -210,12 +211,13 @@ class _Looking:
 
 
 def _previous(recorded: Resource | None) -> "Lock | None":
-    """The lock that was applied last; none where it was none, or one of another version of sgpu."""
+    """The lock that was applied last; `None` if there was none, or if another version of sgpu wrote
+    it."""
     from sgpu_decl.environments.declared.lock import Lock
 
-    before = json.loads(recorded.spec).get("lock") if recorded else None
+    lock = json.loads(recorded.spec).get("lock") if recorded else None
     try:
-        return Lock.from_json(before) if before else None
+        return Lock.from_json(lock) if lock else None
     except ValueError:
         return None
 

@@ -1,4 +1,4 @@
-"""What files said when they were last read, remembered between commands.
+"""The content of run and project files, remembered between commands.
 
 There is one record for each file and target, in the user's cache. A record is used only if all of
 this is unchanged: the bytes of the file, its name on the command line, the target and the options,
@@ -27,7 +27,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.location import Location, Opened, absolute
 
-__all__ = ["AskedGit", "FileMemory", "ReadVariables"]
+__all__ = ["FileMemory", "ReadGit", "ReadVariables"]
 
 Git = Callable[[], Mapping[str, str]]
 
@@ -38,7 +38,7 @@ _MANY = 1000  # runs
 
 
 class ReadVariables(Mapping[str, str]):
-    """The environment, which knows which variables were read."""
+    """The environment variables; `digests` has those that were read."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -56,8 +56,8 @@ class ReadVariables(Mapping[str, str]):
         return len(self._environ)
 
 
-class AskedGit:
-    """The facts of a checkout; `facts` has them once somebody asked."""
+class ReadGit:
+    """The facts of a checkout; `facts` is `None` until they are read."""
 
     def __init__(self, checkout: Checkout) -> None:
         self._checkout = checkout
@@ -77,9 +77,9 @@ class FileMemory:
 
         self._raw = raw
         self._read_before = False
-        named = json.dumps([str(absolute(opened.file)), location.target])
+        identity = json.dumps([str(absolute(opened.file)), location.target])
         folder = Path(platformdirs.user_cache_path("sgpu")) / "files"
-        self._path = folder / f"{_digest(named)[:32]}.json"
+        self._path = folder / f"{_digest(identity)[:32]}.json"
         self._key = _digest(
             json.dumps(
                 [
@@ -98,7 +98,7 @@ class FileMemory:
     def recall(
         self, environ: Mapping[str, str], git: Git
     ) -> tuple[Loaded, tuple[Diagnostic, ...]] | None:
-        """What the file says, with what is worth saying of it; `None` where that is not known."""
+        """The content of the file and its findings; `None` without a record that still holds."""
         record = _read(self._path)
         if record is None or record.get("key") != self._key:
             return None
@@ -109,10 +109,10 @@ class FileMemory:
             return None
         if record["git"] is not None and dict(git()) != record["git"]:
             return None
-        if record["said"] is None:
+        if record["content"] is None:
             self._read_before = True
             return None
-        return from_json(record["said"], self._raw.decode("utf-8-sig", "replace"))
+        return from_json(record["content"], self._raw.decode("utf-8-sig", "replace"))
 
     def remember(
         self,
@@ -122,16 +122,16 @@ class FileMemory:
         read: ReadVariables,
         git: Mapping[str, str] | None,
     ) -> None:
-        """Keep what the file says; a folder that cannot be written costs speed only.
+        """Write the record. If the folder cannot be written, the next command is only slower.
 
         Args:
-            read: the variables that the file was read with.
-            git: the facts of the checkout, where the file asks for them.
+            read: the environment, with the variables that were read.
+            git: the facts of the checkout, if the file refers to them.
         """
-        said = None
+        content = None
         if len(loaded.runs) <= _MANY or self._read_before:
-            said = to_json(loaded, findings)
-            if said is None:
+            content = to_json(loaded, findings)
+            if content is None:
                 return
         data = json.dumps(
             {
@@ -139,7 +139,7 @@ class FileMemory:
                 "modules": _loaded_modules(),
                 "environ": read.digests,
                 "git": None if git is None else dict(git),
-                "said": said,
+                "content": content,
             },
             separators=(",", ":"),
         ).encode()
@@ -151,7 +151,7 @@ class FileMemory:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A record that is whole, and that nobody else can have written."""
+    """The record, if it is undamaged and no other user can have written it."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(handle, "rb") as file:
@@ -181,8 +181,8 @@ def _digest(text: str) -> str:
 
 
 def _loaded_modules() -> list[list[str | int]]:
-    """The files of the modules that may have taken part in reading, each with its stamp: in a
-    checkout they change between versions."""
+    """The files of the modules that may have read the file, each with its stamp. In a checkout of
+    sgpu they change while its version stays."""
     files = (
         module.__file__
         for name, module in sys.modules.items()
@@ -192,7 +192,7 @@ def _loaded_modules() -> list[list[str | int]]:
 
 
 def _stamp(file: str) -> list[int]:
-    """What tells a version of a file from others; nothing where it is gone."""
+    """The size and time of a file, which differ between its versions; empty if it is gone."""
     try:
         facts = os.stat(file)
     except OSError:

@@ -1,4 +1,4 @@
-"""Where findings are shown: at the field that they are about, in the words of paths from here."""
+"""The places that findings are shown with: the field that they are about, with paths from here."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ __all__ = ["from_here", "locator", "placed"]
 
 
 def locator(places: Mapping[str, Place]) -> Callable[[str], Place | None]:
-    """A path's place, or that of the nearest path above it."""
+    """A function that gives the place of a dotted path, or of the nearest path above it."""
 
     def locate(path: str) -> Place | None:
         while path:
@@ -28,12 +28,14 @@ def placed(
     findings: Sequence[Diagnostic], places: Mapping[str, Place], path: str
 ) -> list[Diagnostic]:
     place = locator(places)(path)
-    return [found if found.place else replace(found, place=place) for found in findings]
+    return [one if one.place else replace(one, place=place) for one in findings]
 
 
-def from_here(root: Path, found: Diagnostic, shown: str) -> Diagnostic:
-    """A place in a Python file is relative to the code's root; people count from where they are."""
-    if found.place is None or found.place.is_option or found.place.file == shown:
-        return found
-    file = os.path.relpath(root / found.place.file)
-    return replace(found, place=replace(found.place, file=file))
+def from_here(root: Path, finding: Diagnostic, shown: str) -> Diagnostic:
+    """The finding with a place in a Python file made relative to the current folder. Before, it is
+    relative to the root of the code."""
+    place = finding.place
+    if place is None or place.is_option or place.file == shown:
+        return finding
+    file = os.path.relpath(root / place.file)
+    return replace(finding, place=replace(place, file=file))

@@ -1,4 +1,4 @@
-"""What a run's code imports and installs, against the environment that its ranks find."""
+"""Checks of what a run's code imports and installs against the environment of its ranks."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -27,8 +27,8 @@ def examine(
     manifest: "Manifest | None",
     importable: Callable[[str], bool],
 ) -> Iterator[Diagnostic]:
-    """Say what of a run's code does not go with its environment; nothing where that is not certain.
-    Places in the code are relative to its root.
+    """Find imports and installs of a run's code that do not fit its environment, where that is
+    certain. Places in the code are relative to its root.
 
     Args:
         place: gives the place of a dotted field path.

@@ -1,4 +1,4 @@
-"""From the jobs of a file to what is wanted of their backends, and what is seen there."""
+"""The jobs of a file: what each should be, and what it is now where it is kept."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -28,8 +28,8 @@ __all__ = ["DeclaredJobs", "desire", "observe_jobs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredJobs:
-    """The jobs of one file. `backends` are those of its runs, by name; `runs` are what is known of
-    those that jobs launch, once their code and their environments were looked at."""
+    """The jobs of one file. `backends` are those of its runs, by name of the run. `runs` are the
+    runs that jobs launch, with the facts about their code and environments."""
 
     jobs: tuple[LoadedJob, ...] = ()
     mode: Mode = Mode.PRODUCTION
@@ -39,7 +39,7 @@ class DeclaredJobs:
 
     @classmethod
     def of(cls, loaded: Loaded, owner: str, desired: Sequence[Desired] = ()) -> "DeclaredJobs":
-        """Those of a file; `owner` is the file, relative to the project, and `desired` its runs."""
+        """The jobs of the file `owner`, a path relative to the project; `desired` are its runs."""
         if not loaded.jobs:
             return cls()
         return cls(
@@ -73,15 +73,18 @@ class DeclaredJobs:
 def desire(
     declared: DeclaredJobs,
     job_backends: "JobBackends",
-    planned: Callable[[Address], bool],
+    is_planned: Callable[[Address], bool],
     lineage: str,
 ) -> "tuple[DesiredJob, ...]":
-    """What is wanted of each job. Of one that is not planned nothing but its address is told.
+    """What each job should be. A job for which `is_planned` is false gets its address and little
+    else.
 
     Raises:
-        BackendError: who applies has to be known, and the backend cannot say it.
+        BackendError: the backend does not say which user applies the plan.
     """
-    return tuple(_desired(declared, job, job_backends, planned, lineage) for job in declared.jobs)
+    return tuple(
+        _desired(declared, job, job_backends, is_planned, lineage) for job in declared.jobs
+    )
 
 
 def observe_jobs(
@@ -89,7 +92,7 @@ def observe_jobs(
     desired: "Sequence[DesiredJob]",
     recorded: Mapping[Address, Resource],
     job_backends: "JobBackends",
-    planned: Callable[[Address], bool],
+    is_planned: Callable[[Address], bool],
     lineage: str,
 ) -> "dict[Address, ObservedJob]":
     """Look at each job that can be planned, where it is kept.
@@ -98,15 +101,15 @@ def observe_jobs(
         BackendError: a backend does not answer.
     """
     return {
-        wanted.address: _seen(
-            wanted, recorded.get(job.address), job_backends(declared.backend_of(job)), lineage
+        job.address: _observed(
+            desired_job, recorded.get(job.address), job_backends(declared.backend_of(job)), lineage
         )
-        for job, wanted in zip(declared.jobs, desired, strict=True)
-        if planned(job.address) and not has_errors(wanted.findings)
+        for job, desired_job in zip(declared.jobs, desired, strict=True)
+        if is_planned(job.address) and not has_errors(desired_job.findings)
     }
 
 
-def _seen(
+def _observed(
     job: "DesiredJob", resource: Resource | None, backend: "JobBackend", lineage: str
 ) -> "ObservedJob":
     from sgpu_decl.facts.job_spec import launching_in
@@ -139,7 +142,7 @@ def _desired(
     declared: DeclaredJobs,
     job: LoadedJob,
     job_backends: "JobBackends",
-    planned: Callable[[Address], bool],
+    is_planned: Callable[[Address], bool],
     lineage: str,
 ) -> "DesiredJob":
     from sgpu_decl.facts.job_spec import launching_in
@@ -156,7 +159,7 @@ def _desired(
         prevent_destroy=config.lifecycle.prevent_destroy,
         ignore_changes=tuple(config.lifecycle.ignore_changes),
     )
-    if not planned(job.address):
+    if not is_planned(job.address):
         return bare
     rules_of = kind_named(backend.kind).jobs
     if rules_of is None:
@@ -171,7 +174,7 @@ def _desired(
         canonical(ours), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
     )
     try:
-        described = job_backends(backend).describe(
+        description = job_backends(backend).describe(
             config, job.address.name, declared.mode, launching
         )
     except BackendError as error:
@@ -180,11 +183,11 @@ def _desired(
         return replace(bare, findings=(_mistake(job, run, error, error.field),))
     return replace(
         bare,
-        spec=canonical({**described.document, **ours}),
-        title=described.title,
+        spec=canonical({**description.document, **ours}),
+        title=description.title,
         run=run,
         rules=rules_of(),
-        places=_Places(job, described.origins, run.places if run is not None else NO_PLACES),
+        places=_Places(job, description.origins, run.places if run is not None else NO_PLACES),
     )
 
 
@@ -214,8 +217,8 @@ def _mistake(job: LoadedJob, run: Desired | None, error: BackendError, field: st
 
 
 class _Places(Mapping[str, Place]):
-    """The place in the YAML of what led to a setting: of any path, since a setting that nobody
-    asked for is told where its job is named."""
+    """The place in the YAML that led to a setting of a job. Every path has one: a default has the
+    place where the job is named."""
 
     def __init__(
         self, job: LoadedJob, origins: Mapping[str, str], run: Mapping[str, Place]

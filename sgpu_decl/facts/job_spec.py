@@ -1,5 +1,5 @@
-"""What the spec of a job says: its backend, what its platform launches, and whether an open intent
-has made it."""
+"""What the spec of a job holds: its backend, its title, and what its platform launches; and whether
+an open intent has created the job."""
 
 from collections.abc import Callable
 from dataclasses import replace

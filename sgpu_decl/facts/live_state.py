@@ -1,5 +1,5 @@
-"""The live side: what the backends say of attempts that are recorded as active, and the state as it
-will be once what a crash left open is settled. Nothing here writes."""
+"""What the backends say of active attempts, and the state as it will be once the open intents of a
+crash are settled. Nothing here writes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backends",
-    "being_launched",
     "believe_intents",
     "believe_orphans",
     "lost",
     "made_by_intent",
     "observe",
     "recorded_resource",
+    "refs_in_launch",
     "was_staged",
 ]
 
@@ -32,30 +32,32 @@ Backends = Callable[[str], Backend]
 def observe(state: State, backends: Backends) -> dict[AttemptRef, AttemptView]:
     """Ask each backend about the attempts that are recorded as active.
 
-    One that its backend no longer knows is lost: it was active when last seen. So is one that is
-    staged only: it is recorded once its supervisor is up, so a power cut took that back.
+    An attempt that its backend no longer knows is lost, since it was active when last seen. One
+    that is only staged is lost too: it was recorded when its supervisor was running, so a power cut
+    has undone its start.
     """
-    seen: dict[AttemptRef, AttemptView] = {}
-    launching = being_launched(state)
+    views: dict[AttemptRef, AttemptView] = {}
+    in_launch = refs_in_launch(state)
     by_backend: dict[str, list[LaunchRecord]] = {}
     for attempt in state.active:
         by_backend.setdefault(attempt.backend, []).append(state.launch_of(attempt))
     for kind, records in by_backend.items():
-        known = backends(kind).attempts.look(records)
+        answers = backends(kind).attempts.look(records)
         for record in records:
-            view = known.get(record.ref)
-            up = view is not None and view.state is not AttemptState.STAGING
-            seen[record.ref] = view if view and (up or record.ref in launching) else lost(record)
-    return seen
+            view = answers.get(record.ref)
+            started = view is not None and view.state is not AttemptState.STAGING
+            found = view is not None and (started or record.ref in in_launch)
+            views[record.ref] = view if view is not None and found else lost(record)
+    return views
 
 
-def being_launched(state: State) -> frozenset[AttemptRef]:
+def refs_in_launch(state: State) -> frozenset[AttemptRef]:
     """The attempts whose launch is not known to be over."""
     return frozenset(intent.launch.ref for intent in state.intents if intent.launch is not None)
 
 
 def lost(record: LaunchRecord) -> AttemptView:
-    """An attempt of which nothing is left that could tell how it ended."""
+    """The view of an attempt that left nothing behind that says how it ended."""
     return AttemptView(
         ref=record.ref,
         backend=record.backend,
@@ -69,31 +71,31 @@ def believe_intents(state: State, backends: Backends, job_backends: "JobBackends
     resources = dict(state.resources)
     active = list(state.active)
     for intent in state.intents:
-        made = made_by_intent(intent, job_backends)
-        if made is not None:
-            resources[intent.address] = made
+        job = made_by_intent(intent, job_backends)
+        if job is not None:
+            resources[intent.address] = job
         launch, attempt = intent.launch, intent.attempt_record
         if launch is None or attempt is None or not was_staged(launch, backends):
             continue
-        known = resources.get(intent.address)
-        resources[intent.address] = recorded_resource(intent, attempt, known)
+        before = resources.get(intent.address)
+        resources[intent.address] = recorded_resource(intent, attempt, before)
         active.append(attempt)
     return replace(state, resources=resources, active=tuple(active))
 
 
 def believe_orphans(state: State, orphans: Sequence[Attempt]) -> State:
-    """The state with attempts that still run though their folders, and maybe the state, were
-    deleted."""
+    """The state with attempts that still run although somebody deleted their folders, and perhaps
+    the state."""
     resources, active = dict(state.resources), list(state.active)
     for attempt in orphans:
         address = attempt.ref.address
-        known = resources.get(address)
-        if known is not None and known.last is not None and known.numbered >= attempt.ref.number:
+        before = resources.get(address)
+        if before is not None and before.last is not None and before.numbered >= attempt.ref.number:
             continue
         resources[address] = Resource(
             address=address,
             backend=attempt.backend,
-            owner=known.owner if known else "",
+            owner=before.owner if before else "",
             spec=attempt.inputs.spec,
             last=attempt,
             numbered=attempt.ref.number,
@@ -102,12 +104,12 @@ def believe_orphans(state: State, orphans: Sequence[Attempt]) -> State:
     return replace(state, resources=resources, active=tuple(active))
 
 
-def recorded_resource(intent: Intent, attempt: Attempt, known: Resource | None) -> Resource:
+def recorded_resource(intent: Intent, attempt: Attempt, before: Resource | None) -> Resource:
     """The resource that an intent creates once it is known to have happened."""
     return Resource(
         address=intent.address,
         backend=attempt.backend,
-        owner=known.owner if known else intent.owner,
+        owner=before.owner if before else intent.owner,
         spec=attempt.inputs.spec,
         last=attempt,
     )
@@ -118,7 +120,7 @@ def was_staged(launch: LaunchRecord, backends: Backends) -> bool:
 
 
 def made_by_intent(intent: Intent, job_backends: "JobBackends") -> Resource | None:
-    """The job that an intent made, if it is one of a job and made it."""
+    """The job that an intent has created; `None` if it has not, or is not about a job."""
     if intent.job is None:
         return None
     from sgpu_decl.facts.job_spec import made_by

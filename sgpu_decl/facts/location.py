@@ -26,7 +26,8 @@ DEFAULT_FILES = ("sgpu.yml", "run.yaml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """What the command line said. `variables` and `sets` are pairs of name and text."""
+    """The options that choose a project and change its file. `variables` and `sets` are pairs of
+    name and text."""
 
     file: Path | None = None
     project: Path | None = None
@@ -37,7 +38,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """`root` is absolute; `shown` is the file as the user named it, for messages."""
+    """A project that was found. `root` is absolute; `shown` is the file as the user named it."""
 
     root: Path
     file: Path | None
@@ -53,16 +54,16 @@ class Opened:
 
 
 def absolute(file: Path) -> Path:
-    """The file in the folder that it was named in, with no link above it. A link that is the file
-    itself stays: its folder has the code and the state, wherever the text comes from."""
+    """The absolute path of a file, with the links in its folder resolved. The file itself may be a
+    link: the code and the state belong to the folder of the link."""
     return file.parent.resolve() / file.name
 
 
 def current_folder() -> Path:
-    """Where the command was called.
+    """The folder that the command was called in.
 
     Raises:
-        NotFound: somebody deleted it under us.
+        NotFound: it was deleted meanwhile.
     """
     try:
         return Path.cwd()
@@ -115,7 +116,7 @@ def shell_command(words: str, *, root: Path, target: str | None) -> str:
 
 
 def _refuse_unreadable_name(path: Path) -> None:
-    """State, plans and the node agent keep paths as text: what is none is refused at the start."""
+    """Refuse a path that is not valid text: state, plans and the node agent keep paths as text."""
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
@@ -130,8 +131,8 @@ def _refuse_unreadable_name(path: Path) -> None:
 
 
 def _default_file(project: Path | None, here: Path) -> Path | None:
-    """The file that is meant where none is named: of the project given; else the one here, else
-    that of the project upward from here."""
+    """The file to use if none is named: the one of the given project; else the one here; else the
+    one of the nearest project above."""
     for folder in (project,) if project else (here, _nearest(here)):
         for name in DEFAULT_FILES:
             if os.path.lexists(folder / name) and not (folder / name).is_dir():
@@ -140,7 +141,7 @@ def _default_file(project: Path | None, here: Path) -> Path | None:
 
 
 def project_above(here: Path) -> Path | None:
-    """The project that a folder is in, or is one of for its default file; `None` for none."""
+    """The project that a folder lies in. A folder with a default file is a project itself."""
     if found := _marked(here):
         return found
     return here if any((here / name).is_file() for name in DEFAULT_FILES) else None

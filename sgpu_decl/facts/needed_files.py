@@ -1,4 +1,4 @@
-"""Files that a run reads and that are no part of its code."""
+"""Files that a run reads and that are not part of its code."""
 
 import os
 import shlex
@@ -38,8 +38,8 @@ _REPORTED = frozenset(
 
 
 def files_of_source(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
-    """Warn of files that exist, that the source opens by a literal path, and that are kept back.
-    Places are relative to the root of the code."""
+    """Warn of files that the source opens by a literal path, and that exist but are not part of the
+    code. Places are relative to the root of the code."""
     findings: dict[str, Diagnostic | None] = {}
     for source in _executed(config, code.root):
         for file in opened_files(source):
@@ -50,17 +50,17 @@ def files_of_source(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ..
                 place = Place(source.shown, file.line, file.column)
                 by = f"`{source.shown}` opens"
                 findings[file.path] = _finding(file.path, by, place, config, code)
-    return _some(findings)
+    return _first_few(findings)
 
 
 def files_of_arguments(
     config: "RunConfig", place: Locate, code: Snapshot
 ) -> tuple[Diagnostic, ...]:
-    """Warn of files that exist, that the arguments or the command of a run name, and that are kept
-    back."""
-    given = config.args or ()
-    named = given.items() if isinstance(given, Mapping) else enumerate(given)
-    words = [(f"args.{name}", value) for name, value in named]
+    """Warn of files that the arguments or the command of a run name, and that exist but are not
+    part of the code."""
+    args = config.args or ()
+    items = args.items() if isinstance(args, Mapping) else enumerate(args)
+    words = [(f"args.{name}", value) for name, value in items]
     words += [("command", word) for word in _words(config.command)]
     findings: dict[str, Diagnostic | None] = {}
     for field, value in words:
@@ -69,12 +69,12 @@ def files_of_arguments(
             path = os.path.normpath(text)
             by = f"`{field}` names"
             findings.setdefault(path, _finding(path, by, place(field), config, code))
-    return _some(findings)
+    return _first_few(findings)
 
 
-def _some(findings: Mapping[str, Diagnostic | None]) -> tuple[Diagnostic, ...]:
-    """The first few findings; `findings` are by the path of the file."""
-    return tuple(found for found in findings.values() if found is not None)[:_MOST]
+def _first_few(findings: Mapping[str, Diagnostic | None]) -> tuple[Diagnostic, ...]:
+    """The first few findings of those by path; a path without a finding has `None`."""
+    return tuple(finding for finding in findings.values() if finding is not None)[:_MOST]
 
 
 def _executed(config: "RunConfig", root: Path) -> Iterable[Source]:
@@ -108,21 +108,21 @@ def _finding(
             at,
             OUTSIDE_HINT,
         )
-    kept = code.exclusion(path)
-    if kept is None or kept.rule not in _REPORTED:
+    exclusion = code.exclusion(path)
+    if exclusion is None or exclusion.rule not in _REPORTED:
         return None
-    summary = f"{by} `{path}`, which is no part of the code: {kept}"
+    summary = f"{by} `{path}`, which is not part of the code: {exclusion}"
     links = not is_remote(config.backend.kind)
-    return _warning("file_left_out", summary, at, way_out(path, kept, whole, links=links))
+    return _warning("file_left_out", summary, at, way_out(path, exclusion, whole, links=links))
 
 
-def way_out(path: str, kept: Exclusion, whole: Path, *, links: bool) -> str:
-    """The hint with the line to write, so that ranks find a file that is kept back."""
-    include = f"`code: {{include: [{path}]}}` takes it along"
+def way_out(path: str, exclusion: Exclusion, whole: Path, *, links: bool) -> str:
+    """The hint with the line to write, so that ranks find a file that is not part of the code."""
+    include = f"`code: {{include: [{path}]}}` makes it part of the code"
     link = f"`code: {{link: [{path}]}}` links it into each attempt on this machine"
-    if kept.rule is SelectionRule.SECRET:
+    if exclusion.rule is SelectionRule.SECRET:
         return "pass secrets by `env.secrets`"
-    if kept.pattern is None:
+    if exclusion.pattern is None:
         return link if links else "rename it"
     if not links:
         return include

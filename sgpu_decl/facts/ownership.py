@@ -1,5 +1,5 @@
-"""Two files that declare one run: worth saying. A file that was renamed, or a run that moved to
-another one, is not."""
+"""A warning for two files that declare the same run. A renamed file, or a run that moved to another
+file, gives none."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ class Owners:
         self._names: dict[str, frozenset[str]] = {}
 
     def dispute(self, address: Address, before: str, now: str) -> tuple[Diagnostic, ...]:
-        """Say it if the file that a run was last applied from still declares it, beside `now`.
+        """Warn if the file that a run was last applied from still declares it, beside `now`.
 
         Args:
             before: the file that owned the run, relative to the project.
@@ -40,7 +40,7 @@ class Owners:
 
 
 def _declared(file: Path) -> frozenset[str]:
-    """The names as they are written; none where the file is gone or cannot be read."""
+    """The names of runs as written; none if the file is gone or cannot be read."""
     from sgpu_decl.text.file_limits import is_project, limits_for
     from sgpu_decl.text.yaml_nodes import Mapping, Scalar
     from sgpu_decl.text.yaml_reader import load

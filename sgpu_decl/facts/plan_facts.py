@@ -1,7 +1,5 @@
-"""Facts before planning: what the YAML says, the digest of the code, what the backend has.
-
-Everything here reads and nothing writes, but for caches.
-"""
+"""What the planner is told: the runs of the YAML, the digests of their code and environments, what
+the backends offer. Everything here only reads; caches are the exception."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field
@@ -22,7 +20,7 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.desired import Desired, Interpreter, Placement
+from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter, Placement
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.ray_cluster import RayCluster
 from sgpu_decl.model.state import State
@@ -35,15 +33,19 @@ if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.staging.modules import ModuleFolder
 
-__all__ = ["Gathered", "gather"]
+__all__ = ["PlanFacts", "gather"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gathered:
-    """What a file asks for. `whole_project` is false for a run file; `config_digest` is that of the
-    file; `snapshots` maps a code digest to the files behind it, for whoever pins them: some lie in
-    `copies`, which go when nobody holds them any more. `recipes` maps the digest of an environment
-    to what it takes to make it."""
+class PlanFacts:
+    """Attributes:
+    desired: the runs of the file, each with the digests of its code and its environment.
+    snapshots: the files behind each code digest. Some of them are in `copies`, a temporary folder
+        that is deleted with the last reference to it.
+    whole_project: false for a run file.
+    config_digest: the digest of the file.
+    recipes: what makes each environment, by its digest.
+    """
 
     desired: tuple[Desired, ...] = ()
     jobs: DeclaredJobs = field(default_factory=DeclaredJobs)
@@ -63,56 +65,56 @@ def gather(
     path: tuple[str, ...] | None = None,
     progress: Progress | None = None,
     for_apply: bool = False,
-) -> Gathered:
-    """Turn every run of a file into what is desired, with the digests of its code and environment.
+) -> PlanFacts:
+    """Gather the facts about every run of a file.
 
-    Cells of a matrix share one snapshot and one look at the entrypoint.
+    The cells of a matrix share one snapshot and one check of the entrypoint.
 
     Args:
-        path: the run is a call of a function in memory, and these are the folders that the modules
-            of its user are imported from. They are its code where ranks run elsewhere; here they
-            are where they are.
-        progress: is told how far reading an environment has come.
-        for_apply: what has to be read of an environment goes into the store in the same pass.
+        path: for the call of a function in memory, the folders that the user's modules are imported
+            from. If ranks run elsewhere, these modules are the code; on this machine, ranks import
+            them from the same folders.
+        progress: is told how much of an environment has been read.
+        for_apply: files of an environment that have to be read go into the store in the same pass.
     """
-    equipment = DeclaredEnvironments(
+    environments = DeclaredEnvironments(
         project, progress, recorded=state.resources, for_apply=for_apply
     )
-    gathering = _Gathering(project, state, equipment, called=path)
-    gathering.findings.extend(not_yet(name, place) for name, place in loaded.unsupported)
-    launched: dict[str | None, list[Address]] = {}
+    reader = _FactReader(project, state, environments, call_path=path)
+    reader.findings.extend(not_yet(name, place) for name, place in loaded.unsupported)
+    jobs_by_run: dict[str | None, list[Address]] = {}
     for job in loaded.jobs:
-        launched.setdefault(job.config.run, []).append(job.address)
+        jobs_by_run.setdefault(job.config.run, []).append(job.address)
     desired = tuple(
-        gathering.desire(run, tuple(launched.get(run.address.name, ()))) for run in loaded.runs
+        reader.desired_run(run, tuple(jobs_by_run.get(run.address.name, ()))) for run in loaded.runs
     )
-    gathering.coding.save()
-    return Gathered(
+    reader.code_reader.save()
+    return PlanFacts(
         desired=desired,
         jobs=DeclaredJobs.of(loaded, project.opened.owner or "", desired),
         findings=in_order(
-            (*gathering.findings, *gathering.coding.findings, *gathering.furnishing.findings)
+            (*reader.findings, *reader.code_reader.findings, *reader.environment_checks.findings)
         ),
-        snapshots=gathering.coding.by_digest,
-        recipes=equipment.recipes,
-        copies=gathering.coding.copies,
+        snapshots=reader.code_reader.by_digest,
+        recipes=environments.recipes,
+        copies=reader.code_reader.copies,
         whole_project=loaded.kind == "project",
         config_digest=loaded.config_digest,
     )
 
 
-class _Gathering:
+class _FactReader:
     def __init__(
         self,
         project: OpenedProject,
         state: State,
-        equipment: DeclaredEnvironments,
+        environments: DeclaredEnvironments,
         *,
-        called: tuple[str, ...] | None,
+        call_path: tuple[str, ...] | None,
     ) -> None:
         opened = project.opened
         assert opened.file is not None and opened.owner is not None  # noqa: S101, PT018  read_file refused already
-        self._called = called
+        self._call_path = call_path
         self._shown = opened.shown
         self._state = state
         self._survey = project.survey
@@ -120,33 +122,33 @@ class _Gathering:
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
         self._placements: dict[Hashable, Placement | None] = {}
         self._clusters: dict[Hashable, RayCluster | None] = {}
-        # What a call says of paths stands in the project's file.
-        self._folder = opened.root if called is not None else absolute(opened.file).parent
+        # A call takes its paths from the file of the project.
+        self._folder = opened.root if call_path is not None else absolute(opened.file).parent
         self._owner = opened.owner
         self._owners = Owners(opened.root)
-        self.coding = CodeReader(opened.root, self._folder, opened.shown, project.store)
-        self.furnishing = EnvironmentChecks(equipment, self._folder, self._owner)
+        self.code_reader = CodeReader(opened.root, self._folder, opened.shown, project.store)
+        self.environment_checks = EnvironmentChecks(environments, self._folder, self._owner)
         self.findings: list[Diagnostic] = []
 
-    def desire(self, run: "LoadedRun", jobs: tuple[Address, ...]) -> Desired:
-        """One run; `jobs` are what launches it in the place of `apply`."""
+    def desired_run(self, run: "LoadedRun", jobs: tuple[Address, ...]) -> Desired:
+        """The facts about one run. If `jobs` launch it, `apply` does not."""
         config = run.config
         if (backend := self._backend(config)) is not None:
             backend.expect(config)
-        taken = self._code(run)
+        code = self._code(run)
         interpreter = self._interpreter(config)
         key = check_key(run)
         if key not in self._placements:
             self._placements[key] = self._placement(config)
-            self._look(run, taken, interpreter)
+            self._check(run, code, interpreter)
         environment = None
         if config.env.origins:
-            environment = self.furnishing.environment(run, interpreter)
-        said = self.furnishing.examine(
-            run, taken, environment, interpreter, importable=_having(interpreter)
+            environment = self.environment_checks.environment(run, interpreter)
+        findings = self.environment_checks.examine(
+            run, code, environment, interpreter, importable=_importable_by(interpreter)
         )
-        root = self.coding.root(config.code)
-        self.findings.extend(from_here(root, item, self._shown) for item in said)
+        root = self.code_reader.root(config.code)
+        self.findings.extend(from_here(root, item, self._shown) for item in findings)
         installed = environment or interpreter
         if key not in self._clusters:
             self._clusters[key] = self._ray(run, installed.packages if installed else None)
@@ -161,7 +163,7 @@ class _Gathering:
             on_active=str(config.on_active),
             prevent_destroy=config.lifecycle.prevent_destroy,
             ignore_changes=tuple(config.lifecycle.ignore_changes),
-            code=self.coding.facts(taken, self._code_before(run.address, jobs)) if taken else None,
+            code=self._code_facts(code, run.address, jobs),
             environment=environment,
             interpreter=interpreter,
             placement=self._placements[key],
@@ -172,20 +174,27 @@ class _Gathering:
         )
 
     def _code(self, run: "LoadedRun") -> Snapshot | None:
-        if self._called is None:
-            return self.coding.take(run)
+        if self._call_path is None:
+            return self.code_reader.code_of(run)
         remote = is_remote(run.config.backend.kind)
-        return self.coding.take_modules(self._called) if remote else None
+        return self.code_reader.imported_modules(self._call_path) if remote else None
+
+    def _code_facts(
+        self, code: Snapshot | None, run: Address, jobs: tuple[Address, ...]
+    ) -> CodeFacts | None:
+        if code is None:
+            return None
+        return self.code_reader.facts(code, self._code_before(run, jobs))
 
     def _code_before(self, run: Address, jobs: tuple[Address, ...]) -> str | None:
         """The digest of the code that was launched last, or that a job launches."""
-        known = self._state.resources
+        resources = self._state.resources
         if jobs:
             from sgpu_decl.planning.jobs.launched_run import launched_by
 
-            launches = (launched_by(known[job].spec) for job in jobs if job in known)
-            return next((item.code_digest if item else None for item in launches), None)
-        last = known[run].last if run in known else None
+            launched_runs = (launched_by(resources[job].spec) for job in jobs if job in resources)
+            return next((item.code_digest if item else None for item in launched_runs), None)
+        last = resources[run].last if run in resources else None
         return last.inputs.code_digest if last else None
 
     def _dispute(self, address: Address) -> tuple[Diagnostic, ...]:
@@ -217,7 +226,7 @@ class _Gathering:
         return cluster
 
     def _backend(self, config: "RunConfig") -> Survey | None:
-        """What the backend of a run can be asked; `None` where planning will refuse it."""
+        """The survey of the run's backend; `None` for a backend that planning will refuse."""
         kind = str(config.backend.kind)
         if kind not in self._surveys:
             self._surveys[kind] = self._survey(kind)
@@ -233,31 +242,31 @@ class _Gathering:
             self._interpreters[key] = backend.interpreter(env, self._folder)
         return self._interpreters[key]
 
-    def _look(
-        self, run: "LoadedRun", taken: Snapshot | None, interpreter: Interpreter | None
+    def _check(
+        self, run: "LoadedRun", code: Snapshot | None, interpreter: Interpreter | None
     ) -> None:
         """Check the entrypoint, the arguments, and what the backend says."""
         config = run.config
-        if self._called is None:
-            self.coding.check_entrypoint(run, taken, _having(interpreter))
-            if taken is not None:
-                self.coding.check_files(run, taken)
+        if self._call_path is None:
+            self.code_reader.check_entrypoint(run, code, _importable_by(interpreter))
+            if code is not None:
+                self.code_reader.check_files(run, code)
         backend = self._backend(config)
         if backend is None:
             return
         self.findings.extend(
-            backend.check(config, run.places, self._folder, called=self._called is not None)
+            backend.check(config, run.places, self._folder, called=self._call_path is not None)
         )
-        if taken is not None and self._called is None:
-            root = self.coding.root(config.code)
-            findings = list(backend.check_code(config, run.places, taken))
-            refused = {item.code for item in findings}  # the backend knows more of these
-            findings += [item for item in _of_ray(config, taken) if item.code not in refused]
+        if code is not None and self._call_path is None:
+            root = self.code_reader.root(config.code)
+            findings = list(backend.check_code(config, run.places, code))
+            reported = {item.code for item in findings}  # the backend's finding says more
+            findings += [item for item in _ray_calls(config, code) if item.code not in reported]
             self.findings.extend(from_here(root, item, self._shown) for item in findings)
 
 
-def _of_ray(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
-    """What the code of a run does that does not go with its Ray cluster."""
+def _ray_calls(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
+    """Calls in the code of a run that do not fit its Ray cluster."""
     if config.ray is None or config.entrypoint is None:
         return ()
     from sgpu_decl.staging.ray_calls import ray_calls
@@ -266,6 +275,7 @@ def _of_ray(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:
     return ray_calls(sources(code.root, config.entrypoint))
 
 
-def _having(interpreter: Interpreter | None) -> Callable[[str], bool]:
-    """Whether an interpreter may find a package: any, where nobody knows the interpreter."""
+def _importable_by(interpreter: Interpreter | None) -> Callable[[str], bool]:
+    """A function that says whether the interpreter may find a package. An unknown interpreter may
+    find any."""
     return lambda top: interpreter is None or has_package(interpreter, top)

@@ -1,4 +1,4 @@
-"""The file of a project: its bytes, and what they say."""
+"""The run or project file of a project: its bytes and its content."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, i
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.file_memory import AskedGit, FileMemory, ReadVariables
+from sgpu_decl.facts.file_memory import FileMemory, ReadGit, ReadVariables
 from sgpu_decl.facts.location import Location, Opened
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import NotRegular, leads_out, open_regular
@@ -22,8 +22,8 @@ _NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validated:
-    """What a file says. `source` is its text, for excerpts; `targets` are those that were
-    checked."""
+    """A file that holds no errors. `findings` are its warnings, `source` its text for excerpts, and
+    `targets` the targets that were checked."""
 
     loaded: Loaded
     findings: tuple[Diagnostic, ...]
@@ -35,7 +35,7 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
     """Read and validate the file of a project.
 
     Args:
-        checkout: where it lies, for a caller that wants to know more of it than the file does.
+        checkout: the git checkout of the project, for a caller that uses it afterwards too.
 
     Raises:
         NotFound: there is no file.
@@ -45,11 +45,11 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
     text = raw.decode("utf-8-sig", "replace")
     checkout = checkout or Checkout(opened.root)
     memory = FileMemory(raw, opened, location)
-    if (known := memory.recall(os.environ, lambda: checkout.facts)) is not None:
-        return Validated(loaded=known[0], findings=known[1], source=text)
+    if (remembered := memory.recall(os.environ, lambda: checkout.facts)) is not None:
+        return Validated(loaded=remembered[0], findings=remembered[1], source=text)
     from sgpu_decl.config.file_reader import read
 
-    environ, git = ReadVariables(os.environ), AskedGit(checkout)
+    environ, git = ReadVariables(os.environ), ReadGit(checkout)
     loaded, findings = read(
         raw,
         opened.shown,
@@ -130,7 +130,7 @@ def _where(root: Path) -> str:
 
 
 def read_bytes(file: Path) -> bytes:
-    """A run or project file, or as much of one that is too large as shows that it is.
+    """The bytes of a run or project file. Of a file that is too large, only as many as show that.
 
     Raises:
         NotFound: it is not there.

@@ -17,17 +17,16 @@ __all__ = ["refuse_unknown"]
 
 
 def refuse_unknown(opened: Opened, target: str, known_targets: Collection[str]) -> None:
-    """Return where a file of the project declares the target. It has no state: nothing needs to be
-    read for one that was applied to.
+    """Check that a file of the project declares a target that has no state.
 
-    Files are parsed and no more: whether their runs are valid is no matter here.
+    Files are only parsed; their runs may hold errors.
 
     Args:
-        known_targets: those that have a state.
+        known_targets: the targets that have a state.
 
     Raises:
-        SgpuError: nothing knows the target.
-        InvalidInput: a file cannot be parsed, so that nobody can tell.
+        SgpuError: no file declares the target.
+        InvalidInput: a file cannot be parsed, so its targets are not known.
     """
     declared = {file: _declared(file) for file in _files(opened)}
     if any(target in names for names in declared.values()):
@@ -47,7 +46,7 @@ def refuse_unknown(opened: Opened, target: str, known_targets: Collection[str]) 
 
 
 def _files(opened: Opened) -> list[Path]:
-    """The file of this folder and those of the project's, which may lie above."""
+    """The file of this folder, and those of the project folder, which may lie above."""
     here = [opened.file] if opened.file is not None else []
     above = [opened.root / name for name in DEFAULT_FILES]
     resolved = {path.resolve(): path for path in reversed([*here, *above]) if path.is_file()}

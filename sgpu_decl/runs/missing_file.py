@@ -1,4 +1,4 @@
-"""The rule that kept back a file which ranks did not find, and which the project has."""
+"""The rule that excluded a file which ranks did not find, and which the project has."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def _reason(
     )
     if rule is None:
         return "it came after the code was pinned", "apply again: the next attempt has it"
-    return f"kept back by {rule}", way_out(path, rule, whole, links=links)
+    return f"excluded by {rule}", way_out(path, rule, whole, links=links)
 
 
 def _texts(value: Json) -> Sequence[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Attempts
 from sgpu_decl.errors import BackendError, NotFound, OutOfTime
-from sgpu_decl.facts.live_state import being_launched, lost
+from sgpu_decl.facts.live_state import lost, refs_in_launch
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
@@ -413,7 +413,7 @@ class ProjectRuns:
             return answer
         links = answer.links if answer is not None else {}
         record, staging = self.record(ref), AttemptState.STAGING
-        if ref in being_launched(self._project.state()):
+        if ref in refs_in_launch(self._project.state()):
             return AttemptView(ref=ref, backend=record.backend, state=staging, links=links)
         recorded = self._in_history(ref)
         # It may have got up between the look at its backend and the look at the state.
@@ -456,7 +456,7 @@ class ProjectRuns:
         return by_kind
 
     def _with_missing_file(self, view: AttemptView) -> AttemptView:
-        """Add the rule that kept back a file which ranks did not find, if one did."""
+        """Add the rule that excluded a file which ranks did not find, if one did."""
         cause = view.first_cause
         if cause is None or cause.missing is None:
             return view

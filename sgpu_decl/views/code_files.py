@@ -1,4 +1,4 @@
-"""Which files of a tree are code, and which rule keeps each of the others back."""
+"""The files of a code tree, and the rule that excludes each of the others."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ def files_text(snapshots: Sequence[Snapshot]) -> str:
 
 
 def files_json(snapshots: Sequence[Snapshot]) -> list[Json]:
-    """For each tree: its root and digest, what travels, and what is kept back."""
+    """For each tree its root, its digest, its files, and the files that are excluded."""
     return [
         {
             "root": os.fspath(tree.root),
@@ -42,9 +42,9 @@ def _lines(tree: Snapshot) -> Iterator[str]:
         link = f" -> {escape(entry.target)}" if entry.target is not None else ""
         yield f"  {size(entry.size):>9}  {escape(entry.path)}{link}"
     if not tree.exclusions:
-        yield f"Nothing in `{shown}` is kept back."
+        yield f"Nothing in `{shown}` is excluded."
         return
-    yield f"Kept back in `{shown}`:"
+    yield f"Excluded in `{shown}`:"
     paths = [escape(back.path) for back in tree.exclusions]
     width = min(_WIDEST, max(map(columns, paths)))
     for path, back in zip(paths, tree.exclusions, strict=True):

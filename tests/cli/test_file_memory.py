@@ -50,7 +50,7 @@ def forged(sgpu: Any) -> Any:
     head, _, data = record.read_bytes().partition(b"\n")
     assert head.decode() == hashlib.sha256(data).hexdigest()
     said = json.loads(data)
-    (finding,) = said["said"]["findings"]
+    (finding,) = said["content"]["findings"]
     finding[1] = FORGED
     write_record(record, json.dumps(said).encode())
     return sgpu
@@ -215,7 +215,7 @@ def test_a_file_of_very_many_runs_is_remembered_when_it_is_read_again(sgpu: Any)
     said = []
     for _ in range(3):
         assert sgpu.here("plan").code == 0
-        said.append(json.loads(record_of(sgpu).read_bytes().partition(b"\n")[2])["said"])
+        said.append(json.loads(record_of(sgpu).read_bytes().partition(b"\n")[2])["content"])
     assert said[0] is None
     assert len(said[1]["runs"]) == 1001
     assert said[2] == said[1]

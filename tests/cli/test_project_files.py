@@ -256,7 +256,7 @@ def data(project: Shell) -> Shell:
 
 
 PATH = "data/corpus/train.bin"
-LEFT_OUT = f"opens `{PATH}`, which is no part of the code: line 1 of `.gitignore` (`data/`)"
+LEFT_OUT = f"opens `{PATH}`, which is not part of the code: line 1 of `.gitignore` (`data/`)"
 OPENING = {
     "open": f"def main():\n    return open('{PATH}', 'rb')\n",
     "a default": f"def main(path='{PATH}'):\n    return open(path)\n",
@@ -312,7 +312,7 @@ def test_a_file_that_an_imported_module_or_the_yaml_names(data: Shell) -> None:
     taking = "def main(path): pass\n"
     ((_, where, summary),) = warned(data, taking, f"args: {{path: {PATH}}}\n")
     assert where == "run.yaml:6"
-    assert summary.startswith(f"`args.path` names `{PATH}`, which is no part of the code")
+    assert summary.startswith(f"`args.path` names `{PATH}`, which is not part of the code")
     data.write("train.py", f"open('{PATH}')\n")
     command = f"name: a\ngpus: 1\ntype: CPU\ncommand: [python, train.py, --x={PATH}]\n"
     data.write("run.yaml", command)

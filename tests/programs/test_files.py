@@ -43,8 +43,10 @@ def test_a_missing_file_that_git_ignores_is_reported_with_the_rule(tokens: Any) 
     failed = tokens.apply("entrypoint: tokens.py")
     assert failed.returncode == 5
     assert "FileNotFoundError" in failed.stderr
-    assert "is in the project: kept back by line 1 of `.gitignore` (`*.bin`)" in failed.stderr
-    assert "`code: {include: [data/shakespeare/train.bin]}` takes it along" in failed.stderr
+    assert "is in the project: excluded by line 1 of `.gitignore` (`*.bin`)" in failed.stderr
+    assert (
+        "`code: {include: [data/shakespeare/train.bin]}` makes it part of the code" in failed.stderr
+    )
 
 
 @pytest.mark.parametrize("way", ["include: ['*.bin']", "link: [data]"])
