@@ -36,7 +36,7 @@ class AttemptRecord:
         self._wall = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._dirty = True
         self._unwritten = False
-        each = ranks // nodes
+        each = max(1, ranks // nodes)  # beside a Ray cluster, there is one for all nodes
         self.ranks: list[dict[str, Any]] = [
             {"rank": rank, "node_rank": rank // each, "state": "queued", "exit_code": None,
              "signal": None}

@@ -10,8 +10,9 @@ stops its ranks and ends as `node_lost`. Agent 0 claims the rendezvous port of t
 host, and sends it with the start. A node whose code or environment is missing still joins, but
 starts no ranks: agent 0 then reports one error that names the node.
 
-    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept · signal
+    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept · signal · ray {...}
     agent 0 ─▶ follower   start {restart, port, env} · tracked · stop · kill · finish {outcome}
+                          · ray {...}
 """
 
 from __future__ import annotations
@@ -98,7 +99,10 @@ class Node:
         return int(spec["world_size"]) // self.count
 
     def ranks(self, spec: Mapping[str, Any]) -> range:
-        """Return the processes that this node starts; all nodes count on."""
+        """Return the processes that this node starts; all nodes count on. A Ray cluster has one
+        driver, on the first node."""
+        if spec.get("ray"):
+            return range(int(self.number == 0))
         each = 1 if spec["per"] == "node" else self.local_world_size(spec)
         return range(self.number * each, (self.number + 1) * each)
 
@@ -116,6 +120,11 @@ class Team:
         self.node = node
         self.actions = actions
         self.decides = True
+
+    @property
+    def address(self) -> str:
+        """The address of this node for the others: the local one of its control connection."""
+        return "127.0.0.1"
 
     def gather(self, then: Callable[[], None]) -> None:
         """Call `then` once every node is there; it starts the ranks."""
@@ -191,6 +200,10 @@ class Leader(Team):
         hub.on_lost = self._lost
         hub.on_refused = lambda why: record.event("node_refused", reason=why)
 
+    @property
+    def address(self) -> str:
+        return self._hub.address
+
     def gather(self, then: Callable[[], None]) -> None:
         def complete() -> None:
             self._loop.cancel("gather")
@@ -213,13 +226,16 @@ class Leader(Team):
         self._restart = restart
         self._endings = []
         self._idle = {}
-        self._unready = {0, *self._hub.members}
         self._unswept = {0, *self._hub.members}
+        self._unready = {node for node in self._unswept if self._has_ranks(node)}
         self._hub.send({"start": {"restart": restart, "port": port, "env": dict(extra)}})
         self.actions.start_ranks(restart, port, extra)
 
     def send_tracking(self, answer: dict[str, Any]) -> None:
         self._hub.send({"tracked": answer})
+
+    def order_ray(self, message: dict[str, Any]) -> None:
+        self._hub.send({"ray": message})
 
     def ready(self) -> None:
         self._is_ready(0)
@@ -256,9 +272,14 @@ class Leader(Team):
             self._is_swept(node)
         elif "refused" in message:
             self.actions.rank_refused(Outcome(**message["refused"]))
+        elif "ray" in message:
+            self.actions.ray_reported(node, message["ray"])
         elif "signal" in message:
             self._record.event("signal", name=message["signal"], node=node)
             self.actions.stop_ranks("cancelled")
+
+    def _has_ranks(self, node: int) -> bool:
+        return bool(Node(node, self.node.count).ranks(self._spec))
 
     def _rank_ended(self, message: dict[str, Any]) -> None:
         ending = RankEnding.from_message(message, received_ns=time.monotonic_ns())
@@ -280,7 +301,8 @@ class Leader(Team):
         now = time.monotonic()
         self._idle[node] = now
         lasts = 1.5 * self._spec["progress_timeout"]
-        if all(now - self._idle.get(other, -lasts) < lasts for other in self._unswept):
+        with_ranks = filter(self._has_ranks, self._unswept)
+        if all(now - self._idle.get(other, -lasts) < lasts for other in with_ranks):
             self.actions.stop_ranks("hung")
 
     def _is_swept(self, node: int) -> None:
@@ -317,6 +339,10 @@ class Follower(Team):
         link.on_message = self._receive
         link.on_lost = self._lost
 
+    @property
+    def address(self) -> str:
+        return self._link.address
+
     def gather(self, then: Callable[[], None]) -> None:
         del then  # agent 0 starts the ranks
         self._link.connect(self._patience)
@@ -337,6 +363,9 @@ class Follower(Team):
     def signalled(self, name: str) -> None:
         self._link.send({"signal": name})
 
+    def report_ray(self, message: dict[str, Any]) -> None:
+        self._link.send({"ray": message})
+
     def swept(self) -> None:
         if self.decides:
             self.actions.judge()
@@ -349,6 +378,8 @@ class Follower(Team):
             self.actions.start_ranks(start["restart"], start["port"], start["env"])
         elif "tracked" in message:
             self.actions.write_tracking(message["tracked"])
+        elif "ray" in message:
+            self.actions.ray_ordered(message["ray"])
         elif "stop" in message:
             self.actions.stop_ranks(message["stop"])
         elif "kill" in message:

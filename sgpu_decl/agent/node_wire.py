@@ -82,6 +82,11 @@ class _Wire:
         """Call other functions from now on."""
         self._on_message, self._over = on_message, over
 
+    @property
+    def address(self) -> str:
+        """The address of this side."""
+        return str(self._connection.getsockname()[0])
+
     def trust(self) -> None:
         """The other side has authenticated."""
         self._longest = _LONGEST
@@ -250,6 +255,11 @@ class Hub:
         self.loop.read(self._listener, lambda: self._accept(listener))
         self._beat()
 
+    @property
+    def address(self) -> str:
+        """The address at which the nodes reach this one, of those that it may have."""
+        return next(iter(self.members.values())).wire.address
+
     def send(self, message: Message) -> None:
         """Send a message to every node that is not lost."""
         for member in list(self.members.values()):
@@ -339,6 +349,11 @@ class Link:
         """Reach agent 0, which may start later than this one; for `patience` seconds."""
         self._until = time.monotonic() + patience
         self._try()
+
+    @property
+    def address(self) -> str:
+        """The address of this node that agent 0 sees."""
+        return self._wire.address if self._wire is not None else ""
 
     def send(self, message: Message) -> None:
         if self._wire is not None:

@@ -55,18 +55,17 @@ class RayCluster:
         self._record = record
         self._process = RayProcess(spec, secrets, node, loop, record, redact, team.report_ray)
         self._ending = False
-
-    @property
-    def active(self) -> bool:
-        return self._process.active
+        self.active = False  # whether there is something to be ended
 
     def start(self, restart: int, devices: Sequence[str], inherited: Mapping[str, str]) -> None:
         """Start this node's part."""
-        self._ending = False
+        self._ending, self.active = False, True
         self._versions: dict[int, tuple[str, str]] = {}
         self._metrics: dict[int, str] = {}
         try:
-            self._process.start(restart, devices, inherited)
+            if self._node.unprepared is not None:
+                raise LaunchError(*self._node.unprepared)
+            self._process.start(restart, devices, inherited, self._team.address)
         except LaunchError as error:
             self._refuse(error)
 
@@ -78,6 +77,7 @@ class RayCluster:
 
     def remove_folder(self) -> None:
         """See `RayProcess.remove_folder`."""
+        self.active = False
         self._process.remove_folder()
 
     def ordered(self, message: Mapping[str, Any]) -> None:
@@ -133,6 +133,7 @@ class RayCluster:
         except LaunchError as error:
             self._refuse(error)
             return
+        self._record.event("ray_head_starting")
         self._loop.after(_TIMER, self._options["head_startup_timeout"], self._head_is_late)
 
     def _head_is_late(self) -> None:
@@ -144,9 +145,8 @@ class RayCluster:
 
     def _head_is_ready(self) -> None:
         self._record.event("ray_head_ready")
-        process = self._process
         self._loop.after(_TIMER, self._options["worker_join_timeout"], self._nodes_are_late)
-        self._team.order_ray({"head": process.head, "folder": process.folder})
+        self._team.order_ray(self._process.invitation())
 
     def _nodes_are_late(self) -> None:
         limit = self._options["worker_join_timeout"]

@@ -23,7 +23,13 @@ from hmac import new as hmac
 from sgpu_decl.agent.attempt_files import encode, parse_object
 from sgpu_decl.agent.fast_stdlib import dumps, signal, signal_name
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.rank_start import LaunchError, exec_error, rank_environment, spawn
+from sgpu_decl.agent.rank_start import (
+    LaunchError,
+    exec_error,
+    rank_environment,
+    spawn,
+    write_parameters,
+)
 from sgpu_decl.agent.ray_environment import python_path, without_outer_ray, without_rank
 from sgpu_decl.agent.ray_logs import keep_logs, last_lines
 
@@ -37,9 +43,9 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.node_group import Node
     from sgpu_decl.agent.redactor import Redactor
 
-__all__ = ["LOOPBACK", "RayProcess"]
+__all__ = ["RayProcess"]
 
-LOOPBACK = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 _TEMPORARY = "/tmp"  # noqa: S108  a new folder in it is private
 _LEAVING = 1.5  # seconds from `end` to the end of the process
 _LOGS = "ray_logs"
@@ -74,25 +80,24 @@ class RayProcess:
         self._locks: list[int] = []
         self._then: Callable[[], None] | None = None
         self._keep = False
-        self.address = LOOPBACK
-        self.head = ""  # ADDRESS:PORT
+        self._address = ""
+        self._head = ""  # ADDRESS:PORT
+        self._folder_of_head = ""
         self.dashboard: str | None = None
-        self.folder_of_head = ""
 
-    @property
-    def active(self) -> bool:
-        """Whether something is there to be ended."""
-        return bool(self._folder)
-
-    def start(self, restart: int, devices: Sequence[str], inherited: Mapping[str, str]) -> None:
-        """Start the process, which begins to import Ray.
+    def start(
+        self, restart: int, devices: Sequence[str], inherited: Mapping[str, str], address: str
+    ) -> None:
+        """Start the process, which begins to import Ray. `address` is that of this node.
 
         Raises:
             LaunchError: it cannot be started.
         """
         self._restart, self._then = restart, None
-        self._inherited, self._devices = inherited, devices
+        self._inherited, self._devices, self._address = inherited, devices, address
+        self._head, self._folder_of_head, self.dashboard = "", "", None
         try:
+            write_parameters(self._spec)
             self._folder = _private_folder(self._options["temp_dir"])
             with open(self._token_path, "x") as file:
                 file.write(self._token())
@@ -129,15 +134,15 @@ class RayProcess:
         """
         options = self._options
         port = self._claim("port", options["port"])
-        self.head = f"{self.address}:{port}"
+        self._head = f"{self._address}:{port}"
         arguments = [
             "--head", f"--port={port}", f"--ray-client-server-port={self._claim('client')}",
             "--no-monitor", f"--include-dashboard={options['dashboard']}",
         ]  # fmt: skip
         if options["dashboard"]:
             dashboard = self._claim("dashboard")
-            arguments += [f"--dashboard-host={LOOPBACK}", f"--dashboard-port={dashboard}"]
-            self.dashboard = f"http://{LOOPBACK}:{dashboard}"
+            arguments += [f"--dashboard-host={_LOOPBACK}", f"--dashboard-port={dashboard}"]
+            self.dashboard = f"http://{_LOOPBACK}:{dashboard}"
         self._begin(arguments, address=None, nodes=nodes)
 
     def join(self, head: str, folder: str) -> None:
@@ -146,19 +151,19 @@ class RayProcess:
         Raises:
             LaunchError: there is no free port.
         """
-        self.head, self.folder_of_head = head, folder
+        self._head, self._folder_of_head = head, folder
         with suppress(FileExistsError):  # on the machine of the head
             os.mkdir(folder, 0o700)  # Ray 2.49 puts the files of all nodes below that path
             self._shared = folder
         self._begin([], address=head, nodes=0)
 
-    @property
-    def folder(self) -> str:
-        return self._folder
+    def invitation(self) -> dict[str, str]:
+        """Return what the other nodes need to join the head of this one: see `join`."""
+        return {"head": self._head, "folder": self._folder}
 
     def driver_variables(self) -> dict[str, str]:
         """Return the variables that lead a driver to the cluster."""
-        return {**self._access(), "RAY_ADDRESS": self.head}
+        return {**self._access(), "RAY_ADDRESS": self._head}
 
     def end(self, then: Callable[[], None], *, keep: bool) -> None:
         """End all processes of the node, and call `then`. `keep` its logs if the run failed."""
@@ -194,7 +199,7 @@ class RayProcess:
         self._metrics_port = self._claim("metrics_export_port", options["metrics_export_port"])
         whole = [
             *arguments,
-            f"--node-ip-address={self.address}",
+            f"--node-ip-address={self._address}",
             f"--temp-dir={self._folder}/r",
             "--disable-usage-stats",
             "--min-worker-port=0",
@@ -210,7 +215,7 @@ class RayProcess:
         plan = {
             "arguments": whole,
             "address": address,
-            "head": self.head,
+            "head": self._head,
             "nodes": nodes,
             "folder": self._folder,
             "python_path": python_path(self._spec, self._plain_environment()),
@@ -272,7 +277,7 @@ class RayProcess:
         return hmac(key.encode(), f"ray {self._restart}".encode(), sha256).hexdigest()
 
     def _session_logs(self) -> str:
-        for folder in (self._folder, self.folder_of_head):
+        for folder in (self._folder, self._folder_of_head):
             logs = os.path.join(folder, "r", "session_latest", "logs")
             if folder and os.path.isdir(logs):
                 return logs
@@ -290,7 +295,7 @@ class RayProcess:
             return
         number = self._node.number
         if "ready" in message:
-            message = {"ready": {"metrics": f"{self.address}:{self._metrics_port}"}}
+            message = {"ready": {"metrics": f"{self._address}:{self._metrics_port}"}}
         elif "failed" in message:
             failed = message["failed"]
             failure = "launch_failed_user" if failed["user"] else "platform"

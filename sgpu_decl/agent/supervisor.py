@@ -86,7 +86,9 @@ class Supervisor:
         self._refusal: Outcome | None = None  # the outcome of a rank that could not be started
         self._lost_node: tuple[Outcome, int] | None = None  # and the time
         self._lost_ray: tuple[Outcome, int] | None = None  # a Ray node, of a machine that lives
-        count = node.count if spec["per"] == "node" else spec["world_size"]
+        count = spec["world_size"]
+        if spec["per"] == "node":
+            count = 1 if spec.get("ray") else node.count
         self._loop = Loop(self._on_signal)
         first_state = "queued" if AttemptQueue.waits(spec) else "starting"
         self._record = AttemptRecord(self._folder, count, first_state, node.count)
@@ -385,7 +387,8 @@ class Supervisor:
         if self._stop is not None:
             return
         self._stop = reason
-        self._team.stop(reason)
+        if self._ray is None:  # else its driver may still need the other nodes
+            self._team.stop(reason)
         self._loop.cancel("settle")
         if self._sweep.active or self._swept_all:
             return
@@ -426,16 +429,17 @@ class Supervisor:
         if self._ray is None:
             self._begin_sweep()
             return
-        failure = any(ending.failed for ending in self._group.endings())
-        keep = failure or self._stop not in (None, "cancelled")
-        self._ray.end(self._begin_sweep, keep=keep and self._stop != "cancelled")
+        failed = any(ending.failed for ending in self._group.endings())
+        reason = self._stop or ("failure" if failed else "ended")
+        self._team.stop(reason)
+        self._ray.end(self._begin_sweep, keep=reason not in ("ended", "cancelled"))
 
     def _begin_sweep(self) -> None:
         self._sweep.begin(self._spec["grace"], self.kill_ranks)
 
     def _clean(self) -> None:
         remove_cgroup(self._cgroup)
-        if self._ray is not None:
+        if self._ray is not None and not self._team.decides:
             self._ray.remove_folder()
         if pids := self._sweep.remains():
             self._record.event("left_running", pids=pids, reason="they are another user's")
@@ -445,6 +449,8 @@ class Supervisor:
     def judge(self) -> None:
         """All ranks have ended, here and on the other nodes: find the outcome."""
         self._loop.cancel("settle")
+        if self._ray is not None:
+            self._ray.remove_folder()  # those of other nodes may lie in it: all of them have ended
         endings = [*self._group.endings(), *self._team.others()]
         verdict = Verdict(endings)
         self._record.settle(endings, verdict.failed)

@@ -34,7 +34,8 @@ __all__ = ["be_ray_node"]
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 _WATCHED = ("gcs_server", "raylet")  # without one of these, the node is lost
 _ALIVE = 0  # GcsNodeInfo.ALIVE of Ray's gcs.proto
-_LOOK = 0.02
+_LOOK = 0.02  # seconds between two looks at Ray's table of nodes
+_ANSWER = 5  # seconds for an answer of the GCS
 _LONGEST = 1 << 20  # bytes of a message
 
 
@@ -100,11 +101,16 @@ class _Node:
         """Say when the head is ready, and when all nodes are there. Ray's own table of nodes says
         so. A connection as a driver would stand in the way of the user's `ray.init`."""
         from ray._raylet import GcsClient  # type: ignore[attr-defined]  # an extension module
+        from ray.exceptions import RayError
 
         client = GcsClient(address=plan["head"])
         ready = False
         while True:
-            nodes = client.get_all_node_info(timeout=5)
+            self._reap()
+            try:
+                nodes = client.get_all_node_info(timeout=_ANSWER)
+            except RayError:
+                continue  # it has died, or it is busy: the agent has a limit for the start
             alive = sum(node.state == _ALIVE for node in nodes.values())
             if alive and not ready:
                 self._send(ready={})
@@ -112,7 +118,6 @@ class _Node:
             if alive >= plan["nodes"]:
                 self._send(complete={})
                 return
-            self._reap()
             time.sleep(_LOOK)
 
     def _wait(self) -> None:

@@ -9,21 +9,16 @@ import socket
 import subprocess
 import sys
 import threading
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import sgpu_decl.agent
 from sgpu_decl.agent.attempt_status import read_attempt
-from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.node_wire import _proof
-from sgpu_decl.agent.ports import claim_port
 from sgpu_decl.agent.processes import send_signal, start_time
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
-from tests.agent.event_log import read_events
 from tests.support import PATIENCE
 
 Record = Callable[..., None]
@@ -36,83 +31,6 @@ def main():
     open(os.environ["SGPU_OUTPUT_DIR"] + "/up" + os.environ["RANK"], "w").close()
     while True: signal.pause()
 """
-
-
-class Nodes:
-    """The agents of one run, each a process of its own, as a backend starts them."""
-
-    def __init__(self, attempt: Any, archive: Path, count: int) -> None:
-        self.attempt = attempt
-        self.archive = archive
-        self.count = count
-        # Locked with all that runs on this host: other tests pass over taken ports to this one.
-        self.port, self.lock = claim_port(host_lock_folder("ports"), os.getpid())
-        self.agents: dict[int, subprocess.Popen[bytes]] = {}
-        self.python = sys.executable
-        self.silence = 60.0  # an agent that a busy machine holds up is not lost
-
-    def start(
-        self, number: int, *before: str, spec: Path | None = None, address: str = "127.0.0.1",
-        also: tuple[str, ...] = (),
-    ) -> None:  # fmt: skip
-        given = ["--spec", str(spec or self.attempt.folder / "spec.json")]
-        given += ["--node-rank", str(number), "--nodes", str(self.count)]
-        given += ["--master-addr", address, "--master-port", str(self.port)]
-        given += ["--silence", str(self.silence)]
-        with open(self.attempt.folder / f"node-{number}.log", "wb") as log:
-            self.agents[number] = subprocess.Popen(
-                [*before, self.python, str(self.archive), *given, *also], stderr=log
-            )
-
-    def all(self) -> "Nodes":
-        for number in range(self.count):
-            self.start(number)
-        return self
-
-    def folder(self, number: int) -> Path:
-        folder: Path = self.attempt.folder
-        return folder if number == 0 else folder / "nodes" / str(number)
-
-    def read(self, number: int = 0) -> dict[str, Any]:
-        return read_attempt(self.folder(number))
-
-    def events(self, name: str, number: int = 0) -> list[dict[str, Any]]:
-        return [event for event in read_events(self.folder(number)) if event["event"] == name]
-
-    def up(self, *ranks: int) -> None:
-        output = self.attempt.folder / "output"
-        self.attempt.until(lambda: all((output / f"up{rank}").exists() for rank in ranks))
-
-    def supervisor(self, number: int) -> int:
-        return int(json.loads((self.folder(number) / "identity.json").read_text())["pid"])
-
-    def wait(self) -> list[int]:
-        """Wait for all agents; nothing of the run is left then. Returns their exit codes."""
-        codes = [agent.wait(PATIENCE) for _, agent in sorted(self.agents.items())]
-        assert self.attempt.left() == []
-        return codes
-
-
-@pytest.fixture
-def make_nodes(make_attempt: Callable[..., Any], tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
-    made: list[Nodes] = []
-    archive = tmp_path / "agent.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        root = Path(sgpu_decl.agent.__file__).parent
-        for module in root.rglob("*.py"):
-            file.write(module, module.relative_to(root))
-
-    def make(source: str, *, nodes: int = 2, **fields: Any) -> Nodes:
-        fields = {"world_size": 4, "entry": MAIN, **fields}
-        made.append(Nodes(make_attempt(source, **fields), archive, nodes))
-        return made[-1]
-
-    yield make
-    for one in made:
-        for agent in one.agents.values():
-            agent.kill()
-            agent.wait()
-        os.close(one.lock)
 
 
 def test_every_rank_knows_its_node_and_all_agents_end_alike(make_nodes: Any) -> None:
@@ -451,31 +369,6 @@ def test_wrong_use_of_the_agent_is_told(make_nodes: Any) -> None:
     nodes.start(0)
     assert nodes.wait() == [64]
     assert "3 ranks cannot be shared evenly by 2 nodes" in nodes.attempt.text("node-0.log")
-
-
-@pytest.fixture
-def two_hosts() -> Iterator[tuple[str, str, str]]:
-    """Two network namespaces and a cable; yields their names and the first address."""
-    names = [f"sgpu{os.getpid()}{side}" for side in "ab"]
-    steps = [
-        *(["ip", "netns", "add", name] for name in names),
-        ["ip", "link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0",
-         "netns", names[1]],
-        *(["ip", "-n", name, "addr", "add", f"10.77.0.{last}/24", "dev", "eth0"]
-          for last, name in enumerate(names, 1)),
-        *(["ip", "-n", name, "link", "set", link, "up"]
-          for name in names for link in ("eth0", "lo")),
-    ]  # fmt: skip
-    try:
-        for step in steps:
-            try:
-                subprocess.run(step, check=True, capture_output=True)
-            except (OSError, subprocess.CalledProcessError) as error:
-                pytest.skip(f"this machine allows no network namespaces: {error}")
-        yield names[0], names[1], "10.77.0.1"
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
 @pytest.mark.fault("two nodes: the link between them cut")
