@@ -142,7 +142,8 @@ class OpenedProject:
         return checks(block)
 
     def survey(self, kind: str) -> "Survey | None":
-        """What planning asks of the backend of that name; `None` where it runs nothing yet.
+        """What planning asks of the backend of that name; `None` where it can be asked
+        nothing yet.
 
         Raises:
             BackendError: there is none of that name.
@@ -150,11 +151,9 @@ class OpenedProject:
         from sgpu_decl.backends.kinds import kind_named
 
         found = kind_named(kind)
-        if found.open is None:
-            return None
-        if found.survey is None:
-            return self.backend(kind).survey
-        return found.survey(self._context)
+        if found.survey is not None:
+            return found.survey(self._context)
+        return None if found.open is None else self.backend(kind).survey
 
     def pythons(self) -> "Pythons":
         """The finder of interpreters."""

@@ -22,12 +22,14 @@ class Placement:
     """Where a backend puts a run, decided when it is planned.
 
     `id` is what the backend launches with, if anything. `note` is what the plan says of it. `field`
-    is the field of the run that decided it, None where something else did.
+    is the field of the run that decided it, None where something else did. `room` is how many such
+    launches find room at the same time now; None where that is not known, or has no limit.
     """
 
     id: str | None
     note: Diagnostic
     field: str | None = None
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.desired import Desired, Placement
 from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.unsupported_fields import check_of, place_of
@@ -12,16 +13,27 @@ __all__ = ["placement_checks"]
 
 def placement_checks(launched: Sequence[Desired]) -> tuple[Check, ...]:
     """Return one check for each placement, with the first run that it holds for; without a run
-    where it holds for all."""
-    first: dict[Placement, Desired] = {}
+    where it holds for all. Launches with the same placement share its room."""
+    placed: dict[Placement, list[Desired]] = {}
     for wanted in launched:
         if wanted.placement is not None:
-            first.setdefault(wanted.placement, wanted)
-    alone = len(first) == 1 and all(wanted.placement is not None for wanted in launched)
+            placed.setdefault(wanted.placement, []).append(wanted)
+    alone = len(placed) == 1 and all(wanted.placement is not None for wanted in launched)
     return tuple(
         check_of(
-            replace(placement.note, place=place_of(wanted.places, placement.field or "")),
-            None if alone else wanted.address,
+            replace(
+                _with_room(placement, len(runs)),
+                place=place_of(runs[0].places, placement.field or ""),
+            ),
+            None if alone else runs[0].address,
         )
-        for placement, wanted in first.items()
+        for placement, runs in placed.items()
     )
+
+
+def _with_room(placement: Placement, runs: int) -> Diagnostic:
+    """The note, with how many of several runs find room at the same time."""
+    note, room = placement.note, placement.room
+    if room is None or runs == 1:
+        return note
+    return replace(note, summary=f"{note.summary}; {min(room, runs)} of {runs} runs fit at once")

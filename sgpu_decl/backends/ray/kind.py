@@ -1,4 +1,4 @@
-"""The Ray backend as the engine knows it: its options can be written, and it runs nothing yet."""
+"""The Ray backend as the engine knows it: it answers planning, and runs nothing yet."""
 
 from typing import TYPE_CHECKING
 
@@ -6,9 +6,9 @@ from sgpu_decl.backends.kinds import BackendKind
 from sgpu_decl.planning.capabilities import Capabilities
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.backends.base import Survey
     from sgpu_decl.config.backend import BackendOptions
-
-__all__ = ["KIND"]
 
 
 def _options() -> "type[BackendOptions]":
@@ -17,4 +17,15 @@ def _options() -> "type[BackendOptions]":
     return RayOptions
 
 
-KIND = BackendKind(name="ray", options=_options, capabilities=Capabilities(remote=True))
+def _survey(context: "BackendContext") -> "Survey":
+    from sgpu_decl.backends.ray.planning.survey import RaySurvey
+
+    return RaySurvey(context.pythons)
+
+
+KIND = BackendKind(
+    name="ray",
+    options=_options,
+    capabilities=Capabilities(remote=True, queues=False),
+    survey=_survey,
+)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from sgpu_decl import __version__
@@ -25,13 +25,14 @@ from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["Dashboard", "Refused", "items_in", "text_in"]
+__all__ = ["Dashboard", "Refused"]
 
 _SILENCE = 60.0  # seconds without a byte
 _PIECE = 1 << 20
 _SHOWN = 300  # characters of an answer in a message
 _REFUSALS = (401, 403)
 _BUSY = (429, 502, 503, 504)  # of proxies in front of it, too
+_T = TypeVar("_T")
 
 
 class Refused(BackendError):
@@ -103,7 +104,7 @@ class Dashboard:
 
     def get(self, path: str, /, **query: str | int) -> Json:
         """The JSON that a path answers with."""
-        return self._json("GET", path, self._asked("GET", path, query=query))
+        return self._json(path, self._asked("GET", path, query=query))
 
     def find(self, path: str, /, **query: str | int) -> Json:
         """The same; None if its object does not exist."""
@@ -124,11 +125,20 @@ class Dashboard:
         """Send JSON, and return the JSON of the answer. Raises OutcomeUnknown, too."""
         content = json.dumps(body).encode()
         answer = self._asked("POST", path, content=content, kind="application/json")
-        return self._json("POST", path, answer)
+        return self._json(path, answer)
 
     def delete(self, path: str, /) -> None:
         """Delete an object. Raises OutcomeUnknown, too."""
         self._asked("DELETE", path)
+
+    def part(self, request: str, answer: Any, path: str, kind: type[_T]) -> _T:
+        """The part of an answer at a dotted path. Raises BackendError (`not_ray_dashboard`) if it
+        is not there, or is of another kind."""
+        for name in path.split("."):
+            answer = answer.get(name) if isinstance(answer, Mapping) else None
+        if not isinstance(answer, kind):
+            raise self._unknown(request, f"no `{path}`")
+        return answer
 
     def close(self) -> None:
         with self._lock:
@@ -136,11 +146,11 @@ class Dashboard:
                 self._connection.close()
                 self._connection = None
 
-    def _json(self, method: str, path: str, answer: _Answer) -> Json:
+    def _json(self, path: str, answer: _Answer) -> Json:
         try:
             value: Json = json.loads(answer.body)
         except ValueError:
-            raise self._unknown(f"{method} {path}", f"no JSON: {answer.text}") from None
+            raise self._unknown(path, f"no JSON: {answer.text}") from None
         return value
 
     def _unknown(self, request: str, what: str) -> BackendError:
@@ -323,31 +333,3 @@ def _ended(sock: socket.socket) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def text_in(dashboard: Dashboard, request: str, answer: Any, name: str) -> str:
-    """The text that an answer must have under a name.
-
-    Raises:
-        BackendError: it has none, as of something else than Ray (`not_ray_dashboard`).
-    """
-    value = answer.get(name) if isinstance(answer, Mapping) else None
-    if not isinstance(value, str):
-        raise BackendError(
-            f"the answer of `{dashboard.address.url}` to `{request}` has no `{name}`",
-            hint="see that it is the dashboard of Ray 2.49 or newer",
-            code="not_ray_dashboard",
-        )
-    return value
-
-
-def items_in(dashboard: Dashboard, request: str, answer: Any, name: str) -> list[Any]:
-    """The list that an answer must have under a name. Raises BackendError as `text_in`."""
-    value = answer.get(name) if isinstance(answer, Mapping) else None
-    if not isinstance(value, list):
-        raise BackendError(
-            f"the answer of `{dashboard.address.url}` to `{request}` has no list `{name}`",
-            hint="see that it is the dashboard of Ray 2.49 or newer",
-            code="not_ray_dashboard",
-        )
-    return value

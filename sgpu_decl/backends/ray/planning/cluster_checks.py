@@ -1,0 +1,144 @@
+"""What a cluster and its dashboard mean for a run, beside room."""
+
+import platform
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from packaging.version import Version
+
+from sgpu_decl.backends.ray.api.address import DashboardAddress
+from sgpu_decl.backends.ray.api.credentials import Credentials
+from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
+from sgpu_decl.backends.ray.planning.shape import options_of
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+
+Places = Mapping[str, Place]
+
+_OLDEST_RAY = Version("2.49")
+_OLDEST_PYTHON = Version("3.10")
+_DRIVER = 200_000_000  # bytes that the driver of an attempt has on the head
+
+
+def cluster_findings(
+    config: RunConfig,
+    places: Places,
+    state: ClusterState,
+    *,
+    python: str | None,
+    called: bool,
+) -> Iterator[Diagnostic]:
+    """Findings about versions and the head.
+
+    Args:
+        python: the version of the Python whose environment is sent; None where none is.
+        called: the run is a function of this process.
+    """
+    place = places.get("backend.address") or _block(places)
+    for name, found, oldest in (
+        ("Ray", state.ray, _OLDEST_RAY),
+        ("Python", state.python, _OLDEST_PYTHON),
+    ):
+        if Version(found) < oldest:
+            yield Diagnostic(
+                code="ray_too_old",
+                summary=f"the cluster has {name} {found}, and sgpu needs {oldest} or newer",
+                place=place,
+                hint=f"update the cluster, or use another one: {name} {oldest} is the oldest",
+            )
+    own = platform.python_version() if called else None
+    sent = python or own
+    if (
+        options_of(config).python is None
+        and sent is not None
+        and _minor(sent) != _minor(state.python)
+    ):
+        whose = "the called function is of" if called else "the environment is for"
+        yield Diagnostic(
+            code="python_differs",
+            summary=f"{whose} Python {sent}, and the cluster runs Python {state.python}",
+            place=places.get("env.python") or _block(places),
+            hint=f"name a Python {_minor(sent)} of the nodes with `python` in `backend`, or use "
+            f"Python {_minor(state.python)} here",
+        )
+    head = state.head
+    if head is not None and head.memory is not None and head.memory < _DRIVER:
+        yield Diagnostic(
+            code="head_memory",
+            severity=Severity.WARNING,
+            summary=f"the head of the cluster has {head.memory / 1e9:.1f} GB of memory free, and "
+            f"each attempt keeps a driver of {_DRIVER / 1e9:.1f} GB there",
+            place=place,
+            hint="wait until other attempts have ended, or give the head more memory",
+        )
+
+
+def access_findings(
+    config: RunConfig, places: Places, dashboard: Dashboard, credentials: Credentials
+) -> Iterator[Diagnostic]:
+    """Findings about who may use the cluster, and who can see what is sent. The dashboard has
+    answered."""
+    address = dashboard.address
+    place = places.get("backend.address") or _block(places)
+    if credentials.exposed is not None and dashboard.requires_token:
+        yield Diagnostic(
+            code="ray_token_readable",
+            severity=Severity.WARNING,
+            summary=f"other users of this machine can read the token in `{credentials.exposed}`",
+            place=place,
+            hint=f"run `chmod 600 {credentials.exposed}`",
+        )
+    if address.is_loopback or dashboard.requires_token or credentials.headers:
+        return
+    if not address.is_encrypted and not options_of(config).insecure:
+        yield Diagnostic(
+            code="ray_insecure",
+            summary=f"`{address.url}` has neither encryption nor a token: whoever is on the way "
+            "reads and changes what is sent",
+            place=place,
+            hint="start the cluster with `RAY_AUTH_MODE=token`, use `https`, or accept it with "
+            "`insecure: true` in `backend`",
+        )
+        return
+    yield Diagnostic(
+        code="ray_open",
+        severity=Severity.WARNING,
+        summary=f"`{address.url}` asks for no token: whoever reaches it can run code there",
+        place=place,
+        hint="start the cluster with `RAY_AUTH_MODE=token` (Ray 2.52 and newer)",
+    )
+
+
+def tracking_findings(
+    config: RunConfig, places: Places, environ: Mapping[str, str]
+) -> Iterator[Diagnostic]:
+    """Whether nodes can reach the MLflow server or store that the run names."""
+    uri = config.mlflow.tracking_uri or environ.get("MLFLOW_TRACKING_URI")
+    if not config.mlflow.enabled or not uri:
+        return
+    parts = urlsplit(uri)
+    if parts.scheme in ("http", "https"):
+        if not DashboardAddress(url=uri).is_loopback:
+            return
+        where = "this machine alone"
+    elif parts.scheme in ("", "file", "sqlite"):
+        where = "the disk of this machine"
+    else:
+        return
+    yield Diagnostic(
+        code="tracking_unreachable",
+        severity=Severity.INFO,
+        summary=f"`{uri}` is on {where}: the nodes of the cluster may not reach it",
+        place=places.get("mlflow.tracking_uri"),
+        hint="name an MLflow server that the nodes reach with `mlflow.tracking_uri`",
+    )
+
+
+def _block(places: Places) -> Place | None:
+    return places.get("backend.kind") or places.get("backend")
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

@@ -1,0 +1,182 @@
+"""The nodes of a Ray cluster, as its dashboard shows them."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.model.gpu import GPUType, type_of_device
+
+TYPE_LABEL = "ray.io/accelerator-type"
+NODE_LABEL = "ray.io/node-id"
+"""Labels that Ray gives to nodes (https://docs.ray.io/en/latest/ray-core/scheduling/labels.html)."""
+
+TYPE_RESOURCE = "accelerator_type:"
+"""How the names of resources begin that Ray gives to nodes with GPUs."""
+
+_METADATA = "/api/v0/cluster_metadata"
+_NODES = "/api/v0/nodes"
+_SUMMARY = "/nodes"
+_MOST_NODES = 10_000  # that Ray lists
+_MIB = 1 << 20
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+# A line of `nodeLogicalResources` (`ray.autoscaler._private.util.parse_usage`).
+_AMOUNT = r"([0-9.e+-]+)([KMGT]i)?B?"
+_USAGE = re.compile(
+    rf"{_AMOUNT}/{_AMOUNT} (.+?)(?: \({_AMOUNT} used of {_AMOUNT} reserved in placement groups\))?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNode:
+    """A node that is alive.
+
+    Attributes:
+        name: what people call it: its host, or its address where several nodes have one host.
+        total: its resources, by Ray's names.
+        used: what of them is reserved by work; None where the cluster does not say.
+        kind: the type of its GPUs; None where it has none, or nothing tells.
+        devices: the names of its GPUs, as their driver gives them.
+        memory: bytes that are free on the machine, whatever Ray counts; None where not known.
+    """
+
+    id: str
+    name: str
+    is_head: bool = False
+    total: Mapping[str, float]
+    used: Mapping[str, float] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    kind: GPUType | None = None
+    devices: tuple[str, ...] = ()
+    memory: int | None = None
+
+    @property
+    def free(self) -> Mapping[str, float]:
+        """What is not reserved, as far as that is known."""
+        used = self.used or {}
+        return {name: amount - used.get(name, 0.0) for name, amount in self.total.items()}
+
+    @property
+    def gpus(self) -> float:
+        return self.total.get("GPU", 0.0)
+
+    @property
+    def type_resources(self) -> tuple[str, ...]:
+        """The resources that stand for a type of GPU."""
+        return tuple(name for name in self.total if name.startswith(TYPE_RESOURCE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """`ray` and `python` are versions, of the head. `scales`: its nodes were started by something
+    that starts more of them."""
+
+    ray: str
+    python: str
+    nodes: tuple[ClusterNode, ...]
+    scales: bool
+
+    @property
+    def head(self) -> ClusterNode | None:
+        return next((node for node in self.nodes if node.is_head), None)
+
+
+def read_cluster(dashboard: Dashboard) -> ClusterState:
+    """Ask a cluster for its versions and nodes: three requests.
+
+    Raises:
+        BackendError: it does not answer as Ray does; see `Dashboard`.
+    """
+    answer = dashboard.get(_METADATA)
+    ray = dashboard.part(_METADATA, answer, "data.rayVersion", str)
+    python = dashboard.part(_METADATA, answer, "data.pythonVersion", str)
+    answer = dashboard.get(_NODES, detail=1, limit=_MOST_NODES)
+    rows = dashboard.part(_NODES, answer, "data.result.result", list)
+    # Without `nocache` the first answer may be minutes old.
+    answer = dashboard.get(_SUMMARY, view="summary", nocache=1)
+    machines = dashboard.part(_SUMMARY, answer, "data.summary", list)
+    usage = dashboard.part(_SUMMARY, answer, "data.nodeLogicalResources", dict)
+    by_id = {
+        dashboard.part(_SUMMARY, machine, "raylet.nodeId", str): machine
+        for machine in machines
+        if isinstance(machine, Mapping) and machine.get("raylet")
+    }
+    alive = [row for row in rows if dashboard.part(_NODES, row, "state", str) == "ALIVE"]
+    hosts = [_host(row, by_id) for row in alive]
+    return ClusterState(
+        ray=ray,
+        python=python,
+        nodes=tuple(
+            _node(dashboard, row, by_id, usage, alone=hosts.count(_host(row, by_id)) == 1)
+            for row in alive
+        ),
+        scales=any(machine["raylet"].get("nodeTypeName") for machine in by_id.values()),
+    )
+
+
+def _host(row: Mapping[str, Any], machines: Mapping[str, Mapping[str, Any]]) -> str:
+    return str(machines.get(str(row.get("node_id")), {}).get("hostname") or row.get("node_ip"))
+
+
+def _node(
+    dashboard: Dashboard,
+    row: Any,
+    machines: Mapping[str, Mapping[str, Any]],
+    usage: Mapping[str, Any],
+    *,
+    alone: bool,
+) -> ClusterNode:
+    identity = dashboard.part(_NODES, row, "node_id", str)
+    total = dashboard.part(_NODES, row, "resources_total", dict)
+    labels = row.get("labels") or {}
+    machine = machines.get(identity, {})
+    devices = [item for item in machine.get("gpus") or () if isinstance(item, Mapping)]
+    memory = machine.get("mem")
+    host = _host(row, machines)
+    text = usage.get(identity)
+    return ClusterNode(
+        id=identity,
+        name=host if alone else f"{host} ({identity[:6]})",
+        is_head=row.get("is_head_node") is True,
+        total=total,
+        used=dict(_used(text)) if isinstance(text, str) else None,
+        labels=labels,
+        kind=_kind(labels, total, devices) if total.get("GPU") else None,
+        devices=tuple(str(device.get("name")) for device in devices),
+        memory=memory[1] if isinstance(memory, list) and len(memory) > 1 else None,
+    )
+
+
+def _kind(
+    labels: Mapping[str, str], total: Mapping[str, float], devices: list[Mapping[str, Any]]
+) -> GPUType | None:
+    """The type of a node's GPUs: its label, else its resource, else what drivers call them. The
+    memory is that of the devices, since Ray's names do not tell 40 from 80 GB."""
+    megabytes = {device.get("memoryTotal") for device in devices}
+    size = megabytes.pop() if len(megabytes) == 1 else None
+    memory = size * _MIB if isinstance(size, int) else None
+    resources = [name for name in total if name.startswith(TYPE_RESOURCE)]
+    names = [labels.get(TYPE_LABEL), *(name.partition(":")[2] for name in resources)]
+    for name in names:
+        if name and (kind := type_of_device(name, memory)) is not None:
+            return kind
+    kinds = {type_of_device(str(device.get("name")), memory) for device in devices}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _used(text: str) -> Iterator[tuple[str, float]]:
+    """What is reserved on a node. What a placement group reserves counts in Ray's text only as far
+    as it is used inside of the group."""
+    for line in text.splitlines():
+        match = _USAGE.fullmatch(line)
+        if match is None:
+            continue
+        used = _number(match[1], match[2])
+        if match[6] is not None:
+            used += _number(match[8], match[9]) - _number(match[6], match[7])
+        yield match[5], used
+
+
+def _number(text: str, unit: str | None) -> float:
+    return float(text) * _UNITS[f"{unit or ''}B"]

@@ -1,0 +1,96 @@
+"""Rules for the config of a run on a Ray cluster that need no cluster."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sgpu_decl.backends.ray.planning.fit import divisors
+from sgpu_decl.backends.ray.planning.shape import options_of
+from sgpu_decl.backends.secret_resolution import missing_secret
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+
+Places = Mapping[str, Place]
+
+_UNSUPPORTED = {
+    "max_parallel": (
+        "runs on a Ray cluster wait for room only: nothing there counts `max_parallel`",
+        "leave it out here: `max_parallel: null` in the target",
+    ),
+    "code.link": (
+        "`code.link` names data of this machine, which the nodes do not see",
+        "copy it to a folder that all nodes have, and read it there",
+    ),
+}
+
+
+def config_findings(
+    config: RunConfig, places: Places, folder: Path, *, called: bool
+) -> Iterator[Diagnostic]:
+    """Findings about fields that do not work there.
+
+    Args:
+        folder: what paths in the config start from.
+        called: the run is a function of this process.
+    """
+    yield from _ranks_per_node(config, places)
+    used = {
+        "max_parallel": config.max_parallel is not None and not called,
+        "code.link": bool(config.code.link),
+    }
+    for field in (field for field, is_used in used.items() if is_used):
+        summary, hint = _UNSUPPORTED[field]
+        yield Diagnostic(
+            code="unsupported_field", summary=summary, place=places.get(field), hint=hint
+        )
+    yield from _entrypoint(config, places, folder)
+
+
+def machine_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    """Findings about what the run needs of this machine."""
+    for name, reference in config.env.secrets.items():
+        missing = missing_secret(name, reference, os.environ)
+        if missing is not None:
+            yield Diagnostic(
+                code="secret_missing",
+                severity=Severity.WARNING,
+                summary=f"{missing.summary}: `apply` here would refuse",
+                place=places.get(f"env.secrets.{name}"),
+                hint=missing.hint,
+            )
+    storage = options_of(config).storage
+    if storage is None or os.access(storage, os.R_OK | os.W_OK | os.X_OK):
+        return
+    fault = "is not there" if not os.path.exists(storage) else "is not writable"
+    yield Diagnostic(
+        code="bad_storage",
+        summary=f"the folder `{storage}` {fault} on this machine",
+        place=places.get("backend.storage"),
+        hint="mount it, or name another folder that this machine and all nodes have",
+    )
+
+
+def _ranks_per_node(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    ranks = options_of(config).ranks_per_node
+    if ranks is None or config.gpus % ranks == 0:
+        return
+    fitting = ", ".join(f"`{number}`" for number in reversed(divisors(config.gpus)[:8]))
+    yield Diagnostic(
+        code="bad_ranks_per_node",
+        summary=f"`ranks_per_node: {ranks}` does not divide `gpus: {config.gpus}`",
+        place=places.get("backend.ranks_per_node"),
+        hint=f"use one of {fitting}, or leave it out",
+    )
+
+
+def _entrypoint(config: RunConfig, places: Places, folder: Path) -> Iterator[Diagnostic]:
+    root = (folder / (config.code.root or ".")).resolve()
+    target = (config.entrypoint or "").partition(":")[0]
+    if target.endswith(".py") and not (root / target).resolve().is_relative_to(root):
+        yield Diagnostic(
+            code="entrypoint_outside",
+            summary=f"`{target}` lies outside of the code root, and only files in it are uploaded",
+            place=places.get("entrypoint"),
+            hint="move it, or set `code.root` to a folder above it",
+        )

@@ -1,0 +1,41 @@
+"""Whether rank groups fit on nodes: exact, since all bundles of a run are equal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sgpu_decl.backends.ray.options import Strategy
+
+_STEPS = 10_000  # Ray counts resources in parts of one (`fixed_point.h`)
+
+
+def bundles_in(resources: Mapping[str, float], bundle: Mapping[str, float]) -> int:
+    """How many bundles a node's resources hold."""
+    return min(
+        _steps(resources.get(name, 0.0)) // _steps(amount) for name, amount in bundle.items()
+    )
+
+
+def launches_at_once(counts: Iterable[int], groups: int, strategy: Strategy) -> int:
+    """How many launches of that many rank groups find room together.
+
+    Args:
+        counts: how many bundles each node holds.
+    """
+    room = [count for count in counts if count > 0]
+    most = sum(room) // groups
+    if strategy is Strategy.PACK:
+        return most
+    # The groups of one launch need nodes of their own; those of two launches may share one.
+    return next(
+        launches
+        for launches in range(most, -1, -1)
+        if sum(min(count, launches) for count in room) >= groups * launches
+    )
+
+
+def divisors(number: int) -> Sequence[int]:
+    """The divisors of a number, the largest first."""
+    return [item for item in range(number, 0, -1) if number % item == 0]
+
+
+def _steps(amount: float) -> int:
+    return round(amount * _STEPS)

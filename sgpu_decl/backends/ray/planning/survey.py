@@ -1,0 +1,187 @@
+"""Checks at plan time whether a run can work on a Ray cluster."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.base import Survey
+from sgpu_decl.backends.ray.api.address import address_of
+from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
+from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.planning.cluster_checks import (
+    access_findings,
+    cluster_findings,
+    tracking_findings,
+)
+from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
+from sgpu_decl.backends.ray.planning.config_rules import config_findings, machine_findings
+from sgpu_decl.backends.ray.planning.holders import running_attempts
+from sgpu_decl.backends.ray.planning.shape import (
+    fit_of,
+    in_words,
+    is_gpu_run,
+    options_of,
+    placement_of,
+    scales,
+)
+from sgpu_decl.backends.ray.planning.verdict import room_findings
+from sgpu_decl.config.env import Env
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.interpreters import interpreter_of
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.desired import Interpreter, Placement
+from sgpu_decl.model.gpu import GPUType
+from sgpu_decl.model.ray_cluster import NodeShape
+
+if TYPE_CHECKING:
+    from sgpu_decl.environments.interpreters import NoPython, Pythons
+
+_PATIENCE = 10.0  # seconds that all answers together may take
+Places = Mapping[str, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    dashboard: Dashboard
+    credentials: Credentials
+    state: ClusterState
+
+
+class RaySurvey(Survey):
+    """What clusters have. Each is asked once, in a thread of its own, while the plan reads files:
+    for its versions, its nodes and their use, and for its jobs if a run has to wait."""
+
+    def __init__(self, pythons: "Callable[[], Pythons]") -> None:
+        self._pythons = pythons
+        self._clusters: dict[str | None, Future[_Answered]] = {}
+        self._reported: set[str] = set()
+
+    def expect(self, config: RunConfig) -> None:
+        self._begin(options_of(config).address)
+
+    def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
+        """The cluster has the Python that ranks use. What is captured or locked is made from one
+        here, and sent."""
+        python = self._python(env, folder)
+        return python if isinstance(python, Interpreter) else None
+
+    def placement(self, config: RunConfig) -> tuple[Placement | None, Sequence[Diagnostic]]:
+        if any(config_findings(config, {}, Path(), called=True)):
+            return None, ()  # `check` says which field is wrong
+        try:
+            answered = self._answered(config)
+        except BackendError:
+            return None, ()  # `check` says why
+        fit, options = fit_of(config, answered.state), options_of(config)
+        growing = scales(config, answered.state)
+        if not fit.in_all and not (growing and options.ranks_per_node):
+            return None, ()  # `check` says that it never fits
+        kind = f", with {fit.kind.name}" if config.type.kind is GPUType.GPU and fit.kind else ""
+        url = answered.dashboard.address.url
+        note = Diagnostic(
+            code="ray_placement",
+            severity=Severity.INFO,
+            summary=f"{in_words(fit, options.strategy)}{kind}, on `{url}`",
+            hint="`ranks_per_node` and `strategy` in `backend` change it",
+        )
+        placement = placement_of(config, answered.state, fit)
+        return Placement(
+            id=placement.id, note=note, field="backend", room=None if growing else fit.now
+        ), ()
+
+    def nodes(self, config: RunConfig) -> NodeShape | None:
+        try:
+            fit = fit_of(config, self._answered(config).state)
+        except BackendError:
+            return None
+        return NodeShape(
+            nodes=fit.groups,
+            gpus=fit.ranks if is_gpu_run(config) else 0,
+            cpus=int(fit.bundle.get("CPU", 0)) or None,
+        )
+
+    def rules(self, config: RunConfig, places: Places, folder: Path) -> Sequence[Diagnostic]:
+        return tuple(config_findings(config, places, folder, called=False))
+
+    def check(
+        self, config: RunConfig, places: Places, folder: Path, *, called: bool
+    ) -> Sequence[Diagnostic]:
+        findings = list(config_findings(config, places, folder, called=called))
+        findings += machine_findings(config, places)
+        findings += tracking_findings(config, places, os.environ)
+        python = self._python(config.env, folder)
+        if python is not None and not isinstance(python, Interpreter):
+            findings.append(python.diagnostic(places.get("env.python")))
+            python = None
+        try:
+            answered = self._answered(config)
+            sent = python.version if python is not None else None
+            findings += cluster_findings(config, places, answered.state, python=sent, called=called)
+            findings += access_findings(config, places, answered.dashboard, answered.credentials)
+            if config.gpus % (options_of(config).ranks_per_node or 1) == 0:
+                fit = fit_of(config, answered.state)
+                findings += room_findings(
+                    config,
+                    places,
+                    answered.state,
+                    fit,
+                    lambda: running_attempts(answered.dashboard),
+                )
+        except BackendError as error:
+            findings += self._unreachable(error, places)
+        return findings
+
+    def _python(self, env: Env, folder: Path) -> "Interpreter | NoPython | None":
+        if env.snapshot or env.lock or env.requirements or env.dependencies:
+            return interpreter_of(env.python, folder, self._pythons)
+        return None
+
+    def _begin(self, address: str | None) -> "Future[_Answered]":
+        """Ask a cluster, unless that was begun before."""
+        future = self._clusters.get(address)
+        if future is None:
+            future = self._clusters[address] = Future()
+            Thread(target=_ask, args=(address, future), name="ray-cluster", daemon=True).start()
+        return future
+
+    def _answered(self, config: RunConfig) -> _Answered:
+        """Raises BackendError."""
+        try:  # a name server may be silent for longer than any socket
+            return self._begin(options_of(config).address).result(_PATIENCE + 1)
+        except TimeoutError:
+            raise BackendError(
+                f"the cluster does not answer: nothing came in {_PATIENCE:g} s",
+                hint="see that `address` in `backend` is right, and that this network reaches it",
+                code="host_unreachable",
+            ) from None
+
+    def _unreachable(self, error: BackendError, places: Places) -> Iterator[Diagnostic]:
+        """Once: a plan can be made without its cluster."""
+        if error.message in self._reported:
+            return
+        self._reported.add(error.message)
+        yield Diagnostic(
+            code=error.code,
+            severity=Severity.WARNING,
+            summary=f"the cluster could not be asked whether it takes the run ({error.message}); "
+            "`apply` would fail",
+            place=places.get("backend.address")
+            or places.get("backend.kind")
+            or places.get("backend"),
+            hint=error.hint,
+        )
+
+
+def _ask(address: str | None, future: "Future[_Answered]") -> None:
+    try:
+        credentials = credentials_of(os.environ)
+        dashboard = Dashboard(address_of(address, os.environ), credentials, patience=_PATIENCE)
+        future.set_result(_Answered(dashboard, credentials, read_cluster(dashboard)))
+    except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
+        future.set_exception(error)
