@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sgpu_decl import distributed, ray_launch, runtime
+from sgpu_decl import distributed, runtime
 from sgpu_decl.agent.processes import send_signal
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.functions.call_results import Results
@@ -309,13 +309,3 @@ def _waits_for(run_id: str) -> object:
     except NotFound:  # not launched yet
         return None
     return found.status.run.get("waiting_for")
-
-
-def test_ray_launch_is_refused_until_it_is_there() -> None:
-    @ray_launch(gpus=1, gpu_type="CPU")
-    def train() -> None: ...
-
-    with pytest.raises(
-        InvalidInput, match="`@ray_launch` is valid, and this version cannot act on it yet"
-    ):
-        train.distributed()

@@ -64,7 +64,7 @@ def _options() -> "type[BackendOptions]":
 KIND = BackendKind(
     name=_NAME,
     options=_options,
-    capabilities=Capabilities(),
+    capabilities=Capabilities(fields=frozenset({"ray"})),
     open=_open,
     survey=_survey,
     orphans=_orphans,
