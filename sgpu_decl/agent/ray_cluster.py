@@ -13,6 +13,7 @@ import time
 
 from sgpu_decl.agent.outcome import failed
 from sgpu_decl.agent.rank_start import LaunchError
+from sgpu_decl.agent.ray_metrics_process import RayMetricsProcess
 from sgpu_decl.agent.ray_process import RayProcess
 
 TYPE_CHECKING = False
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.node_group import Node, Team
     from sgpu_decl.agent.outcome import Outcome
     from sgpu_decl.agent.redactor import Redactor
+    from sgpu_decl.agent.tracker_process import TrackerProcess
 
 __all__ = ["RayCluster"]
 
@@ -47,6 +49,7 @@ class RayCluster:
         loop: Loop,
         record: AttemptRecord,
         redact: Redactor,
+        tracker: TrackerProcess,
     ) -> None:
         self._options: Mapping[str, Any] = spec["ray"]
         self._node = node
@@ -54,6 +57,7 @@ class RayCluster:
         self._loop = loop
         self._record = record
         self._process = RayProcess(spec, secrets, node, loop, record, redact, team.report_ray)
+        self._monitor = RayMetricsProcess(spec, secrets, loop, record, tracker)
         self._ending = False
         self.active = False  # whether there is something to be ended
 
@@ -73,6 +77,7 @@ class RayCluster:
         """End all processes of this node, and call `then`; `keep` the logs of a failed run."""
         self._ending = True
         self._loop.cancel(_TIMER)
+        self._monitor.end()
         self._process.end(then, keep=keep)
 
     def remove_folder(self) -> None:
@@ -163,4 +168,5 @@ class RayCluster:
         self._record.event("ray_complete", nodes=self._node.count, ray=ray, python=python)
         shown = {"version": ray, "nodes": self._node.count, "dashboard": self._process.dashboard}
         self._record.update(ray=shown)
+        self._monitor.start(self._metrics)
         self.on_complete(self._process.driver_variables())

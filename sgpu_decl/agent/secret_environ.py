@@ -21,6 +21,7 @@ __all__ = [
     "receive_variables",
     "split_secrets",
     "startup_variables",
+    "visible_variables",
     "without_secrets",
 ]
 
@@ -47,6 +48,15 @@ def without_secrets(environment: Mapping[str, str], secrets: Mapping[str, str]) 
     }
 
 
+def visible_variables(environment: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without secrets and variables whose names look like secrets."""
+    return {
+        name: value
+        for name, value in without_secrets(environment, secrets).items()
+        if not any(word in name.upper() for word in _SECRET)
+    }
+
+
 def split_secrets(
     environment: Mapping[str, str], secrets: Mapping[str, str]
 ) -> tuple[dict[str, str], int]:
@@ -57,11 +67,7 @@ def split_secrets(
     Raises:
         OSError: the machine has no descriptor or no memory left.
     """
-    plain = {
-        name: value
-        for name, value in without_secrets(environment, secrets).items()
-        if not any(word in name.upper() for word in _SECRET)
-    }
+    plain = visible_variables(environment, secrets)
     rest = {name: value for name, value in environment.items() if name not in plain}
     memory = memory_file(dumps(rest).encode("utf-8", "surrogateescape"))
     return {**plain, _DESCRIPTOR: str(memory)}, memory

@@ -276,7 +276,7 @@ class Supervisor:
 
         cluster = RayCluster(
             self._spec, secrets, self._node, self._team, self._loop, self._record,
-            Redactor(secrets.values()),
+            Redactor(secrets.values()), self._tracker,
         )  # fmt: skip
         cluster.on_complete = self._start_driver
         cluster.on_refused = self.rank_refused

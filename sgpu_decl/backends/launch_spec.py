@@ -100,7 +100,7 @@ def _ray(ray: "Ray", config: "RunConfig", nodes: int) -> RaySpec:
         port=ray.port,
         dashboard=ray.dashboard,
         metrics_export_port=ray.metrics_export_port,
-        metrics_interval=ray.metrics_interval.seconds,
+        metrics_interval=ray.metrics_interval.seconds if config.mlflow.enabled else None,
         head_startup_timeout=ray.head_startup_timeout.seconds,
         worker_join_timeout=ray.worker_join_timeout.seconds,
         env=dict(ray.env),

@@ -32,12 +32,17 @@ _STACKS = 8  # above SIGRTMIN: the supervisor asks for all stacks by that signal
 
 def run_rank(path: str, spec_sha256: str) -> None:
     """Be a rank of the attempt in the folder `path`, or the warm parent that forks its ranks, or a
-    node of its Ray cluster."""
+    node of its Ray cluster, or the monitor of that."""
     ray = os.environ.pop("SGPU_RAY_FD", None)
     if ray is not None:
         from sgpu_decl.rank.ray_node import be_ray_node
 
         be_ray_node(int(ray))
+    if os.environ.pop("SGPU_RAY_METRICS", None) is not None:
+        from sgpu_decl.rank.ray_metrics import monitor_ray
+
+        monitor_ray()
+        return
     folder = AttemptFolder(path, spec_sha256)
     channel, logs = (os.environ.pop(name, None) for name in ("SGPU_WARM_FD", "SGPU_WARM_DIR"))
     import_output = ("", "")

@@ -100,7 +100,8 @@ class RetrySpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySpec:
     """The Ray cluster of a run; what is None, a node finds itself. The amounts are those of each
-    node: memory in bytes. Times are in seconds. `env` is for Ray's own processes alone."""
+    node: memory in bytes. Times are in seconds. `env` is for Ray's own processes alone. Without an
+    MLflow run, `metrics_interval` is None."""
 
     num_gpus: int
     num_cpus: int | None = None
@@ -110,7 +111,7 @@ class RaySpec:
     port: int | None = None
     dashboard: bool = False
     metrics_export_port: int | None = None
-    metrics_interval: float = 10.0
+    metrics_interval: float | None = 10.0
     head_startup_timeout: float = 60.0
     worker_join_timeout: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)

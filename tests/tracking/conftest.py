@@ -113,11 +113,11 @@ class Door:
             self._listener.close()
             self._listener = None
 
-    def ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask the server itself, whether the door is open or not."""
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Ask the server itself, whether the door is open or not. Without a body, it is a GET."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._behind}/api/2.0/mlflow/{path}",
-            json.dumps(body).encode(),
+            None if body is None else json.dumps(body).encode(),
             {"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
