@@ -12,6 +12,7 @@ from sgpu_decl.model.launch import LaunchRecord
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import FirstCause, Restart, WorkingFiles
+    from sgpu_decl.model.ray_cluster import RayStatus
 
 __all__ = [
     "AttemptView",
@@ -43,9 +44,10 @@ class AttemptView:
     `max_parallel`, `gpus`, or the `backoff` of a restart. `restart` says how often its ranks were
     started again; of the newest ones `restarts` says why. `tracking` is `replaced` where another
     store than the one that was asked for has its MLflow run, `off` where none does. `links` say
-    where its things lie. Since `not_responding_since` its supervisor gives no sign of life;
-    `processes_left` run on though nobody supervises them. `unavailable` says why its backend cannot
-    be used here; everything else is then as it was recorded.
+    where its things lie. `ray` is its Ray cluster, once that is complete. Since
+    `not_responding_since` its supervisor gives no sign of life; `processes_left` run on though
+    nobody supervises them. `unavailable` says why its backend cannot be used here; everything else
+    is then as it was recorded.
     """
 
     ref: AttemptRef
@@ -62,6 +64,7 @@ class AttemptView:
     restarts: "tuple[Restart, ...]" = ()
     tracking: str | None = None
     links: Mapping[str, Json] = field(default_factory=dict)
+    ray: "RayStatus | None" = None
     working_files: "WorkingFiles | None" = None
     not_responding_since: datetime | None = None
     processes_left: tuple[int, ...] = ()
@@ -75,10 +78,11 @@ def view_in(record: LaunchRecord, seen: Mapping[str, Any]) -> AttemptView:
     files, restarts = seen.get("working_files"), seen.get("restarts")
     if cause or files or restarts:
         from sgpu_decl.model.attempt_details import WorkingFiles, cause_in, restarts_in
+    state = AttemptState(seen["state"])
     return AttemptView(
         ref=record.ref,
         backend=record.backend,
-        state=AttemptState(seen["state"]),
+        state=state,
         started_at=_time(seen.get("started_at")),
         ended_at=_time(seen.get("ended_at")),
         exit_code=seen.get("exit_code"),
@@ -89,6 +93,7 @@ def view_in(record: LaunchRecord, seen: Mapping[str, Any]) -> AttemptView:
         restart=seen.get("restart") or 0,
         restarts=restarts_in(seen) if restarts else (),
         links=seen.get("links") or {},
+        ray=_ray(seen["ray"], state) if seen.get("ray") else None,
         working_files=WorkingFiles(names=tuple(files["names"]), count=files["count"])
         if files
         else None,
@@ -108,6 +113,7 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         )
     sometimes: dict[str, Json] = {
         "waiting_for": view.waiting_for,
+        "ray": _ray_fields(view.ray) if view.ray else None,
         "working_files": working_files_fields(files) if files else None,
         "not_responding_since": time_text(view.not_responding_since),
         "processes_left": list(view.processes_left) or None,
@@ -127,6 +133,17 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "links": dict(view.links),
         **{name: value for name, value in sometimes.items() if value is not None},
     }
+
+
+def _ray(item: Mapping[str, Any], state: AttemptState) -> "RayStatus":
+    from sgpu_decl.model.ray_cluster import RayStatus
+
+    dashboard = item["dashboard"] if state.active else None
+    return RayStatus(version=item["version"], nodes=item["nodes"], dashboard=dashboard)
+
+
+def _ray_fields(ray: "RayStatus") -> dict[str, Json]:
+    return {"version": ray.version, "nodes": ray.nodes, "dashboard": ray.dashboard}
 
 
 def _rank(item: Mapping[str, Any]) -> RankView:

@@ -1,8 +1,8 @@
-"""The Ray cluster of a run, as plans show it."""
+"""The Ray cluster of a run, as plans and attempts show it."""
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["NodeShape", "RayCluster", "is_reserved_for_ray"]
+__all__ = ["NodeShape", "RayCluster", "RayStatus", "is_reserved_for_ray"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,16 @@ class RayCluster:
     cpus: int | None = None
     object_store_memory: int | None = None
     version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayStatus:
+    """The cluster that an attempt has started: the version of Ray, the number of its nodes, and the
+    address of its dashboard, None where it has none or has ended."""
+
+    version: str
+    nodes: int
+    dashboard: str | None = None
 
 
 def is_reserved_for_ray(variable: str) -> bool:

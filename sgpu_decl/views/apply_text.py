@@ -9,7 +9,7 @@ from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.event import ApplyEvent, Step
-from sgpu_decl.views.status_text import cause_words, waits
+from sgpu_decl.views.status_text import cause_words, dashboard_words, waits
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import Restart
@@ -51,7 +51,9 @@ def state_line(status: AttemptView) -> str:
     words = f"{status.ref} {status.state}"
     if status.waiting_for is not None:
         words += f": waiting for {waits(status.waiting_for)}"
-    return words + (f" (restart {status.restart})" if status.restart else "")
+    words += f" (restart {status.restart})" if status.restart else ""
+    dashboard = dashboard_words(status)
+    return f"{words}; {dashboard}" if dashboard else words
 
 
 def restart_line(ref: AttemptRef, restart: "Restart", *, now: datetime) -> str:

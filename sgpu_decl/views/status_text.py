@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cause_words",
+    "dashboard_words",
     "ending",
     "failure",
     "files_of",
@@ -197,6 +198,13 @@ def restart_lines(view: AttemptView, now: datetime) -> list[str]:
     return lines
 
 
+def dashboard_words(view: AttemptView) -> str:
+    """Where the dashboard of a Ray cluster is; empty if there is none."""
+    if view.ray is None or view.ray.dashboard is None:
+        return ""
+    return f"Ray dashboard {escape(view.ray.dashboard)}"
+
+
 def supervision_words(view: AttemptView, now: datetime) -> str:
     """What is wrong with the supervision of an attempt, and the command to use; empty if nothing
     is wrong."""
@@ -214,8 +222,11 @@ def supervision_words(view: AttemptView, now: datetime) -> str:
 
 
 def links(view: AttemptView) -> list[tuple[str, str]]:
-    """Where an attempt's things lie: `folder`, `mlflow.run_id`; what ranks are given is no link."""
-    return [(name, to) for name, to in _flat(view.links) if not name.startswith("mlflow.env")]
+    """Where an attempt's things are: `folder`, `mlflow.run_id`, the dashboard of its Ray cluster;
+    what ranks are given is no link."""
+    found = [(name, to) for name, to in _flat(view.links) if not name.startswith("mlflow.env")]
+    dashboard = view.ray.dashboard if view.ray is not None else None
+    return [*found, ("ray.dashboard", dashboard)] if dashboard is not None else found
 
 
 def _took(view: AttemptView, now: datetime | None) -> str:
@@ -233,7 +244,8 @@ def _remark(view: AttemptView, now: datetime) -> str:
         why = [cause_words(restart.rank, restart.summary) for restart in causes]
         return shorten("; ".join([waiting, *why]), _LONGEST_CAUSE)
     restarts = count(view.restart, "restart") if view.restart else ""
-    return "; ".join(filter(None, [restarts, _cause_line(view, _LONGEST_CAUSE)]))
+    cause = _cause_line(view, _LONGEST_CAUSE)
+    return "; ".join(filter(None, [restarts, cause, dashboard_words(view)]))
 
 
 def _history_line(past: AttemptView, now: datetime) -> str:

@@ -4,9 +4,18 @@ from datetime import UTC, datetime
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_details import FirstCause
-from sgpu_decl.model.attempt_view import AttemptView, RankView
+from sgpu_decl.model.attempt_view import AttemptView, RankView, status_fields, view_in
+from sgpu_decl.model.ray_cluster import RayStatus
 from sgpu_decl.model.run_history import RunHistory
-from sgpu_decl.views.status_text import ending, failure, nothing_live, run_details, status_table
+from sgpu_decl.views.apply_text import state_line
+from sgpu_decl.views.status_text import (
+    ending,
+    failure,
+    links,
+    nothing_live,
+    run_details,
+    status_table,
+)
 from tests.storing.conftest import make_launch
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -45,6 +54,27 @@ def test_the_ending_says_how_long_and_why() -> None:
     assert ending(FAILED, colour=False) == (
         "train#8 failed after 3 s, exit code 1: rank 0: ValueError: no\\x1b[2J"
     )
+
+
+def test_the_dashboard_of_a_ray_cluster_is_shown_while_it_runs() -> None:
+    seen = {
+        "state": "running",
+        "ray": {"version": "2.60.0", "nodes": 1, "dashboard": "http://127.0.0.1:8265"},
+    }
+    record = make_launch("sweep", 1).intent.launch
+    assert record is not None
+    view = view_in(record, seen)
+    assert view.ray == RayStatus(version="2.60.0", nodes=1, dashboard="http://127.0.0.1:8265")
+    assert status_fields(view)["ray"] == seen["ray"]
+    _, line = status_table([view], now=NOW, colour=False).split("\n")
+    assert line.endswith("Ray dashboard http://127.0.0.1:8265")
+    assert state_line(view) == "sweep#1 running; Ray dashboard http://127.0.0.1:8265"
+    assert links(view) == [("ray.dashboard", "http://127.0.0.1:8265")]
+
+    over = view_in(record, {**seen, "state": "succeeded"})
+    assert status_fields(over)["ray"] == {"version": "2.60.0", "nodes": 1, "dashboard": None}
+    assert (links(over), state_line(over)) == ([], "sweep#1 succeeded")
+    assert "ray" not in status_fields(FAILED)
 
 
 def test_colour_only_where_asked() -> None:
