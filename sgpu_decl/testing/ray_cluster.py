@@ -1,0 +1,176 @@
+"""A real Ray cluster of some nodes on this machine, for tests.
+
+    with ray_cluster(nodes=2, cpus=8) as cluster:
+        ...  # cluster.url is the address of its dashboard
+
+Each node is a process group of its own, with its own ports and its own folder of Ray (2.49 ignores
+that of all nodes but the head). Nothing listens for Ray Client. Processes are ended by their pids:
+`ray stop` would end every Ray of the machine.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.agent.host_locks import host_lock_folder
+from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.agent.processes import related
+
+__all__ = ["RayCluster", "ray_cluster"]
+
+_PATIENCE = 120.0  # seconds until a node must have joined
+_PAUSE = 0.1
+_MEMORY = 100_000_000  # bytes of the object store of each node
+_PORTS = 5  # of each node
+
+
+@dataclass(kw_only=True)
+class RayCluster:
+    """`url` is the address of the dashboard, `address` that of Ray itself. `nodes` has the process
+    of each node, the head first; `folder` has its logs."""
+
+    python: str
+    url: str
+    address: str
+    folder: Path
+    nodes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def get(self, path: str) -> Any:
+        """What the dashboard answers."""
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:  # noqa: S310  ours
+            return json.load(answer)
+
+    def kill_node(self, number: int) -> None:
+        """End all processes of a node, as if its machine were gone."""
+        _kill(self.nodes[number])
+
+    def processes(self, number: int, name: str) -> list[int]:
+        """The pids of the processes of a node whose command line has a word with that name at its
+        end, such as `raylet`."""
+        found = []
+        for pid in related(self.nodes[number].pid):
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if any(word.endswith(name.encode()) for word in words[:1]):
+                    found.append(pid)
+        return found
+
+
+@contextmanager
+def ray_cluster(
+    *,
+    nodes: int = 2,
+    cpus: int = 8,
+    gpus: int = 0,
+    gpu_type: str | None = None,
+    python: str = sys.executable,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[RayCluster]:
+    """A cluster that ends with the block.
+
+    Args:
+        cpus, gpus: what each node declares; Ray believes it.
+        gpu_type: what the label of each node says of its GPUs.
+        python: the interpreter that has Ray.
+        environ: variables of Ray's processes.
+    """
+    here = _own_address()
+    claims = [
+        claim_port(host_lock_folder("ports"), os.getpid() * 16 + number)
+        for number in range(nodes * _PORTS + 1)
+    ]
+    ports = [port for port, _ in claims]
+    variables = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+        "RAY_AUTH_MODE": "disabled",
+        **(environ or {}),
+    }
+    # Ray's sockets have long names, and the system allows 107 bytes for them.
+    with tempfile.TemporaryDirectory(prefix="sgpu-ray-", ignore_cleanup_errors=True) as scratch:
+        cluster = RayCluster(
+            python=python,
+            url=f"http://127.0.0.1:{ports[1]}",
+            address=f"{here}:{ports[0]}",
+            folder=Path(scratch),
+        )
+        labels = [] if gpu_type is None else ["--labels", f"ray.io/accelerator-type={gpu_type}"]
+        common = ["--num-cpus", str(cpus), "--num-gpus", str(gpus), *labels]
+        try:
+            for number in range(nodes):
+                own = ports[2 + number * _PORTS :]
+                words = ["--head", "--port", str(ports[0]), "--dashboard-port", str(ports[1])]
+                words += ["--ray-client-server-port", str(own[3])]
+                if number > 0:
+                    words = ["--address", cluster.address]
+                words += ["--dashboard-agent-listen-port", str(own[0])]
+                words += ["--metrics-export-port", str(own[1])]
+                words += ["--dashboard-agent-grpc-port", str(own[2])]
+                cluster.nodes.append(_started(cluster, number, [*words, *common], here, variables))
+                _await_nodes(cluster, number + 1)
+            yield cluster
+        finally:
+            for node in reversed(cluster.nodes):
+                _kill(node)
+            for _, lock in claims:
+                os.close(lock)
+
+
+def _started(
+    cluster: RayCluster, number: int, words: Sequence[str], here: str, variables: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    folder = cluster.folder / str(number)
+    with open(cluster.folder / f"{number}.log", "wb") as log:
+        return subprocess.Popen(
+            [cluster.python, "-m", "ray.scripts.scripts", "start", *words, "--block",
+             "--node-ip-address", here, "--object-store-memory", str(_MEMORY),
+             "--temp-dir", str(folder), "--disable-usage-stats",
+             "--min-worker-port=0", "--max-worker-port=0"],
+            env=dict(variables), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def _await_nodes(cluster: RayCluster, count: int) -> None:
+    """Wait until so many nodes are there."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            rows = cluster.get("/api/v0/nodes")["data"]["result"]["result"]
+            if sum(row["state"] == "ALIVE" for row in rows) >= count:
+                return
+        log = cluster.folder / f"{count - 1}.log"
+        ended = cluster.nodes[-1].poll() is not None
+        if ended or time.monotonic() > deadline:
+            raise RuntimeError(f"a node of Ray did not start:\n{log.read_text()[-4000:]}")
+        time.sleep(_PAUSE)
+
+
+def _kill(node: "subprocess.Popen[bytes]") -> None:
+    """Kill a node with all that it started, in whatever session."""
+    while pids := [pid for pid in (node.pid, *related(node.pid)) if pid != node.pid or _runs(node)]:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    node.wait()
+
+
+def _runs(node: "subprocess.Popen[bytes]") -> bool:
+    return node.poll() is None
+
+
+def _own_address() -> str:
+    """The address of this machine: Ray replaces that of the loopback interface."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # for datagrams, this only looks up the route
+        return str(probe.getsockname()[0])
