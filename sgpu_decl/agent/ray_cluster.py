@@ -168,5 +168,5 @@ class RayCluster:
         self._record.event("ray_complete", nodes=self._node.count, ray=ray, python=python)
         shown = {"version": ray, "nodes": self._node.count, "dashboard": self._process.dashboard}
         self._record.update(ray=shown)
-        self._monitor.start(self._metrics)
+        self._monitor.start(self._metrics, self._options["metrics_interval"])
         self.on_complete(self._process.driver_variables())

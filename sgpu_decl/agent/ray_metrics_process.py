@@ -42,16 +42,18 @@ class RayMetricsProcess:
         self._record = record
         self._tracker = tracker
         self._nodes: Mapping[int, str] = {}
+        self._interval = 0.0
         self._pid = -1
 
-    def start(self, nodes: Mapping[int, str]) -> None:
-        """Start it as soon as there is an MLflow run, if there is to be one.
+    def start(self, nodes: Mapping[int, str], interval: float | None) -> None:
+        """Start it as soon as there is an MLflow run.
 
         Args:
             nodes: the metrics endpoint of each node, `host:port`, by its number.
+            interval: how often they are read, in seconds; None if there is to be no MLflow run.
         """
-        self._nodes = nodes
-        if self._spec["ray"]["metrics_interval"] is not None:
+        if interval is not None:
+            self._nodes, self._interval = nodes, interval
             self._tracker.await_answer(self._begin, announce=False)
 
     def end(self) -> None:
@@ -73,7 +75,7 @@ class RayMetricsProcess:
         visible = visible_variables(environment, self._secrets)
         request = {
             "nodes": {str(node): address for node, address in self._nodes.items()},
-            "interval": self._spec["ray"]["metrics_interval"],
+            "interval": self._interval,
             "env": {name: environment[name] for name in environment.keys() - visible.keys()},
         }
         argv = [self._spec["python"], os.path.join(self._spec["run_dir"], "_air.py")]

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.rank.ray_metrics import METRICS, RayMetricsMonitor, cluster_values
-from tests.support import until
+from tests.support import check_golden, until
 
+DOCS = Path(__file__).parents[2] / "docs/ray.md"
 ANSWERS = Path(__file__).parent / "ray_answers"
 NODE = 'ray_node_{}{{GpuDeviceName="NVIDIA H100",GpuIndex="{}",ip="192.0.2.2"}} {}\n'
 
@@ -91,6 +92,22 @@ def test_a_name_of_a_task_cannot_be_taken_for_its_state() -> None:
 ])  # fmt: skip
 def test_what_is_no_answer_gives_nothing(answer: bytes) -> None:
     assert cluster_values({0: answer}, rates=True) == {}
+
+
+def test_the_table_in_the_docs_is_that_of_the_code() -> None:
+    head = "|---|---|---|\n"
+    before, title, after = DOCS.read_text().partition(
+        f"| NAME | Ray's name | of the nodes together |\n{head}"
+    )
+    rows = ""
+    for metric in METRICS:
+        labels = ",".join(f'{name}="{value}"' for name, value in metric.labels)
+        family = f"{metric.family}{{{labels}}}" if labels else metric.family
+        name = metric.name.replace("{State}", "STATE")
+        joined = metric.joined if metric.of_nodes else f"{metric.joined}; no values of single nodes"
+        rows += f"| `{name}` | `{family}` | {joined} |\n"
+    rest = after[after.index("\n\n") + 1 :] if after.startswith("|") else after
+    check_golden(DOCS, before + title + rows + rest)
 
 
 @pytest.fixture
