@@ -22,7 +22,7 @@ _LIMIT = 1 << 20
 _SUMMARY = 2_000
 _TRACEBACK = 65_536
 _STACK = 16_384  # characters of one rank: nodes send it to each other, and one report holds all
-_CLASSES = frozenset({"exception", "exit_code", "launch_failed_user"})
+_CLASSES = frozenset({"exception", "exit_code", "launch_failed_user", "oom"})
 
 # Exceptions that a rank raises because a peer is gone.
 _COLLATERAL = frozenset(

@@ -28,16 +28,24 @@ _DUMP_TIME = 0.3
 
 
 class HangDetector:
-    """Looks at the ranks a few times in `seconds`, and calls `hung` if nothing moved."""
+    """Looks at the ranks a few times in `seconds`, and calls `hung` if nothing moved. `workers()`
+    are processes that work for them, and not below them."""
 
     def __init__(
-        self, loop: Loop, group: RankGroup, folder: str, seconds: float, hung: Callable[[], None]
+        self,
+        loop: Loop,
+        group: RankGroup,
+        folder: str,
+        seconds: float,
+        hung: Callable[[], None],
+        workers: Callable[[], list[int]] = list,
     ) -> None:
         self._loop = loop
         self._group = group
         self._folder = folder
         self._seconds = seconds
         self._hung = hung
+        self._workers = workers
 
     def begin(self, restart: int) -> None:
         """Start looking, from now on, at the ranks of that restart."""
@@ -79,7 +87,8 @@ class HangDetector:
             return None
 
     def _sums(self) -> tuple[int, int]:
-        ticks = size = 0
+        ticks = sum(map(processes.cpu_ticks, self._workers()))
+        size = 0
         for rank, pid in self._group.living.items():
             ticks += sum(map(processes.cpu_ticks, [pid, *processes.descendants(pid)]))
             folder = rank_folder(self._folder, rank, self._restart)

@@ -227,7 +227,8 @@ class Leader(Team):
         self._endings = []
         self._idle = {}
         self._unswept = {0, *self._hub.members}
-        self._unready = {node for node in self._unswept if self._has_ranks(node)}
+        nodes = {node: Node(node, self.node.count) for node in self._unswept}
+        self._unready = {node for node in nodes if nodes[node].ranks(self._spec)}
         self._hub.send({"start": {"restart": restart, "port": port, "env": dict(extra)}})
         self.actions.start_ranks(restart, port, extra)
 
@@ -278,9 +279,6 @@ class Leader(Team):
             self._record.event("signal", name=message["signal"], node=node)
             self.actions.stop_ranks("cancelled")
 
-    def _has_ranks(self, node: int) -> bool:
-        return bool(Node(node, self.node.count).ranks(self._spec))
-
     def _rank_ended(self, message: dict[str, Any]) -> None:
         ending = RankEnding.from_message(message, received_ns=time.monotonic_ns())
         self._endings.append(ending)
@@ -301,8 +299,7 @@ class Leader(Team):
         now = time.monotonic()
         self._idle[node] = now
         lasts = 1.5 * self._spec["progress_timeout"]
-        with_ranks = filter(self._has_ranks, self._unswept)
-        if all(now - self._idle.get(other, -lasts) < lasts for other in with_ranks):
+        if all(now - self._idle.get(other, -lasts) < lasts for other in self._unswept):
             self.actions.stop_ranks("hung")
 
     def _is_swept(self, node: int) -> None:

@@ -42,6 +42,7 @@ __all__ = [
     "send_signal",
     "start_time",
     "stop_all",
+    "title",
     "until_one_ends",
     "variables",
 ]
@@ -237,6 +238,11 @@ def variables(pid: int) -> dict[str, str]:
 def carries(pid: int, entry: bytes) -> bool:
     """Whether a process was started with this `NAME=value` in its environment."""
     return entry in _environment(pid)
+
+
+def title(pid: int) -> bytes:
+    """Return the first argument of a process, which it may have changed; empty if it has ended."""
+    return _read(f"/proc/{pid}/cmdline", 4096).partition(b"\0")[0].strip()
 
 
 def handles(pid: int, number: int) -> bool:

@@ -80,6 +80,10 @@ class RayCluster:
         self._monitor.end()
         self._process.end(then, keep=keep)
 
+    def workers(self) -> list[int]:
+        """See `RayProcess.workers`."""
+        return self._process.workers()
+
     def remove_folder(self) -> None:
         """See `RayProcess.remove_folder`."""
         self.active = False

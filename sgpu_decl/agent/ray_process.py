@@ -20,6 +20,7 @@ from contextlib import suppress
 from hashlib import sha256
 from hmac import new as hmac
 
+from sgpu_decl.agent import processes
 from sgpu_decl.agent.attempt_files import encode, parse_object
 from sgpu_decl.agent.fast_stdlib import dumps, signal, signal_name
 from sgpu_decl.agent.ports import claim_port
@@ -47,7 +48,8 @@ __all__ = ["RayProcess"]
 
 _LOOPBACK = "127.0.0.1"
 _TEMPORARY = "/tmp"  # noqa: S108  a new folder in it is private
-_LEAVING = 1.5  # seconds from `end` to the end of the process
+_LEAVING = 5.0  # seconds from `end` to the end of the process, on however busy a machine
+_IDLE = b"ray::IDLE"
 _LOGS = "ray_logs"
 
 
@@ -155,6 +157,7 @@ class RayProcess:
         with suppress(FileExistsError):  # on the machine of the head
             os.mkdir(folder, 0o700)  # Ray 2.49 puts the files of all nodes below that path
             self._shared = folder
+        self._record.event("ray_joining", head=head)
         self._begin([], address=head, nodes=0)
 
     def invitation(self) -> dict[str, str]:
@@ -175,7 +178,20 @@ class RayProcess:
             return
         with suppress(OSError):  # it is ending already
             self._channel.send(encode({"end": True}))
-        self._loop.after("ray_end", _LEAVING, lambda: os.kill(self._pid, signal.SIGKILL))
+        self._loop.after("ray_end", _LEAVING, self._kill)
+
+    def _kill(self) -> None:
+        if self._pid > 0:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def workers(self) -> list[int]:
+        """Return the processes that run a task or an actor here: they have its name. One that waits
+        for work is `ray::IDLE`."""
+        pids = processes.descendants(self._pid) if self._pid > 0 else []
+        return [
+            pid for pid in pids
+            if (title := processes.title(pid)).startswith(b"ray::") and title != _IDLE
+        ]  # fmt: skip
 
     def remove_folder(self) -> None:
         """Remove what Ray left on the disk, once none of its processes is left."""
@@ -202,6 +218,7 @@ class RayProcess:
             f"--node-ip-address={self._address}",
             f"--temp-dir={self._folder}/r",
             "--disable-usage-stats",
+            "--log-color=false",
             "--min-worker-port=0",
             "--max-worker-port=0",
             f"--dashboard-agent-listen-port={self._claim('agent')}",

@@ -123,8 +123,9 @@ class Supervisor:
         self._progress: HangDetector | None = None
         if spec["progress_timeout"] is not None:
             self._progress = HangDetector(
-                self._loop, self._group, self._folder, spec["progress_timeout"], self._hung
-            )
+                self._loop, self._group, self._folder, spec["progress_timeout"], self._hung,
+                *([self._ray.workers] if self._ray is not None else []),
+            )  # fmt: skip
 
     def run(self, begun: Callable[[], None]) -> None:
         """Supervise until the outcome is written; `begun` is called once ranks start, or wait.
@@ -296,6 +297,8 @@ class Supervisor:
         """Agent 0 sent a message to the Ray node of this machine."""
         if self._ray is not None:
             self._ray.ordered(message)
+        if self._progress is not None:
+            self._progress.begin(self._restart)  # its tasks may work while the driver waits
 
     def _ray_lost(self, outcome: Outcome, time_ns: int) -> None:
         """A node of the Ray cluster has ended, though its machine lives. A driver notices that too,

@@ -189,7 +189,7 @@ class Verdict:
                 ending.rank for ending in together if ending.collateral == first.collateral
             ),
             **(stack_files([first]) if crashed else {}),
-            **({"memory": first.memory} if failure == "oom" else {}),
+            **({"memory": first.memory} if failure == "oom" and first.memory else {}),
             **_missing(first),
         }
 

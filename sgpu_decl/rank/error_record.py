@@ -57,7 +57,7 @@ class ErrorRecord:
             _say(f"sgpu: {error}\n")
             return self._write(error, moment, "launch_failed_user", None)
         text = traceback_text(error, self._code_dir, self._code_root)
-        failure = "exit_code" if type(error) is SystemExit else "exception"
+        failure = _failure(error)
         if sys.excepthook is sys.__excepthook__:
             _say(text)
             return self._write(error, moment, failure, text)
@@ -140,6 +140,15 @@ def _text_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - whatever the user's `__str__` raises
         return "(its text cannot be shown)"
+
+
+def _failure(error: BaseException) -> str:
+    """Return the failure class of an exception that ends a rank. If Ray's memory monitor kills a
+    worker, the driver that waits for it gets an exception that says so."""
+    if type(error) is SystemExit:
+        return "exit_code"
+    kinds = {(kind.__module__, kind.__name__) for kind in type(error).__mro__}
+    return "oom" if ("ray.exceptions", "OutOfMemoryError") in kinds else "exception"
 
 
 def _kinds(error: BaseException) -> list[str]:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -85,7 +87,14 @@ def test_everything_listens_on_loopback_and_asks_for_a_token(make_driver: Any) -
     listening = [line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)]
     hosts = {at.rpartition(":")[0] for at in listening}
     assert hosts <= {"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"}
-    assert attempt.read()["ray"]["dashboard"].removeprefix("http://") in listening
+    dashboard = attempt.read()["ray"]["dashboard"]
+    assert dashboard.removeprefix("http://") in listening
+    version = tuple(map(int, attempt.read()["ray"]["version"].split(".")))
+    if version >= (2, 52):  # older ones know no tokens
+        with pytest.raises(HTTPError) as refused:
+            urlopen(f"{dashboard}/api/version", timeout=PATIENCE)
+        refused.value.close()
+        assert refused.value.code == 401
     token = folder / "token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -119,6 +128,44 @@ def main():
     assert any("from a task: ***" in text for text in texts)
     assert not any("correct-horse" in text for text in texts)
     attempt.check()
+
+
+@pytest.mark.expensive
+def test_a_task_that_rays_memory_monitor_kills_is_out_of_memory(make_driver: Any) -> None:
+    source = """
+def main():
+    import ray
+    ray.init()
+    @ray.remote(max_retries=0)
+    def task():
+        time.sleep(600)
+    ray.get(task.remote())
+"""
+    monitor = {"RAY_memory_usage_threshold": "0.0001", "RAY_memory_monitor_refresh_ms": "100"}
+    status = make_driver(source, ray={"env": monitor}).launch().wait()
+    assert status["class"] == "oom"
+    assert "OutOfMemoryError" in status["first_cause"]["summary"]
+
+
+@pytest.mark.expensive
+def test_a_driver_that_waits_for_a_task_at_work_is_no_hang(make_driver: Any) -> None:
+    source = """
+def main():
+    import ray
+    ray.init()
+    @ray.remote
+    def task(seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end: pass
+    ray.get(task.remote(5))
+    ray.get(task.remote(0))
+    leave("worked")
+    while True: signal.pause()
+"""
+    attempt = make_driver(source, progress_timeout=2.5).launch()
+    status = attempt.wait()
+    assert (output(attempt) / "worked").exists()
+    assert status["class"] == "hung"
 
 
 @pytest.mark.expensive
