@@ -146,6 +146,9 @@ class Dashboard:
                 self._connection.close()
                 self._connection = None
 
+    def __del__(self) -> None:
+        self.close()  # of a survey, which nobody closes
+
     def _json(self, path: str, answer: _Answer) -> Json:
         try:
             value: Json = json.loads(answer.body)

@@ -1,0 +1,94 @@
+"""A small HTTP server that gives fixed answers, in the place of a dashboard."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.backends.ray.api.address import DashboardAddress
+from sgpu_decl.backends.ray.api.credentials import Credentials
+from sgpu_decl.backends.ray.api.dashboard import Dashboard
+
+RECORDED = Path(__file__).parent / "recorded"
+"""What the dashboards of two clusters answered, each with a head and a node, GPUs that were
+declared, a placement group and an actor. What differs from machine to machine is left out."""
+
+
+class Answers:
+    """`by_path` maps a path to an answer: JSON, or a status and a text. A path without one gets
+    404. `requests` are those that came, with their token."""
+
+    def __init__(self, url: str, by_path: Mapping[str, Any], token: str | None) -> None:
+        self.url = url
+        self.by_path = dict(by_path)
+        self.token = token
+        self.requests: list[tuple[str, str | None]] = []
+        self.connections = 0
+
+    def dashboard(self, credentials: Credentials | None = None) -> Dashboard:
+        address = DashboardAddress(url=self.url, source="backend.address")
+        return Dashboard(address, credentials or Credentials(), patience=10.0)
+
+
+def recorded(version: str) -> dict[str, Any]:
+    """The answers of a version of Ray."""
+    paths = {
+        "/api/v0/cluster_metadata": "cluster_metadata",
+        "/api/v0/nodes": "nodes",
+        "/nodes": "summary",
+    }
+    folder = RECORDED / version
+    return {path: json.loads((folder / f"{name}.json").read_text()) for path, name in paths.items()}
+
+
+@contextmanager
+def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterator[Answers]:
+    """A server with these answers; with a `token`, it refuses requests without it as Ray does."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            answers.connections += 1
+
+        def _answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            path = self.path.partition("?")[0]
+            sent = self.headers.get("Authorization")
+            answers.requests.append((f"{self.command} {path}", sent))
+            status, content = 200, answers.by_path.get(path, (404, "404: Not Found"))
+            if token is not None and sent != f"Bearer {token}":
+                content = (403, "Forbidden") if sent else (401, "Unauthorized")
+            if content == "end":  # the connection ends without an answer
+                self.close_connection = True
+                return
+            if isinstance(content, tuple):
+                status, text = content
+            else:
+                text = json.dumps(content)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text.encode())))
+            if 300 <= status < 400:
+                self.send_header("Location", "https://login.example")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815  names of the base class
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        answers = Answers(f"http://127.0.0.1:{server.server_address[1]}", by_path, token)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield answers
+        finally:
+            server.shutdown()
+            thread.join()

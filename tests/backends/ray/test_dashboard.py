@@ -1,0 +1,140 @@
+"""The client of a dashboard: one connection, the token where it is asked for, errors in words."""
+
+import socket
+from contextlib import closing
+
+import pytest
+
+from sgpu_decl.backends.ray.api.address import DashboardAddress
+from sgpu_decl.backends.ray.api.credentials import Credentials
+from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.errors import BackendError, OutcomeUnknown
+from tests.backends.ray.answers import answering
+
+VERSION = {"ray_version": "2.60.0"}
+TOKEN = Credentials(token="t-1", source="`RAY_AUTH_TOKEN`")
+
+
+def test_all_requests_take_one_connection() -> None:
+    with answering({"/api/version": VERSION}) as answers, closing(answers.dashboard()) as ray:
+        assert [ray.get("/api/version") for _ in range(5)] == [VERSION] * 5
+        ray.put("/api/version", b"x" * 1000)
+        assert ray.post("/api/version", {"a": 1}) == VERSION
+        assert ray.find("/nothing") is None
+        assert answers.connections == 1
+
+
+def test_a_token_is_sent_to_whom_asks_for_one() -> None:
+    with (
+        answering({"/api/version": VERSION}, token="t-1") as answers,
+        closing(answers.dashboard(TOKEN)) as ray,
+    ):
+        assert ray.get("/api/version") == VERSION
+        ray.get("/api/version")
+        assert [token for _, token in answers.requests] == [None, "Bearer t-1", "Bearer t-1"]
+        assert ray.requires_token is True
+
+
+def test_a_token_is_not_sent_to_others() -> None:
+    with answering({"/api/version": VERSION}) as answers, closing(answers.dashboard(TOKEN)) as ray:
+        ray.get("/api/version")
+        ray.post("/api/version", {})
+        assert {token for _, token in answers.requests} == {None}
+        assert ray.requires_token is False
+
+
+def test_a_request_that_changes_something_is_sent_once() -> None:
+    with (
+        answering({"/api/version": VERSION, "/api/jobs/": {}}, token="t-1") as answers,
+        closing(answers.dashboard(TOKEN)) as ray,
+    ):
+        ray.post("/api/jobs/", {"a": 1})
+        assert [request for request, _ in answers.requests if request.startswith("POST")] == [
+            "POST /api/jobs/"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("credentials", "message"),
+    [
+        (Credentials(), "needs a token, and none was found"),
+        (Credentials(token="t-2", source="`RAY_AUTH_TOKEN`"), "token of `RAY_AUTH_TOKEN`"),
+    ],
+)
+def test_a_token_that_is_missing_or_wrong(credentials: Credentials, message: str) -> None:
+    with (
+        answering({}, token="t-1") as answers,
+        closing(answers.dashboard(credentials)) as ray,
+        pytest.raises(BackendError, match=message) as raised,
+    ):
+        ray.get("/api/version")
+    assert raised.value.code == "unauthenticated"
+    assert "`~/.ray/auth_token`" in raised.value.hint
+    assert "t-2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "message"),
+    [
+        ((500, "Job a already exists"), "remote_refused", "answers 500 to `GET /x`: Job a"),
+        ((503, "soon"), "unavailable", "not available now: it answers 503"),
+        ((302, ""), "not_ray_dashboard", "sends requests on to `https://login.example`"),
+        ((200, "<html>"), "not_ray_dashboard", "gives no JSON: <html>"),
+        ((404, "no"), "remote_missing", "answers 404"),
+    ],
+)
+def test_answers_that_are_none(answer: tuple[int, str], code: str, message: str) -> None:
+    with (
+        answering({"/x": answer}) as answers,
+        closing(answers.dashboard()) as ray,
+        pytest.raises(BackendError, match=message) as raised,
+    ):
+        ray.get("/x")
+    assert raised.value.code == code
+    assert raised.value.hint
+
+
+def test_refusals_have_their_status() -> None:
+    with answering({"/x": (413, "large")}) as answers, closing(answers.dashboard()) as ray:
+        with pytest.raises(Refused) as raised:
+            ray.put("/x", b"")
+        with pytest.raises(RemoteMissing):
+            ray.delete("/y")
+    assert raised.value.status == 413
+
+
+def test_an_answer_that_is_lost() -> None:
+    with answering({"/x": "end", "/y": VERSION}) as answers, closing(answers.dashboard()) as ray:
+        with pytest.raises(OutcomeUnknown):
+            ray.post("/x", {})
+        with pytest.raises(BackendError) as raised:
+            ray.get("/x")
+        assert raised.value.code == "host_unreachable"
+        assert ray.get("/y") == VERSION
+
+
+def test_a_connection_that_the_other_side_ended_is_made_again() -> None:
+    with answering({"/y": VERSION, "/x": "end"}) as answers, closing(answers.dashboard()) as ray:
+        ray.get("/y")
+        answers.by_path["/y"] = "end"
+        with pytest.raises(BackendError):
+            ray.get("/y")
+        answers.by_path["/y"] = VERSION
+        assert ray.post("/y", {}) == VERSION
+
+
+def test_a_host_that_is_not_there_or_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        ray = Dashboard(DashboardAddress(url=url), Credentials(), patience=0.2)
+        with pytest.raises(BackendError, match=r"no answer came in 0\.2 s") as raised:
+            ray.get("/api/version")
+        assert raised.value.code == "host_unreachable"
+        assert raised.value.retryable
+        ray.close()
+    ray = Dashboard(DashboardAddress(url=url), Credentials(), patience=5.0)
+    with pytest.raises(BackendError, match="connection refused") as raised:
+        ray.post("/api/jobs/", {})  # never arrived: no unknown outcome
+    assert not isinstance(raised.value, OutcomeUnknown)
+    assert "`ray[default]`" in raised.value.hint

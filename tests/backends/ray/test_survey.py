@@ -1,0 +1,306 @@
+"""What a plan says of a run on a Ray cluster, with the cluster's recorded answers."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.api import Location, Session
+from sgpu_decl.backends.ray.placement import RayPlacement
+from sgpu_decl.model.plan import Check, Plan
+from tests.backends.ray.answers import Answers, answering, recorded
+
+RUN = "name: train\ntype: {type}\ngpus: {gpus}\nentrypoint: train.py:main\n"
+CODE = "def main():\n    pass\n"
+NODES = "/api/v0/nodes"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("DATA", "CACHE", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(CODE)
+    return folder
+
+
+@pytest.fixture
+def cluster() -> Iterator[Answers]:
+    """A head with 8 H100 and 3 CPUs, of which 5 and 1 are free, and a node with 4 H100 and 4 CPUs,
+    of which 1 and 2 are free."""
+    with answering(recorded("2.60.0")) as answers:
+        yield answers
+
+
+Planned = Callable[..., Plan]
+
+
+@pytest.fixture
+def planned(project: Path, cluster: Answers) -> Planned:
+    def plan(
+        gpus: int = 1, *, kind: str = "H100", backend: str = "", more: str = "", url: str = ""
+    ) -> Plan:
+        text = RUN.format(type=kind, gpus=gpus)
+        text += f"backend:\n  kind: ray\n  address: {url or cluster.url}\n{backend}{more}"
+        (project / "run.yaml").write_text(text)
+        with Session.open(Location(project=project)) as session:
+            return session.plan().plan
+
+    return plan
+
+
+def checks(plan: Plan) -> dict[str, Check]:
+    return {check.id: check for check in plan.checks if check.id != "backend_not_yet"}
+
+
+def placement(plan: Plan) -> RayPlacement:
+    return RayPlacement.from_id(plan.changes[0].launch.inputs.placement)
+
+
+HALF = "  resources_per_rank: {CPU: 0.5}\n"
+
+
+def test_a_plan_asks_at_most_five_times(cluster: Answers, planned: Planned) -> None:
+    planned(12, backend=HALF)
+    assert 0 < len(cluster.requests) <= 5
+    assert cluster.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "backend", "shape"),
+    [
+        (1, "", "1 node x 1 rank, spread"),
+        (2, "", "1 node x 2 ranks, spread"),
+        (6, HALF, "1 node x 6 ranks, spread"),
+        (8, HALF, "2 nodes x 4 ranks, spread"),  # the head has CPUs for 6 ranks
+        (4, "  ranks_per_node: 2\n", "2 nodes x 2 ranks, spread"),
+        (12, "  strategy: pack\n  resources_per_rank: {CPU: 0.25}\n", "3 groups x 4 ranks, pack"),
+    ],
+)
+def test_the_largest_groups_are_taken_that_the_cluster_has_nodes_for(
+    planned: Planned, gpus: int, backend: str, shape: str
+) -> None:
+    found = checks(planned(gpus, backend=backend))["ray_placement"]
+    words = found.summary.replace("\N{MULTIPLICATION SIGN}", "x")
+    assert words.startswith(f"{shape}, on `http://127.0.0.1:")
+
+
+def test_the_shape_does_not_change_with_the_load(cluster: Answers, planned: Planned) -> None:
+    busy = placement(planned(6, backend=HALF))
+    cluster.by_path["/nodes"]["data"]["nodeLogicalResources"] = {}
+    assert placement(planned(6, backend=HALF)) == busy
+
+
+def test_the_placement_is_what_ray_is_asked_for(planned: Planned) -> None:
+    backend = "  resources_per_rank: {CPU: 0.5, memory: 1GB, ssd_fast: 0.25}\n"
+    backend += "  labels: {market: spot}\n"
+    found = placement(planned(4, backend=backend))
+    assert (found.nodes, found.ranks_per_node, found.scales) == (1, 4, False)
+    assert found.bundle == {"CPU": 2.0, "GPU": 4, "memory": 4_000_000_000, "ssd_fast": 1.0}
+    # The other node with GPUs has the label of the type too, so it tells no nodes apart.
+    assert found.labels["market"] == "spot"
+
+
+def test_a_type_is_held_by_its_label_or_its_resource(cluster: Answers, planned: Planned) -> None:
+    assert placement(planned(1)).labels == {"ray.io/accelerator-type": "H100"}
+    cluster.by_path |= recorded("2.49.1")
+    assert placement(planned(1)).labels == {"ray.io/accelerator-type": "H100"}
+    a10 = placement(planned(1, kind="A10"))
+    assert (a10.labels, a10.bundle["accelerator_type:A10G"]) == ({}, 0.001)
+
+
+def test_a_type_that_devices_alone_tell_is_held_by_the_nodes(
+    cluster: Answers, planned: Planned
+) -> None:
+    rows = cluster.by_path[NODES]["data"]["result"]["result"]
+    for row in rows:
+        row["labels"].pop("ray.io/accelerator-type")
+    machines = cluster.by_path["/nodes"]["data"]["summary"]
+    for machine, name in zip(machines, ("RTX A6000", "GeForce RTX 4090"), strict=True):
+        machine["gpus"] = [{"name": f"NVIDIA {name}", "memoryTotal": 24564}]
+    head = next(row["node_id"] for row in rows if row["is_head_node"])
+    assert placement(planned(1, kind="RTX_A6000")).labels == {"ray.io/node-id": head}
+
+
+def test_any_type_is_one_type_for_all_groups(cluster: Answers, planned: Planned) -> None:
+    cluster.by_path |= recorded("2.49.1")  # 8 H100 and 4 A10
+    plan = planned(2, kind="GPU", backend="  ranks_per_node: 1\n  strategy: pack\n")
+    assert ", pack, with " in checks(plan)["ray_placement"].summary
+    two = planned(2, kind="GPU", backend="  ranks_per_node: 1\n")  # one node of each type
+    assert checks(two)["never_fits"].summary.startswith("needs 2 nodes with 1 GPUs")
+
+
+def test_ranks_without_gpus_take_cpus(planned: Planned) -> None:
+    found = placement(planned(4, kind="CPU"))
+    assert (found.nodes, found.ranks_per_node) == (1, 4)
+    assert (dict(found.bundle), dict(found.labels)) == ({"CPU": 4}, {})
+
+
+def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
+    found = checks(planned(16, backend="  ranks_per_node: 8\n  resources_per_rank: {CPU: 0.1}\n"))
+    assert found["never_fits"].severity == "error"
+    words = found["never_fits"].summary
+    assert words.startswith("needs 2 nodes with 8 H100; vm (")
+    assert words.count("has 8") == words.count("has 4") == 1
+    assert found["never_fits"].place.line == 3
+    assert "ray_placement" not in found
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "summary", "line"),
+    [
+        ({"gpus": 1, "kind": "A10"}, "never_fits", "the cluster has 12 H100 (vm (", 2),
+        ({"gpus": 4, "backend": "  resources_per_rank: {CPU: 2}\n  ranks_per_node: 4\n"},
+         "never_fits", "needs 1 node with 8 CPUs; vm (", 8),
+        ({"backend": "  resources_per_rank: {memory: 1TB}\n"},
+         "never_fits", "needs 1 node with 1000 GB memory; vm (", 8),
+        ({"backend": "  resources_per_rank: {ssd_fats: 1}\n"},
+         "unknown_resource", "no node of the cluster has the resource `ssd_fats`", 8),
+        ({"backend": "  labels: {market: spto}\n"},
+         "unknown_label", "no node of the cluster has the label `market: spto`", 8),
+        ({"backend": "  labels: {markt: spot}\n"},
+         "unknown_label", "no node of the cluster has the label `markt: spot`", 8),
+        ({"gpus": 4, "backend": "  ranks_per_node: 3\n"},
+         "bad_ranks_per_node", "`ranks_per_node: 3` does not divide `gpus: 4`", 8),
+        ({"more": "max_parallel: 2\n"}, "unsupported_field", "`max_parallel`", 8),
+        ({"more": "code: {link: [data]}\n"}, "unsupported_field", "`code.link`", 8),
+        ({"backend": "  storage: /nowhere/at/all\n"}, "bad_storage", "is not there", 8),
+    ],
+)  # fmt: skip
+def test_what_is_refused_has_a_place_and_a_way_out(
+    planned: Planned, fields: dict[str, Any], code: str, summary: str, line: int
+) -> None:
+    found = checks(planned(**fields))[code]
+    assert found.severity == "error"
+    assert summary in found.summary
+    assert found.place.line == line
+    assert found.hint
+
+
+def test_near_names_are_offered(planned: Planned) -> None:
+    found = checks(planned(backend="  resources_per_rank: {ssd_fats: 1}\n"))
+    assert found["unknown_resource"].hint == "did you mean `ssd_fast`?"
+    found = checks(planned(backend="  labels: {market: spto}\n"))
+    assert found["unknown_label"].hint == "did you mean `spot`?"
+
+
+def test_what_does_not_fit_now_says_what_is_free_and_who_runs(
+    cluster: Answers, planned: Planned
+) -> None:
+    metadata = {"sgpu.address": "run.other", "sgpu.attempt": "3"}
+    cluster.by_path["/api/jobs/"] = [
+        {"status": "RUNNING", "metadata": metadata},
+        {"status": "SUCCEEDED", "metadata": {**metadata, "sgpu.attempt": "2"}},
+        {"status": "RUNNING", "metadata": None},
+    ]
+    found = checks(planned(6, backend=HALF))
+    assert found["not_now"].severity == "warning"
+    words = found["not_now"].summary
+    assert "needs 1 node with 6 H100, and has to wait for room; free now: vm (" in words
+    assert "has 5, " in words
+    assert words.endswith("these attempts run there: `run.other#3`")
+    assert "ray_placement" in found
+
+
+def test_what_fits_is_silent(planned: Planned) -> None:
+    assert set(checks(planned(1))) == {"ray_placement"}
+
+
+def test_several_runs_count_the_room_together(planned: Planned) -> None:
+    plan = planned(2, more="matrix: {n: [1, 2, 3, 4, 5]}\nargs: {}\n", backend=HALF)
+    (found,) = (check for check in plan.checks if check.id == "ray_placement")
+    assert found.summary.endswith("; 1 of 5 runs fit at once")  # the head has one CPU left
+
+
+def test_a_cluster_that_grows_is_warned_of(cluster: Answers, planned: Planned) -> None:
+    backend = "  ranks_per_node: 8\n  autoscaling: true\n"
+    found = checks(planned(16, backend=backend))
+    assert found["needs_new_nodes"].severity == "warning"
+    assert placement(planned(16, backend=backend)).scales
+    machine = cluster.by_path["/nodes"]["data"]["summary"][0]
+    machine["raylet"]["nodeTypeName"] = "gpu-group"
+    found = checks(planned(8, kind="A100", backend="  ranks_per_node: 8\n"))
+    assert found["needs_new_nodes"].severity == "warning"
+    found = checks(planned(8, kind="A100"))
+    assert found["ranks_per_node_missing"].severity == "error"
+    assert "`ranks_per_node`" in found["ranks_per_node_missing"].hint
+
+
+def test_a_head_without_cpus_takes_no_ranks(cluster: Answers, planned: Planned) -> None:
+    for row in cluster.by_path[NODES]["data"]["result"]["result"]:
+        if row["is_head_node"]:
+            del row["resources_total"]["CPU"]
+    assert checks(planned(2, kind="CPU", backend="  ranks_per_node: 1\n"))["never_fits"]
+    assert "ray_placement" in checks(planned(1, kind="CPU"))
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("rayVersion", "2.48.0"), ("pythonVersion", "3.9.2")]
+)
+def test_a_cluster_that_is_too_old(
+    cluster: Answers, planned: Planned, name: str, version: str
+) -> None:
+    cluster.by_path["/api/v0/cluster_metadata"]["data"][name] = version
+    assert version in checks(planned())["ray_too_old"].summary
+
+
+def test_another_python_than_the_environment_is_for(cluster: Answers, planned: Planned) -> None:
+    cluster.by_path["/api/v0/cluster_metadata"]["data"]["pythonVersion"] = "3.10.4"
+    found = checks(planned(more="env: {snapshot: true}\n"))["python_differs"]
+    assert "3.10.4" in found.summary
+    assert "`python` in `backend`" in found.hint
+    more = "env: {snapshot: true}\n"
+    assert "python_differs" not in checks(
+        planned(backend="  python: /usr/bin/python3\n", more=more)
+    )
+
+
+def test_a_head_without_memory(cluster: Answers, planned: Planned) -> None:
+    for machine in cluster.by_path["/nodes"]["data"]["summary"]:
+        machine["mem"][1] = 100_000_000
+    assert checks(planned())["head_memory"].severity == "warning"
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:5000", "sqlite:///mlflow.db"])
+def test_tracking_on_this_machine_is_said(planned: Planned, uri: str) -> None:
+    found = checks(planned(more=f"mlflow: {{tracking_uri: '{uri}'}}\n"))
+    assert found["tracking_unreachable"].severity == "info"
+    found = checks(planned(more="mlflow: {tracking_uri: 'https://mlflow.example'}\n"))
+    assert "tracking_unreachable" not in found
+
+
+def test_a_cluster_that_cannot_be_asked_is_a_warning_with_the_reason(planned: Planned) -> None:
+    plan = planned(url="http://127.0.0.1:1")
+    found = checks(plan)["host_unreachable"]
+    assert found.severity == "warning"
+    assert "could not be asked whether it takes the run" in found.summary
+    assert found.place.line == 7
+    assert plan.changes[0].launch is None or plan.changes[0].launch.inputs.placement is None
+
+
+def test_a_token_that_is_missing_says_where_it_was_looked_for(planned: Planned) -> None:
+    with answering(recorded("2.60.0"), token="t-1") as secured:
+        found = checks(planned(url=secured.url))["unauthenticated"]
+    assert "`RAY_AUTH_TOKEN`, `RAY_AUTH_TOKEN_PATH` and `~/.ray/auth_token`" in found.hint
+
+
+def test_something_else_that_answers_is_no_dashboard(planned: Planned) -> None:
+    with answering({"/api/v0/cluster_metadata": {"hello": "world"}}) as other:
+        found = checks(planned(url=other.url))["not_ray_dashboard"]
+    assert "does not answer as Ray's dashboard does" in found.summary
+
+
+def test_a_token_that_others_can_read_is_a_warning(
+    planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("t-1")
+    file.chmod(0o644)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
+    assert "ray_token_readable" not in checks(planned())  # it is not sent
+    with answering(recorded("2.60.0"), token="t-1") as secured:
+        found = checks(planned(url=secured.url))["ray_token_readable"]
+    assert found.hint == f"run `chmod 600 {file}`"
