@@ -12,13 +12,15 @@ __all__ = ["keep_logs", "last_lines"]
 
 _LINES = 20
 _TAIL = 64 << 10
+_NOISE = "[state-dump]"  # a raylet writes hundreds of such lines each minute
 _MOST_BYTES = 20 << 20  # of the logs of one node
 
 
 def last_lines(*paths: str) -> str | None:
     """Return the last lines of these files together, the last file's last; None if they are
     empty."""
-    lines = [line for path in paths for line in _tail(path).splitlines() if line.strip()]
+    every = (line for path in paths for line in _tail(path).splitlines())
+    lines = [line for line in every if line.strip() and not line.startswith(_NOISE)]
     return "\n".join(lines[-_LINES:]) or None
 
 

@@ -316,9 +316,11 @@ class RayProcess:
         elif "failed" in message:
             failed = message["failed"]
             failure = "launch_failed_user" if failed["user"] else "platform"
-            text = None if failed["user"] else self.last_lines("gcs_server", "raylet")
-            summary = f"node {number} of the Ray cluster did not start: {failed['summary']}"
-            message = _failed(failure, summary, text)
+            text = self._redact(failed["details"]) or None
+            if text is None and not failed["user"]:
+                text = self.last_lines()
+            summary = f"{failed['summary']} on node {number}: {failed['reason']}"
+            message = _failed(failure, self._redact(summary), text)
         elif "lost" in message:
             lost = message["lost"]
             message = self._lost(lost["process"], lost["how"], lost["time_ns"])

@@ -37,6 +37,7 @@ _ALIVE = 0  # GcsNodeInfo.ALIVE of Ray's gcs.proto
 _LOOK = 0.02  # seconds between two looks at Ray's table of nodes
 _ANSWER = 5  # seconds for an answer of the GCS
 _LONGEST = 1 << 20  # bytes of a message
+_LINES = 20  # of an exception
 
 
 def be_ray_node(descriptor: int) -> "NoReturn":
@@ -63,7 +64,7 @@ class _Node:
             from ray import __version__
             from ray.scripts.scripts import cli
         except ImportError as error:
-            self._send(failed={"summary": f"Ray cannot be imported: {error}", "user": True})
+            self._send(failed={"summary": "cannot import Ray", "user": True, **_words(error)})
             _rest()
         self._send(imported={"ray": __version__, "python": sys.version.partition(" ")[0]})
         plan = self._plans.get()
@@ -85,8 +86,7 @@ class _Node:
             cli.main(["start", *arguments], standalone_mode=False)
         except BaseException as error:  # noqa: BLE001 - Ray exits here, and raises what it likes
             sys.stderr.flush()
-            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            self._send(failed={"summary": f"`ray start` ended with {text}", "user": False})
+            self._send(failed={"summary": "`ray start` failed", "user": False, **_words(error)})
             _rest()
         sys.stdout.flush()
 
@@ -168,6 +168,14 @@ class _Node:
             self._channel.send(json.dumps(message).encode())
         except OSError:
             return  # the agent is gone: the other thread ends everything
+
+
+def _words(error: BaseException) -> dict[str, str]:
+    """Return what an exception says: its first line, and the last of the others."""
+    if isinstance(error, SystemExit):
+        return {"reason": f"it exited with {error.code}", "details": ""}
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return {"reason": lines[0], "details": "\n".join(lines[1:][-_LINES:])}
 
 
 def _rest() -> "NoReturn":

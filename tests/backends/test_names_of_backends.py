@@ -32,6 +32,8 @@ ALLOWED = {
     "functions/call_settings.py": RAY,
     "functions/decorator.py": RAY,
     "agent/attempt_status.py": RAY,
+    "model/attempt_view.py": RAY,
+    "agent/node_group.py": RAY,
     "agent/ray_cluster.py": RAY,
     "agent/ray_process.py": RAY,
     "agent/rank_start.py": RAY,

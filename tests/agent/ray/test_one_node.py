@@ -79,18 +79,20 @@ def main():
 
 
 @pytest.mark.expensive
-def test_everything_listens_on_loopback_and_asks_for_a_token(make_driver: Any) -> None:
-    attempt = make_driver(WAITS, ray={"dashboard": True}).launch()
+def test_everything_listens_on_loopback_and_asks_for_a_token(
+    make_driver: Any, ray_python: str
+) -> None:
+    newest = ray_python == sys.executable  # the dashboard of 2.49 starts nine processes
+    attempt = make_driver(WAITS, ray={"dashboard": newest}).launch()
     folder = _until_up(attempt)
     pids = set(attempt.left())
     lines = subprocess.check_output(["ss", "-ltnpH"], text=True).splitlines()
     listening = [line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)]
     hosts = {at.rpartition(":")[0] for at in listening}
     assert hosts <= {"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"}
-    dashboard = attempt.read()["ray"]["dashboard"]
-    assert dashboard.removeprefix("http://") in listening
-    version = tuple(map(int, attempt.read()["ray"]["version"].split(".")))
-    if version >= (2, 52):  # older ones know no tokens
+    if newest:
+        dashboard = attempt.read()["ray"]["dashboard"]
+        assert dashboard.removeprefix("http://") in listening
         with pytest.raises(HTTPError) as refused:
             urlopen(f"{dashboard}/api/version", timeout=PATIENCE)
         refused.value.close()
@@ -264,5 +266,5 @@ def test_without_ray_in_its_environment_the_run_says_so(make_attempt: Any, tmp_p
     ).launch()
     status = attempt.wait()
     assert status["class"] == "launch_failed_user"
-    assert "Ray cannot be imported: No module named 'ray'" in status["first_cause"]["summary"]
+    assert "cannot import Ray on node 0: No module named 'ray'" in status["first_cause"]["summary"]
     attempt.check()

@@ -30,7 +30,7 @@ def test_the_newest_logs_are_kept_as_far_as_they_fit(
 def test_the_last_lines_are_those_of_the_last_file(tmp_path: Path) -> None:
     out, err = tmp_path / "raylet.out", tmp_path / "raylet.err"
     out.write_text("".join(f"out {number}\n" for number in range(30)))
-    err.write_text("\nerr\n")
+    err.write_text("\nerr\n[state-dump] numbers\n")
     text = last_lines(str(out), str(err))
     assert text is not None
     assert text.splitlines() == [*(f"out {number}" for number in range(11, 30)), "err"]
