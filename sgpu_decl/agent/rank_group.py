@@ -215,9 +215,11 @@ class RankGroup:
         )
         if self._cluster is None:
             return environment
-        from sgpu_decl.agent.ray_environment import driver_environment
+        from sgpu_decl.agent.ray_environment import command_environment, driver_environment
 
-        return driver_environment(environment, self._cluster, python=self.python)
+        if self.python:
+            return driver_environment(environment, self._cluster)
+        return command_environment(environment, self._cluster, self._spec["python"])
 
     def _follow(self, rank: int, pid: int) -> None:
         self.living[rank] = pid

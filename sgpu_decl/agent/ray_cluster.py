@@ -170,7 +170,12 @@ class RayCluster:
         self._loop.cancel(_TIMER)
         ray, python = self._versions[0]
         self._record.event("ray_complete", nodes=self._node.count, ray=ray, python=python)
-        shown = {"version": ray, "nodes": self._node.count, "dashboard": self._process.dashboard}
+        shown = {
+            "version": ray,
+            "nodes": self._node.count,
+            "dashboard": self._process.dashboard,
+            "token_file": self._process.token_path,
+        }
         self._record.update(ray=shown)
         self._monitor.start(self._metrics, self._options["metrics_interval"])
         self.on_complete(self._process.driver_variables())

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["driver_environment", "python_path", "without_outer_ray", "without_rank"]
+__all__ = [
+    "command_environment",
+    "driver_environment",
+    "python_path",
+    "without_outer_ray",
+    "without_rank",
+]
 
 _OF_RANKS = frozenset(
     {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
@@ -37,18 +43,27 @@ def without_rank(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def driver_environment(
-    environment: Mapping[str, str], cluster: Mapping[str, str], *, python: bool
+    environment: Mapping[str, str], cluster: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the environment of the driver: that of a rank, changed for the cluster.
+    """Return the environment of a Python driver: that of a rank, changed for the cluster.
 
-    A Python driver removes the variables of a rank itself, once our code there has read them: they
-    are named in SGPU_REMOVED.
+    The driver removes the variables of a rank itself, once our code there has read them: they are
+    named in SGPU_REMOVED.
     """
-    plain = without_rank(environment)
-    if not python:
-        return {**plain, **cluster}
-    removed = sorted(environment.keys() - plain.keys())
+    removed = sorted(environment.keys() - without_rank(environment).keys())
     return {**environment, **cluster, "SGPU_REMOVED": ",".join(removed)}
+
+
+def command_environment(
+    environment: Mapping[str, str], cluster: Mapping[str, str], python: str
+) -> dict[str, str]:
+    """Return the environment of a command that is the driver.
+
+    The folder of the cluster's interpreter comes first on its PATH: a driver needs the same Ray and
+    Python as the cluster, and `ray status` beside it finds both, too.
+    """
+    path = [os.path.dirname(python), environment.get("PATH", os.defpath)]
+    return {**without_rank(environment), **cluster, "PATH": os.pathsep.join(filter(None, path))}
 
 
 def python_path(spec: Mapping[str, Any], environment: Mapping[str, str]) -> str:

@@ -101,7 +101,7 @@ class RayProcess:
         try:
             write_parameters(self._spec)
             self._folder = _private_folder(self._options["temp_dir"])
-            with open(self._token_path, "x") as file:
+            with open(self.token_path, "x") as file:
                 file.write(self._token())
             self._channel, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
             self._channel.setblocking(False)  # noqa: FBT003
@@ -282,10 +282,11 @@ class RayProcess:
         """Return what all processes of the cluster need to talk to each other. Ray below 2.52 knows
         no tokens. With the last one, a node on its own listens on loopback alone."""
         alone = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"} if self._node.count == 1 else {}
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self._token_path, **alone}
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.token_path, **alone}
 
     @property
-    def _token_path(self) -> str:
+    def token_path(self) -> str:
+        """The file with the token of the cluster, which its dashboard asks for, too."""
         return os.path.join(self._folder, "token")
 
     def _token(self) -> str:

@@ -138,12 +138,19 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
 def _ray(item: Mapping[str, Any], state: AttemptState) -> "RayStatus":
     from sgpu_decl.model.ray_cluster import RayStatus
 
-    dashboard = item["dashboard"] if state.active else None
-    return RayStatus(version=item["version"], nodes=item["nodes"], dashboard=dashboard)
+    known = {"version": item["version"], "nodes": item["nodes"]}
+    if not (state.active and item["dashboard"]):
+        return RayStatus(**known)
+    return RayStatus(**known, dashboard=item["dashboard"], token_file=item["token_file"])
 
 
 def _ray_fields(ray: "RayStatus") -> dict[str, Json]:
-    return {"version": ray.version, "nodes": ray.nodes, "dashboard": ray.dashboard}
+    return {
+        "version": ray.version,
+        "nodes": ray.nodes,
+        "dashboard": ray.dashboard,
+        "token_file": ray.token_file,
+    }
 
 
 def _rank(item: Mapping[str, Any]) -> RankView:

@@ -31,12 +31,14 @@ class RayCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayStatus:
-    """The cluster that an attempt has started: the version of Ray, the number of its nodes, and the
-    address of its dashboard, None where it has none or has ended."""
+    """The cluster that an attempt has started: the version of Ray, the number of its nodes, the
+    address of its dashboard, and the file on its first node with the token that the dashboard asks
+    for. The last two are None where there is no dashboard, or it has ended."""
 
     version: str
     nodes: int
     dashboard: str | None = None
+    token_file: str | None = None
 
 
 def is_reserved_for_ray(variable: str) -> bool:

@@ -225,8 +225,10 @@ def links(view: AttemptView) -> list[tuple[str, str]]:
     """Where an attempt's things are: `folder`, `mlflow.run_id`, the dashboard of its Ray cluster;
     what ranks are given is no link."""
     found = [(name, to) for name, to in _flat(view.links) if not name.startswith("mlflow.env")]
-    dashboard = view.ray.dashboard if view.ray is not None else None
-    return [*found, ("ray.dashboard", dashboard)] if dashboard is not None else found
+    if view.ray is not None:
+        cluster = {"dashboard": view.ray.dashboard, "token_file": view.ray.token_file}
+        found += [(f"ray.{name}", to) for name, to in cluster.items() if to is not None]
+    return found
 
 
 def _took(view: AttemptView, now: datetime | None) -> str:

@@ -92,8 +92,8 @@ class LocalSurvey(Survey):
         python = interpreter_of(config.env.python, folder, self._pythons)
         if not isinstance(python, Interpreter):
             return (python.diagnostic(places.get("env.python")),)
-        if config.env.python is None or config.command is None:
-            return ()
+        if config.env.python is None or config.command is None or config.ray is not None:
+            return ()  # the driver of a Ray cluster finds the cluster's Python
         if config.env.origins or config.env.use:
             return ()
         return (

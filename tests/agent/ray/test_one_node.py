@@ -225,7 +225,7 @@ def test_a_command_may_be_the_driver_and_has_its_grace_at_a_cancel(
         "open(out + '/up', 'w').close()\n"
         "while True: signal.pause()\n"
     )
-    entry = Entry(kind="command", command=(ray_python, "-c", script))
+    entry = Entry(kind="command", command=("python", "-c", script))
     attempt = make_driver("", entry=entry, grace=30.0).launch()
     folder = _until_up(attempt)
     request_cancel(attempt.folder)
