@@ -13,16 +13,16 @@ that knows the SDK's errors.
 minutes: a plan that has them all does not connect, and does not import the SDK. A workspace that
 cannot be asked is a warning.
 
-**A launch** is: the handle here (`databricks.json`), shared objects, the launch folder with
-`spec.json` last, the handle with the request's body, `runs/submit` with the intent's token, the
-marker, the handle with the run's id. Doing it again after a crash gives the same run, since the
-platform knows the token. If the answer to the submit is lost for good, the intent stays open and
-the next apply does it again. A request that is refused leaves nothing staged.
+**A launch** is: shared objects, the launch folder with `spec.json` last, its marker, `runs/submit`
+with the intent's token, and the marker once more, with the id of the run. Doing it again after a
+crash gives the same run, since the platform knows the token. If the answer to the submit is lost
+for good, the intent stays open and the next apply does it again. A request that is refused leaves
+nothing staged.
 
-**The handle is a cache**; the marker in the launch folder is the truth, and the state's lineage and
-token lead to it. An attempt that has ended is not asked about again. The platform's ending and the
-agent's outcome are put together in `watching/run_status`: the agent knows why a run failed, unless
-the platform took it away.
+**The marker is the truth**, and the state's lineage and token lead to it. This machine remembers it
+(`databricks.json`), and how an attempt has ended. The platform's ending and the agent's outcome are
+put together in `remote/remote_status`: the agent knows why a run failed, unless the platform took
+it away.
 
 **MLflow.** The platform makes one run for each of its attempts. Nodes may lack credentials, so the
 client writes name, tags and parameters as soon as it sees the run. The experiment of a run with

@@ -81,6 +81,8 @@ class Workspace:
         such budget policy."""
         budget, code = launching.config.budget, launching.inputs.code_digest
         return StagedLaunch(
+            config=launching.config,
+            placement=launching.inputs.placement,
             folder=self.layout.commands(folder),
             experiments=self.experiments,
             code=self.layout.code(code) if code is not None else None,

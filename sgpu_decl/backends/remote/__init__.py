@@ -15,9 +15,10 @@ No backend is known here. A backend whose ranks run on other machines puts these
 5. `launcher.RemoteLauncher`, from which its `Launcher` derives. It uploads (`uploader.Uploader`),
    writes the marker of a launch folder, which keeps from then on what the launch needs from gc, and
    ends earlier attempts. The backend says how nodes are started and stopped.
-6. `attempts.MarkedAttempts`, from which its `Attempts` derive: results, output and errors. The
-   backend says how far an attempt is, and reads its log. A backend that finds launches without
-   markers derives from `attempts.RemoteAttempts`.
+6. `attempts.RemoteAttempts`, from which its `Attempts` derive: results, output and errors. The
+   backend says how an attempt stands, and reads its log. `remote_status.ended_status` puts together
+   how the platform says that an attempt ended, and what its nodes brought back. What is final is
+   remembered on this machine (`attempt_memory.AttemptMemory`), and not asked again.
 7. `storage.RemoteStorage`: its `Storage`, as it is. `pending_gc.PendingGc` remembers where gc had
    to wait.
 

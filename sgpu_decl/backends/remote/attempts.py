@@ -3,6 +3,7 @@
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,12 @@ from sgpu_decl.model.step_progress import Progress
 if TYPE_CHECKING:
     from sgpu_decl.backends.remote.launches import RemoteLaunches
     from sgpu_decl.backends.remote.remote_results import RemoteResults
+    from sgpu_decl.backends.remote.remote_status import RemoteStatus
     from sgpu_decl.backends.remote.staging_area import StagingArea
 
-__all__ = ["LaunchPlace", "MarkedAttempts", "RemoteAttempts", "ReturnedFiles", "end_earlier"]
+__all__ = ["LaunchPlace", "RemoteAttempts", "end_earlier"]
+
+_LOOKS = 8  # attempts that are asked about at once
 
 _ENDING = 600.0  # seconds that a replaced attempt may take to stop
 _SHORTEST = 0.02  # seconds between two looks at it
@@ -35,7 +39,7 @@ class LaunchPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnedFiles:
+class _ReturnedFiles:
     """What nodes brought back of an attempt: where, and in which attempt of the platform."""
 
     results: "RemoteResults"
@@ -49,20 +53,40 @@ class ReturnedFiles:
 
 
 class RemoteAttempts(Attempts):
-    """Results, output and errors, for backends that say where these lie. Nodes mark the lines of
-    ranks, and not those of restarts."""
+    """Attempts that a `launcher.RemoteLauncher` started: their markers say it. A backend says how
+    they stand (`status`), and reads their logs. Nodes mark the lines of ranks, and not those of
+    restarts."""
+
+    def __init__(self, launches: "RemoteLaunches") -> None:
+        self._launches = launches
+        self._looks = ThreadPoolExecutor(_LOOKS, thread_name_prefix="look")
 
     @abstractmethod
-    def place(self, record: LaunchRecord) -> LaunchPlace | None:
-        """Where a launch lies; None where nothing was begun."""
-
-    @abstractmethod
-    def returned_files(self, record: LaunchRecord) -> ReturnedFiles | None:
-        """What nodes brought back; None where that is nothing yet."""
+    def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> "RemoteStatus":
+        """An attempt as it is now, by its marker and by what the platform says."""
 
     @abstractmethod
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         """See `logs`."""
+
+    def close(self) -> None:
+        """End the threads that ask about attempts; a request that is under way is not waited
+        for."""
+        self._looks.shutdown(wait=False, cancel_futures=True)
+
+    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        # Each may take requests, so several are asked about at once.
+        statuses = self._looks.map(self._status, records)
+        return {
+            record.ref: status.view
+            for record, status in zip(records, statuses, strict=True)
+            if status is not None
+        }
+
+    def place(self, record: LaunchRecord) -> LaunchPlace | None:
+        """Where a launch lies; None where nothing was begun."""
+        area, folder = self._launches.area(record), self._launches.folder(record)
+        return LaunchPlace(area, folder) if area.files.list(folder) else None
 
     def logs(
         self,
@@ -80,17 +104,17 @@ class RemoteAttempts(Attempts):
             )
         return self.log(record, ranks, follow=follow)
 
-    def forget(self, record: LaunchRecord) -> None:  # noqa: ARG002  a default
+    def forget(self, record: LaunchRecord) -> None:
         """What this machine had of an attempt was deleted."""
-        return
+        self._launches.memory.forget(record.ref)
 
     def active(self, record: LaunchRecord) -> bool:
         """Whether an attempt has not ended."""
-        view = self.look([record]).get(record.ref)
-        return view is not None and view.state.active
+        status = self._status(record)
+        return status is not None and status.view.state.active
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
-        back = self.returned_files(record)
+        back = self._returned(record)
         return back.results.values(back.attempt, back.nodes) if back is not None else []
 
     def output(self, record: LaunchRecord, progress: Progress) -> Output:
@@ -100,7 +124,7 @@ class RemoteAttempts(Attempts):
                 hint=f"`sgpu wait '{record.ref}'` waits for that",
                 code="nothing_yet",
             )
-        back = self.returned_files(record)
+        back = self._returned(record)
         if back is None:
             raise BackendError(
                 f"nothing of `{record.ref}` was brought back from its nodes",
@@ -111,40 +135,33 @@ class RemoteAttempts(Attempts):
         return back.results.output(back.attempt, nodes, progress)
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
-        back = self.returned_files(record)
+        back = self._returned(record)
         node = dict(back.nodes).get(rank) if back is not None else None
         if back is None or node is None:
             return None
         return back.results.error(back.attempt, rank, node, back.view.restart)
 
+    def _status(self, record: LaunchRecord) -> "RemoteStatus | None":
+        """None where nothing was begun. How an attempt has ended is asked once."""
+        from sgpu_decl.backends.remote.remote_status import RemoteStatus
 
-class MarkedAttempts(RemoteAttempts):
-    """Attempts that a `launcher.RemoteLauncher` started: their markers say it. A backend says how
-    far they are (`view`), and reads their logs."""
+        ended = self._launches.memory.get(record).get("ended")
+        if ended:
+            return RemoteStatus.from_json(record, ended)
+        marker = self._launches.marker(record)
+        if marker is None:
+            return None
+        status = self.status(record, marker)
+        if status.final:
+            self._launches.memory.remember(record, ended=status.to_json())
+        return status
 
-    def __init__(self, launches: "RemoteLaunches") -> None:
-        self._launches = launches
-
-    @abstractmethod
-    def view(self, record: LaunchRecord, marker: Mapping[str, Any]) -> AttemptView:
-        """An attempt as it is now, by its marker and by what the platform says."""
-
-    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
-        markers = ((record, self._launches.marker(record)) for record in records)
-        return {
-            record.ref: self.view(record, marker)
-            for record, marker in markers
-            if marker is not None
-        }
-
-    def place(self, record: LaunchRecord) -> LaunchPlace | None:
-        area, folder = self._launches.area(record), self._launches.folder(record)
-        return LaunchPlace(area, folder) if area.files.list(folder) else None
-
-    def returned_files(self, record: LaunchRecord) -> ReturnedFiles | None:
-        view, results = self.look([record]).get(record.ref), self._launches.results(record)
-        newest = results.newest()
-        return None if view is None or newest is None else ReturnedFiles(results, newest, view)
+    def _returned(self, record: LaunchRecord) -> _ReturnedFiles | None:
+        """What nodes brought back; None where that is nothing yet."""
+        status = self._status(record)
+        if status is None or status.brought is None:
+            return None
+        return _ReturnedFiles(self._launches.results(record), status.brought, status.view)
 
 
 def end_earlier(

@@ -2,17 +2,18 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Launcher, Launching
 from sgpu_decl.backends.remote.attempts import RemoteAttempts, end_earlier
 from sgpu_decl.backends.remote.launch_folder import NodeProgram
-from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
+from sgpu_decl.backends.remote.remote_layout import Uses
 from sgpu_decl.backends.remote.uploader import Uploader
 from sgpu_decl.backends.required_code import require_code
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress
@@ -38,10 +39,11 @@ class RemoteLauncher(Launcher):
         attempts: RemoteAttempts,
         program: NodeProgram,
     ) -> None:
+        self.uploader = Uploader(context, lambda item: launches.area(item.record), program)
         self._store = context.store
         self._launches = launches
         self._attempts = attempts
-        self._uploader = Uploader(context, lambda item: launches.area(item.record), program)
+        self._staged: dict[AttemptRef, Uses] = {}  # by this process, and not launched yet
 
     @abstractmethod
     def start(self, launching: Launching, folder: str) -> Mapping[str, Json]:
@@ -60,45 +62,49 @@ class RemoteLauncher(Launcher):
         require_code(self._store(), launching)
 
     def prepare(self, launchings: Sequence[Launching], progress: Progress) -> Sequence[Diagnostic]:
-        self._uploader.share(
-            [item for item in launchings if not self.staged(item.record)], progress
-        )
+        self.uploader.share(launchings, progress)
         return ()
 
     def stage(self, launching: Launching) -> None:
-        if self.staged(launching.record):
-            return
         try:
-            self._launches.mark(launching.record, self._uploader.fill(launching))
+            if self.staged(launching.record):
+                return
+            uses = self.uploader.fill(launching)
+            self._launches.mark(launching.record, uses)
+            self._staged[launching.ref] = uses
         except SgpuError:
-            self._unstage(launching.record)
+            self._launches.unstage(launching.record)
             raise
         finally:
-            self._uploader.release(launching.ref)
+            self.uploader.release(launching.ref)
 
     def staged(self, record: LaunchRecord) -> bool:
         return self._launches.marker(record) is not None
 
     def launch(self, launching: Launching) -> str:
         record, folder = launching.record, self._launches.folder(launching.record)
-        marker = self._launches.marker(record)
-        if marker is None:
-            raise BackendError(f"`{record.ref}` is not staged", code="launch_failed")
+        uses: Uses | Mapping[str, Json] | None = self._staged.pop(record.ref, None)
+        if uses is None:
+            marker = self._launches.marker(record)
+            if marker is None:
+                raise BackendError(f"`{record.ref}` is not staged", code="launch_failed")
+            if is_started(marker):
+                return folder
+            uses = marker["uses"]
         end_earlier(self, self._attempts, launching.earlier)
         try:
             facts = self.start(launching, folder)
         except OutcomeUnknown:
             raise
         except BackendError:
-            self._unstage(record)
+            self._launches.unstage(record)
             raise
-        if facts:
-            self._launches.mark(record, marker["uses"], **facts)
+        try:
+            if facts:
+                self._launches.mark(record, uses, **facts)
+        except BackendError as error:
+            raise OutcomeUnknown(
+                f"`{record.ref}` was started, which could not be noted: {error.message}",
+                hint="apply again: it is found, and not started once more",
+            ) from error
         return folder
-
-    def _unstage(self, record: LaunchRecord) -> None:
-        """Delete a launch folder that nothing was started from: it would keep gc away."""
-        from sgpu_decl.backends.remote.remote_gc import unstage_launch
-
-        with suppress(BackendError):
-            unstage_launch(self._launches.area(record), self._launches.folder(record))

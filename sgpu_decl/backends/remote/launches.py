@@ -2,22 +2,25 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.launch_config import config_of
+from sgpu_decl.backends.remote.attempt_memory import AttemptMemory
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.remote_layout import MARKER, Uses, render_marker
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.backends.remote.staging_area import StagingArea
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
-__all__ = ["RemoteLaunches"]
+__all__ = ["RemoteLaunches", "is_started"]
 
 
 class RemoteLaunches:
@@ -26,18 +29,28 @@ class RemoteLaunches:
     Args:
         layout: has the folders of attempts on this machine.
         area_of: gives the staging area that a run's `backend` block means.
+        file: the name of the file in which this machine remembers what it knows of an attempt.
     """
 
     def __init__(
-        self, layout: AttemptLayout, area_of: "Callable[[RunConfig], StagingArea]"
+        self,
+        layout: AttemptLayout,
+        area_of: "Callable[[RunConfig], StagingArea]",
+        file: str = "launch.json",
     ) -> None:
-        self.layout = layout
+        self.memory = AttemptMemory(layout, file)
+        self._layout = layout
+        self._area_of = area_of
         # The config of an attempt is read once, however often the attempt is looked at.
-        self._areas = cache(lambda ref, inputs: area_of(config_of(ref, inputs)))
+        self._configs = cache(config_of)
+
+    def config(self, record: LaunchRecord) -> "RunConfig":
+        """The config of a launch."""
+        return self._configs(record.ref, record.inputs)
 
     def area(self, record: LaunchRecord) -> StagingArea:
         """The staging area of a launch."""
-        return self._areas(record.ref, record.inputs)
+        return self._area_of(self.config(record))
 
     def folder(self, record: LaunchRecord) -> str:
         """The launch folder."""
@@ -45,19 +58,42 @@ class RemoteLaunches:
 
     def results(self, record: LaunchRecord) -> RemoteResults:
         """What nodes bring back to it."""
-        here = self.layout.attempt(record.ref)
+        here = self._layout.attempt(record.ref)
         return RemoteResults(self.area(record).files, self.folder(record), here)
 
     def marker(self, record: LaunchRecord) -> Mapping[str, Any] | None:
-        """What the marker of a launch says; None where the launch has none."""
+        """What the marker of a launch says; None where the launch has none. That of an attempt that
+        was started does not change, and is remembered."""
+        remembered: Mapping[str, Any] | None = self.memory.get(record).get("marker")
+        if remembered is not None:
+            return remembered
         try:
             marker = json.loads(self.area(record).files.get(f"{self.folder(record)}/{MARKER}"))
         except (RemoteMissing, ValueError):
             return None
-        ours = isinstance(marker, dict) and marker.get("token") == record.token
-        return marker if ours else None
+        if not isinstance(marker, dict) or marker.get("token") != record.token:
+            return None
+        if is_started(marker):
+            self.memory.remember(record, marker=marker)
+        return marker
 
     def mark(self, record: LaunchRecord, uses: Uses | Mapping[str, Json], **facts: Json) -> None:
         """Write the marker of a launch; see `render_marker`."""
         content = render_marker(uses, token=record.token, **facts)
         self.area(record).files.put(f"{self.folder(record)}/{MARKER}", content)
+        if facts:
+            self.memory.remember(record, marker=json.loads(content))
+
+    def unstage(self, record: LaunchRecord) -> None:
+        """Delete the launch folder of a launch that nothing was started from: it would keep gc
+        away. What the storage refuses to delete ends by its age."""
+        from sgpu_decl.backends.remote.remote_gc import unstage_launch
+
+        with suppress(BackendError):
+            unstage_launch(self.area(record), self.folder(record))
+
+
+def is_started(marker: Mapping[str, Any]) -> bool:
+    """Whether a marker says what an attempt became: beside the facts of `RemoteLaunches.mark` it
+    has some of the platform's. (The folder of a job has a list of files.)"""
+    return bool(marker.keys() - {"token", "uses", "files"})

@@ -1,13 +1,13 @@
 """Leases of launches, and the lock of gc: shared objects are not deleted while a launch needs them.
 
-An apply writes a lease into a launch folder before it looks for shared objects. gc writes a lock
+An apply writes a lease below `runs` before it looks for shared objects. gc writes a lock
 file beside the objects before it lists launch folders. So one of the two sees the other: gc that
 sees a lease deletes nothing, and an apply that sees the lock waits.
 """
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from uuid import uuid4
 
@@ -16,13 +16,13 @@ from sgpu_decl.backends.remote.remote_layout import MARKER
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.launch import LaunchRecord
 
-__all__ = ["LEASES", "Lease", "gc_lock", "has_lease", "is_locked", "wait_for_agents"]
+__all__ = ["LEASE", "Lease", "gc_lock", "has_lease", "is_locked", "wait_for_agents"]
 
 _LOCK = "freeing-"  # what the name of a lock file of gc begins with
-_ALONE, _FIRST = "staging", "staging-others"
-LEASES = frozenset({_ALONE, _FIRST})
-"""The names of files that are a lease and nothing else."""
+LEASE = "staging"
+"""The name of a file that is a lease and nothing else."""
 
 _CONTENT = b"1"  # not empty: whether a workspace takes empty files is not known (evidence: C23)
 _YOUNG = 86_400.0  # seconds for which a launch that was not submitted keeps its lease
@@ -33,7 +33,10 @@ _LOOK = 0.5  # seconds between two looks at a lock of another process
 
 class Lease:
     """Keeps what the launches of one apply share from gc, until the last of them has its marker or
-    has failed. The file is in the folder of the first, `folder`, and is deleted with it.
+    has failed.
+
+    The lease of a single launch is a file in its launch folder, and gives way to its marker. That
+    of several is in a folder of its own, so that it outlives each of them.
 
     Args:
         own: a file of the launch folder, as name and content, that is the lease of a single launch.
@@ -42,16 +45,16 @@ class Lease:
     def __init__(
         self,
         area: StagingArea,
-        folder: str,
-        refs: Iterable[AttemptRef],
+        launches: Sequence[LaunchRecord],
         own: tuple[str, bytes] | None = None,
     ) -> None:
         self._area = area
-        self._folder = folder
-        self._refs = set(refs)
+        self._refs = {launch.ref for launch in launches}
         self._several = len(self._refs) > 1
-        name, self._content = own if own and not self._several else (_ALONE, _CONTENT)
-        self._path = f"{folder}/{_FIRST if self._several else name}"
+        place = area.layout.lease if self._several else area.layout.launch
+        self._folder = place(launches[0])
+        name, self._content = own if own and not self._several else (LEASE, _CONTENT)
+        self._path = f"{self._folder}/{name}"
         self._lock = threading.Lock()
 
     def begin(self) -> None:
@@ -64,11 +67,11 @@ class Lease:
     def drop(self) -> None:
         """End it: gc may delete what these launches would have shared."""
         with suppress(BackendError):  # it ends by its age then
-            self._area.files.delete(self._path)
+            self._area.files.delete(self._folder if self._several else self._path)
 
     def release(self, ref: AttemptRef) -> None:
         """Called when a launch has its marker or has failed. The lease of several launches ends
-        with the last of them; that of a single one gives way to its marker."""
+        with the last of them."""
         with self._lock:
             self._refs.discard(ref)
             last = self._several and not self._refs
@@ -77,12 +80,11 @@ class Lease:
 
 
 def has_lease(entries: Collection[RemoteEntry], now: float) -> bool:
-    """Whether a launch folder, by what is in it, has a lease: its launch may yet be submitted, or
-    it keeps objects for others. `now` is the time by the clock of the files."""
-    names = {item.name for item in entries}
+    """Whether a folder, by what is in it, has a lease: its launch may yet be submitted, or it keeps
+    objects for several launches. `now` is the time by the clock of the files."""
     moments = [item.modified for item in entries if not item.folder]
     fresh = bool(moments) and now - max(moments) < _YOUNG
-    return fresh and (MARKER not in names or _FIRST in names)
+    return fresh and all(item.name != MARKER for item in entries)
 
 
 def wait_for_agents(area: StagingArea) -> Sequence[RemoteEntry]:

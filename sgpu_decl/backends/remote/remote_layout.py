@@ -69,6 +69,11 @@ class RemoteLayout:
         name = launch.token[-16:] if job else f"{launch.ref.number}-{launch.token[:8]}"
         return f"{self.run(launch)}/{name}"
 
+    def lease(self, launch: LaunchRecord) -> str:
+        """The folder of the lease of several launches, the first of which is this one. gc sees it
+        among the launch folders. No run has a name with a dot."""
+        return f"{self.runs}/{launch.lineage[:8]}/.leases/{launch.token[:16]}"
+
     def commands(self, launch: str) -> str:
         """Where the command of a launch lies, with its spec: in the launch folder, or at the same
         path below `command_root`."""

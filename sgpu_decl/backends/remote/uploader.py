@@ -52,11 +52,9 @@ class Uploader:
         for launching in launchings:
             groups.setdefault(self._area_of(launching), []).append(launching)
         for area, group in groups.items():
-            first = group[0]
-            folder = area.layout.launch(first.record)
-            apart = area.layout.commands(folder) != folder
-            own = None if apart else self._program.lease_file(first)
-            lease = Lease(area, folder, [item.ref for item in group], own)
+            apart = area.layout.command_root is not None
+            own = None if apart else self._program.lease_file(group[0])
+            lease = Lease(area, [item.record for item in group], own)
             lease.begin()
             try:
                 for launching in group:

@@ -20,17 +20,18 @@ from tests.support import PATIENCE
 
 WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
 DATABRICKS = "sgpu_decl.backends.databricks"
+LAUNCHES = "sgpu_decl.backends.remote.launches,RemoteLaunches"
 SLEEPS = "import time\ndef main(n):\n    print('up', flush=True)\n    time.sleep(600)\n"
 STEPS = [
     f"{WRITER},begin,after,1",
-    f"{DATABRICKS}.launching.launch_handles,LaunchHandles,begin,after,1",
     f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,1",
     f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,3",
     f"{DATABRICKS}.api.workspace_files,WorkspaceFiles,put,after,5",
     "sgpu_decl.backends.remote.uploads,,fill_launch_folder,after,1",
-    f"{DATABRICKS}.launching.launch_handles,LaunchHandles,submitted,before,1",
-    f"{DATABRICKS}.launching.launch_handles,LaunchHandles,write,before,3",
-    f"{DATABRICKS}.launching.launch_handles,LaunchHandles,submitted,after,1",
+    f"{LAUNCHES},mark,before,1",
+    f"{LAUNCHES},mark,after,1",
+    f"{DATABRICKS}.launching.launcher,DatabricksLauncher,start,after,1",
+    f"{LAUNCHES},mark,after,2",
     f"{WRITER},launched,before,1",
     f"{WRITER},launched,after,1",
 ]

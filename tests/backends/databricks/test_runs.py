@@ -38,6 +38,12 @@ def submits(server: WorkspaceServer, token: str) -> list[int]:
     return [item.status for item in asked if item.path.endswith("/runs/submit")]
 
 
+def run_id_of(opened: Session) -> int:
+    """The run that `hello#1` became, as the machine that launched it remembers."""
+    memory = json.loads((opened.state_dir / "runs/hello/1/databricks.json").read_text())
+    return int(memory["marker"]["run_id"])
+
+
 def runs_of(server: WorkspaceServer, token: str) -> int:
     """How many runs there are in the workspace."""
     from sgpu_decl.testing.workspace.executing.records import RunRecords
@@ -210,7 +216,7 @@ def test_what_was_uploaded_is_not_uploaded_again(
 
     asked = server.recording.all(key)
     assert not [path for path in uploads(server, key) if "/objects/" in path]
-    assert len(asked) <= 11, [f"{item.method} {item.path}" for item in asked]
+    assert len(asked) <= 13, [f"{item.method} {item.path}" for item in asked]
 
 
 def test_an_answer_that_is_lost_after_the_submit_makes_no_second_run(
@@ -236,16 +242,16 @@ def test_a_run_that_somebody_deleted_is_lost_and_said_so(
     monkeypatch.setattr(run_status, "SETTLING", 0.0)
     opened = session()
     ref = launched(opened)
-    handle = json.loads((opened.state_dir / "runs/hello/1/databricks.json").read_text())
+    run_id = run_id_of(opened)
     server_runs = RunRecords(server.tenants.of_token(token))
-    until(lambda: not server_runs.need(handle["run_id"]).active)
-    server_runs.delete(handle["run_id"])
+    until(lambda: not server_runs.need(run_id).active)
+    server_runs.delete(run_id)
 
     again = session()
 
     assert again.runs.status(ref).state is AttemptState.LOST
     (told,) = status_objects(again.runs.describe([ref]))
-    assert f"run {handle['run_id']} is no longer in" in told["first_cause"]["summary"]
+    assert f"run {run_id} is no longer in" in told["first_cause"]["summary"]
     (change,) = again.plan().plan.changes
     assert change.reason is Reason.PREVIOUS_LOST
     with pytest.raises(NotFound, match="has no log of `hello#1`"):
@@ -263,7 +269,7 @@ def test_a_run_that_was_shown_and_is_deleted_is_lost_at_once(
     opened = session()
     ref = launched(opened)
     assert opened.runs.status(ref).state.active
-    run_id = json.loads((opened.state_dir / "runs/hello/1/databricks.json").read_text())["run_id"]
+    run_id = run_id_of(opened)
     server_runs = RunRecords(server.tenants.of_token(token))
     WorkspaceClient().jobs.cancel_run(run_id)
     until(lambda: not server_runs.need(run_id).active)
@@ -279,10 +285,10 @@ def test_a_run_that_somebody_just_deleted_can_be_cancelled(
 
     opened = session()
     ref = launched(opened)
-    handle = json.loads((opened.state_dir / "runs/hello/1/databricks.json").read_text())
+    run_id = run_id_of(opened)
     server_runs = RunRecords(server.tenants.of_token(token))
-    until(lambda: not server_runs.need(handle["run_id"]).active)
-    server_runs.delete(handle["run_id"])
+    until(lambda: not server_runs.need(run_id).active)
+    server_runs.delete(run_id)
 
     again = session()
 

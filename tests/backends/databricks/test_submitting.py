@@ -15,7 +15,7 @@ REF = AttemptRef(Address.run("train", "lr=0.1"), 8)
 
 
 def asked(
-    *, placement: str | None = None, staged: StagedLaunch | None = None, **said: Any
+    *, placement: str | None = None, staged: dict[str, str] | None = None, **said: Any
 ) -> dict[str, Any]:
     spec = {"gpus": 2, "type": "A10", "entrypoint": "a.py", **said}
     launching = launching_of(
@@ -25,14 +25,13 @@ def asked(
         code_digest="sha256:c",
         placement=placement,
     )
-    staged = staged or StagedLaunch(
-        folder="/Workspace/x/8-sgpu1-ab",
-        experiments="/Workspace/Users/me",
-        code="/Workspace/o/c.tar.gz",
-    )
-    return submit_request(
-        launching.config, staged, ref=REF, token=launching.record.token, placement=placement
-    )
+    names = staged or {
+        "folder": "/Workspace/x/8-sgpu1-ab",
+        "experiments": "/Workspace/Users/me",
+        "code": "/Workspace/o/c.tar.gz",
+    }
+    request = StagedLaunch(config=launching.config, placement=placement, **names)
+    return submit_request(request, ref=REF, token=launching.record.token)
 
 
 def test_the_smallest_run() -> None:
@@ -82,11 +81,11 @@ def test_the_platforms_limit_has_time_for_its_queue(said: dict[str, Any], second
 def test_a_run_with_everything() -> None:
     body = asked(
         placement="p1",
-        staged=StagedLaunch(
-            folder="/Workspace/Users/me/.sgpu/runs/1/big/8",
-            experiments="/Workspace/Users/me",
-            policy="p-1",
-        ),
+        staged={
+            "folder": "/Workspace/Users/me/.sgpu/runs/1/big/8",
+            "experiments": "/Workspace/Users/me",
+            "policy": "p-1",
+        },
         gpus=16, type="H100", timeout="90m", retry={"max": 2, "on": ["infra"]},
         priority="best_effort", env={"base": "ai-5", "dependencies": ["lightning"]},
         mlflow={"experiment": "/Shared/deep/exp", "run_name": "my run",

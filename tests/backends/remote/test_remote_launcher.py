@@ -1,5 +1,6 @@
 """`RemoteLauncher` over a plain shared folder: what is left of launches that fail, or are lost."""
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,29 +9,32 @@ from typing import Any
 import pytest
 
 from sgpu_decl.backends.base import Launching, LogReader, NoLog
-from sgpu_decl.backends.remote.attempts import MarkedAttempts
+from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_gc import collect
+from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.step_progress import Sent
+from sgpu_decl.model.step_progress import Quiet, Sent
 from tests.backends.remote.conftest import Shared
 
 Make = Callable[..., Shared]
 SOURCE = "def main(): return {}\n"
 
 
-class Attempts(MarkedAttempts):
+class Attempts(RemoteAttempts):
     """All that have a marker are running."""
 
-    def view(self, record: LaunchRecord, marker: Mapping[str, Any]) -> AttemptView:
-        return AttemptView(ref=record.ref, backend=record.backend, state=AttemptState.RUNNING)
+    def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
+        running = AttemptState.RUNNING
+        return RemoteStatus(view=AttemptView(ref=record.ref, backend=record.backend, state=running))
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         return NoLog()
@@ -93,6 +97,26 @@ def test_a_launch_that_cannot_be_staged_leaves_nothing_that_gc_waits_for(shared:
     assert (collect(machine.area) or 0) > 0
 
 
+def test_a_launch_that_is_refused_leaves_the_lease_to_the_others_of_its_apply(
+    shared: Make,
+) -> None:
+    launcher, _ = launcher_of(machine := shared())
+    first, second = (machine.launching(SOURCE, number) for number in (1, 2))
+    launcher.prepare([first, second], Quiet())
+    launcher.stage(first)
+    launcher.refusal = BackendError("no such machines")
+    with pytest.raises(BackendError, match="no such machines"):
+        launcher.launch(first)
+
+    assert collect(machine.area) is None, "the second one has not got its marker yet"
+
+    launcher.refusal = None
+    launcher.stage(second)
+    launcher.launch(second)
+    assert collect(machine.area) == 0
+    assert not list(Path(machine.area.layout.runs).glob("*/.leases/*"))
+
+
 def test_a_launch_whose_answer_was_lost_stays_staged(shared: Make) -> None:
     launcher, _ = launcher_of(machine := shared())
     launcher.refusal = OutcomeUnknown("no answer")
@@ -103,6 +127,25 @@ def test_a_launch_whose_answer_was_lost_stays_staged(shared: Make) -> None:
         launcher.launch(launching)
 
     assert launcher.staged(launching.record)
+
+
+def test_a_start_that_cannot_be_noted_is_found_by_the_next_apply(shared: Make) -> None:
+    launcher, launches = launcher_of(machine := shared())
+    launching = machine.launching(SOURCE)
+    launcher.stage(launching)
+    marker = Path(machine.folder(launching), MARKER)
+    marker.rename(marker.with_name("kept"))
+    marker.mkdir()
+    (marker / "in the way").touch()
+
+    with pytest.raises(OutcomeUnknown, match="was started, which could not be noted"):
+        launcher.launch(launching)
+
+    shutil.rmtree(marker)
+    marker.with_name("kept").rename(marker)
+    assert launcher.staged(launching.record)
+    launcher.launch(launching)
+    assert (launches.marker(launching.record) or {})["run"] == 1
 
 
 def test_a_launch_is_found_by_its_reference_under_another_address(shared: Make) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Backend, Launching, LogReader, Survey
-from sgpu_decl.backends.remote.attempts import MarkedAttempts
+from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
@@ -22,12 +22,13 @@ from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.log_lines import NodeLine, line_of
 from sgpu_decl.backends.remote.pending_gc import PendingGc
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.storage import RemoteStorage
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.attempt_view import AttemptView, view_in
+from sgpu_decl.model.attempt_view import view_in
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.rank_output import LogLines
 from tests.contracts.folder_backend.keeper import alive
@@ -47,6 +48,7 @@ def open_folder(context: BackendContext) -> Backend:
         launcher=FolderLauncher(context, launches, attempts, FolderNodes()),
         attempts=attempts,
         storage=RemoteStorage(context.layout, attempts, pending, lambda key: area(key["root"])),
+        close=attempts.close,
     )
 
 
@@ -98,25 +100,29 @@ class FolderLauncher(RemoteLauncher):
             Path(self._launches.folder(record), "cancel").touch()
 
 
-class FolderAttempts(MarkedAttempts):
-    def view(self, record: LaunchRecord, marker: Mapping[str, Any]) -> AttemptView:
+class FolderAttempts(RemoteAttempts):
+    def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
         folder = Path(self._launches.folder(record))
         lives = alive(folder)  # before the rest: what the keeper wrote last counts
         started, ended = _moment(folder / "started"), _moment(folder / "ended")
         seen: dict[str, Any] = {"state": "running" if started else "queued"}
         if not (folder / "keeper.lock").exists():
             seen = {"state": "staging"}
-        elif not lives:
+        brought, outcome = None, None
+        if not lives and (folder / "keeper.lock").exists():
             results = self._launches.results(record)
-            seen = results.outcome(results.newest() or 0) or {"state": "lost"}
+            brought = results.newest()
+            outcome = results.outcome(brought or 0)
+            seen = outcome or {"state": "lost"}
             if ended and (folder / "cancel").exists() and seen["state"] != "succeeded":
                 seen = {**seen, "state": "cancelled"}
-        return replace(
+        view = replace(
             view_in(record, seen),
             started_at=started,
             ended_at=None if lives else ended,
             links={"folder": str(folder)},
         )
+        return RemoteStatus(view=view, brought=brought, final=outcome is not None)
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         return FolderLog(record, Path(self._launches.folder(record)), ranks, follow=follow)

@@ -118,11 +118,9 @@ class ProbeRun:
         )
         workspace.area.command_files.put(f"{self._commands}/command.sh", command.encode())
         body = submit_request(
-            config,
-            StagedLaunch(folder=self._commands, experiments=workspace.experiments),
+            StagedLaunch(config=config, folder=self._commands, experiments=workspace.experiments),
             ref=self._ref,
             token=self._token,
-            placement=None,
         )
         self._body = {**body, "timeout_seconds": act.limit}
 

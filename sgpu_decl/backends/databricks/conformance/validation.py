@@ -37,7 +37,8 @@ class _Validation:
         root = workspace.layout.root
         self._volume = root if root.startswith(VOLUMES) else None
         folder = workspace.layout.commands(f"{root}/runs/doctor")
-        self._staged = StagedLaunch(folder=folder, experiments=workspace.experiments)
+        config = RunConfig.model_validate(_PLAIN)
+        self._staged = StagedLaunch(config=config, folder=folder, experiments=workspace.experiments)
 
     def findings(self) -> Iterator[Finding]:
         plain = self._validate(self._body())
@@ -91,7 +92,7 @@ class _Validation:
 
     def _code_on_volume(self, *, named: bool) -> Iterator[Finding]:
         code = f"{self._volume or _SOME_VOLUME}/objects/code/doctor.tar.gz"
-        errors = self._errors(self._body(staged=replace(self._staged, code=code)))
+        errors = self._errors(validation_body(replace(self._staged, code=code)))
         if errors and self._volume is None:
             # There need not be such a volume.
             yield ok(
@@ -130,9 +131,9 @@ class _Validation:
 
     def _errors_at(self, field: str, path: str) -> bool:
         if field == "command_path":
-            body = self._body(staged=replace(self._staged, folder=path))
+            body = validation_body(replace(self._staged, folder=path))
         else:
-            body = self._body(staged=replace(self._staged, experiments=path))
+            body = validation_body(replace(self._staged, experiments=path))
         return any(field in str(error.get("path")) for error in self._errors(body))
 
     def _priorities(self) -> Iterator[Finding]:
@@ -145,9 +146,9 @@ class _Validation:
             known = tuple(one for one in _PRIORITIES if not refused(one))
             yield compared("priorities", known, f"priorities are {', '.join(known) or 'refused'}")
 
-    def _body(self, staged: StagedLaunch | None = None, **fields: Any) -> dict[str, Any]:
+    def _body(self, **fields: Any) -> dict[str, Any]:
         config = RunConfig.model_validate({**_PLAIN, **fields})
-        return validation_body(config, staged or self._staged, None)
+        return validation_body(replace(self._staged, config=config))
 
     def _with_compute(self, **fields: Any) -> dict[str, Any]:
         body = self._body()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.remote.files import RemoteMissing
-from sgpu_decl.backends.remote.lease import LEASES
+from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_gc import free_launch
 from sgpu_decl.backends.remote.remote_layout import BACK, MARKER, render_marker, uses_in
 from sgpu_decl.backends.remote.uploader import Uploader
@@ -46,14 +46,14 @@ class JobFolders:
     def stage(self, launching: Launching) -> None:
         """Fill the folder, unless it is staged. Raises SgpuError."""
         self._workspace.make_experiment_folder(launching.config)
-        if self.staged(launching):
-            return
         try:
+            if self.staged(launching):
+                return
             uses = self._uploader.fill(launching)
             # The marker says that the folder is complete, and protects its objects from gc.
             commands = self._area.layout.commands(self.of(launching))
             filled = [command.name for command in self._area.command_files.list(commands)]
-            files = [name for name in filled if name not in LEASES | {BACK}]
+            files = [name for name in filled if name not in (LEASE, BACK)]
             marker = render_marker(uses, token=launching.record.token, files=files)
             self._area.files.put(f"{self.of(launching)}/{MARKER}", marker)
         finally:

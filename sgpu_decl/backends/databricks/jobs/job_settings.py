@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from sgpu_decl.backends.databricks.jobs.documents import DEPLOYMENTS
@@ -24,7 +23,6 @@ from sgpu_decl.backends.job_backend import JobDescription
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.job import Job, Trigger
 from sgpu_decl.config.platform import Permission
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import Mode
@@ -68,18 +66,8 @@ _ORIGINS: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRun:
-    """The run that a job launches: its config, the id of its placement, if any, and where it is
-    staged."""
-
-    config: RunConfig
-    placement: str | None
-    staged: StagedLaunch
-
-
 def describe(
-    job: Job, name: str, mode: Mode, user: str, run: JobRun | None = None
+    job: Job, name: str, mode: Mode, user: str, run: StagedLaunch | None = None
 ) -> JobDescription:
     """The document of a declared job. Its permissions, budget and notifications win over those of
     its run.
@@ -119,7 +107,7 @@ def describe(
         "schedule": schedule if job.schedule is not None else None,
         "trigger": {**_trigger(job.trigger), **status} if job.trigger is not None else None,
         "timeout_seconds": max(1, round(job.timeout.seconds)) if job.timeout is not None else None,
-        "budget_policy_id": job.budget or (run.staged.policy if run is not None else None),
+        "budget_policy_id": job.budget or (run.policy if run is not None else None),
         "email_notifications": notifications(on_finish) if on_finish is not None else None,
         "environments": {ENVIRONMENT: {"spec": spec}} if spec is not None else None,
         PERMISSIONS: _permissions(permissions) if permissions else None,
@@ -132,7 +120,7 @@ def short_name(user: str) -> str:
     return _NO_NAME.sub("_", user.partition("@")[0])
 
 
-def _origins(name: str, run: JobRun | None) -> dict[str, str]:
+def _origins(name: str, run: StagedLaunch | None) -> dict[str, str]:
     origins = {path.replace("*", name, 1): field for path, field in _ORIGINS.items()}
     origins[f"environments.{ENVIRONMENT}.spec.dependencies"] = "notebook.dependencies"
     if run is None:
@@ -144,7 +132,7 @@ def _origins(name: str, run: JobRun | None) -> dict[str, str]:
     }
 
 
-def _environment(job: Job, run: JobRun | None) -> dict[str, Json] | None:
+def _environment(job: Job, run: StagedLaunch | None) -> dict[str, Json] | None:
     if run is not None:
         return environment_of(run.config)
     if job.notebook is not None and job.notebook.base is not None:
@@ -152,8 +140,8 @@ def _environment(job: Job, run: JobRun | None) -> dict[str, Json] | None:
     return None
 
 
-def _run_task(run: JobRun) -> dict[str, Json]:
-    task = task_of(run.config, run.staged, run_name=run.config.name, placement=run.placement)
+def _run_task(run: StagedLaunch) -> dict[str, Json]:
+    task = task_of(run, run_name=run.config.name)
     (deployment,) = task.pop("deployments")  # type: ignore[misc]  # a list of one
     return {
         "ai_runtime_task": {**task, DEPLOYMENTS: {"0": deployment}},

@@ -15,7 +15,7 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     settings_of,
 )
 from sgpu_decl.backends.databricks.jobs.folders import JobFolders
-from sgpu_decl.backends.databricks.jobs.job_settings import JobRun, describe
+from sgpu_decl.backends.databricks.jobs.job_settings import describe
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
@@ -49,7 +49,10 @@ class WorkspaceJobs:
         if job.budget is not None:
             policy = policy_of(self._connection, job.budget)
             job = job.model_copy(update={"budget": policy})
-        return describe(job, name, mode, user, self._run(launching) if launching else None)
+        staged = None
+        if launching is not None:
+            staged = self._workspace.staged_launch(launching, self._folders.of(launching))
+        return describe(job, name, mode, user, staged)
 
     def stage(self, launching: Launching) -> None:
         self._folders.stage(launching)
@@ -137,13 +140,6 @@ class WorkspaceJobs:
         except (Rejected, RemoteMissing):
             return None  # the job was deleted
         return next(iter(answer.get("runs") or ()), None)
-
-    def _run(self, launching: Launching) -> JobRun:
-        return JobRun(
-            config=launching.config,
-            placement=launching.inputs.placement,
-            staged=self._workspace.staged_launch(launching, self._folders.of(launching)),
-        )
 
     def _settings(self, job_id: str) -> dict[str, Any]:
         """Of a job with many tasks, page by page."""

@@ -58,33 +58,30 @@ YAML_FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedLaunch:
-    """What a request names of a staged launch: the folder of its command, the folder of experiments
-    that name none, the archive of its code, the id of its budget policy."""
+    """What requests say of a launch: its config, its placement, which is the id of the pool that
+    GPUs come from, and what was staged: the folder of its command, the folder of experiments that
+    name none, the archive of its code, the id of its budget policy."""
 
+    config: RunConfig
     folder: str
     experiments: str
+    placement: str | None = None
     code: str | None = None
     policy: str | None = None
 
 
-def submit_request(
-    config: RunConfig, staged: StagedLaunch, *, ref: AttemptRef, token: str, placement: str | None
-) -> dict[str, Json]:
+def submit_request(staged: StagedLaunch, *, ref: AttemptRef, token: str) -> dict[str, Json]:
     """Return the body of the request. Its token makes it one run however often it is sent.
-
-    Args:
-        placement: that of the launch, the id of the pool that GPUs come from.
 
     Raises:
         BackendError: the platform has no such machines.
     """
+    config = staged.config
     task: dict[str, Json] = {
         "task_key": platform_name(ref.address.name),
         "run_if": "ALL_SUCCESS",
         "environment_key": ENVIRONMENT,
-        "ai_runtime_task": task_of(
-            config, staged, run_name=f"{ref.address.folder}-{ref.number}", placement=placement
-        ),
+        "ai_runtime_task": task_of(staged, run_name=f"{ref.address.folder}-{ref.number}"),
         "max_retries": retries_of(config),
     }
     body: dict[str, Json] = {
@@ -103,18 +100,16 @@ def submit_request(
     return body
 
 
-def task_of(
-    config: RunConfig, staged: StagedLaunch, *, run_name: str, placement: str | None
-) -> dict[str, Json]:
+def task_of(staged: StagedLaunch, *, run_name: str) -> dict[str, Json]:
     """Return the `ai_runtime_task`.
 
     Args:
         run_name: what its MLflow run is called where the config does not say.
-        placement: that of the launch, the id of the pool that GPUs come from.
 
     Raises:
         BackendError: the platform has no such machines.
     """
+    config = staged.config
     machines = machines_of(config)
     if machines is None:
         raise BackendError(
@@ -126,7 +121,7 @@ def task_of(
     compute: dict[str, Json] = {
         "accelerator_type": machines.accelerator,
         "accelerator_count": machines.gpus,
-        "provisioned_capacity_id": placement,
+        "provisioned_capacity_id": staged.placement,
     }
     command = f"{staged.folder}/command.sh"
     experiment = experiment_of(config, staged.experiments)

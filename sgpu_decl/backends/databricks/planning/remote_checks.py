@@ -40,16 +40,11 @@ from sgpu_decl.errors import BackendError
 VALIDATION = "/api/2.0/ai-training/config:validate"
 
 
-def validation_body(
-    config: RunConfig, staged: StagedLaunch, placement: str | None
-) -> dict[str, Any]:
-    """What `config:validate` is asked about a run. Raises BackendError as `task_of` does.
-
-    Args:
-        placement: that of the launch.
-    """
+def validation_body(staged: StagedLaunch) -> dict[str, Any]:
+    """What `config:validate` is asked about a run. Raises BackendError as `task_of` does."""
+    config = staged.config
     return {
-        "task": task_of(config, staged, run_name=config.name, placement=placement),
+        "task": task_of(staged, run_name=config.name),
         "environment": environment_of(config),
         "run_options": {
             "max_retries": retries_of(config),
@@ -216,8 +211,14 @@ class RemoteChecks:
         """
         workspace = self.workspace
         folder = workspace.layout.commands(f"{workspace.layout.runs}/{self.config.name}")
-        staged = StagedLaunch(folder=folder, experiments=workspace.experiments)
-        body = validation_body(self.config, staged, placement)
+        body = validation_body(
+            StagedLaunch(
+                config=self.config,
+                folder=folder,
+                experiments=workspace.experiments,
+                placement=placement,
+            )
+        )
         answers = workspace.connection.answers
         if answers.cached(body) == []:
             return

@@ -1,55 +1,57 @@
 """Attempts in a workspace: its Jobs API, and what nodes brought back."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from sgpu_decl.backends.base import LogReader, NoLog
-from sgpu_decl.backends.databricks.launching.launch_handles import LaunchHandles
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_status import (
-    RemoteStatus,
+    is_settled,
+    missing_run_status,
     mlflow_runs,
-    settled,
-    status_in,
-    status_of,
+    run_status,
 )
-from sgpu_decl.backends.launch_config import config_of
-from sgpu_decl.backends.remote.attempts import LaunchPlace, RemoteAttempts, ReturnedFiles
-from sgpu_decl.backends.remote.remote_results import RemoteResults
+from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.remote.attempts import RemoteAttempts
+from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.remote.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
 
-_LOOKS = 8  # attempts that are asked about at once
-
 
 class DatabricksAttempts(RemoteAttempts):
-    """The status of an attempt that has ended is kept in its handle."""
+    """Markers have the id of the run that a launch became (`run_id`), when it was `submitted`, in
+    seconds of the epoch by the workspace's clock, and what its MLflow runs are to say (`mlflow`).
+    This machine remembers that the workspace has shown the run since (`seen`), and of each MLflow
+    run that was written why it does not say so, if that failed for good (`mlflow RUN`).
+    """
 
     poll_seconds = OFTEN
 
-    def __init__(self, handles: LaunchHandles) -> None:
-        self._handles = handles
-        self._looks = ThreadPoolExecutor(_LOOKS, thread_name_prefix="look")
+    def __init__(self, launches: RemoteLaunches, workspaces: Workspaces) -> None:
+        super().__init__(launches)
+        self._workspaces = workspaces
         self._settled: set[AttemptRef] = set()
-        self._mlflow_problems: dict[str, str] = {}  # by the id of an MLflow run; see `LaunchHandle`
+        self._mlflow_problems: dict[str, str] = {}  # by the id of an MLflow run
 
-    def close(self) -> None:
-        """End the threads that ask about attempts; a request that is under way is not waited
-        for."""
-        self._looks.shutdown(wait=False, cancel_futures=True)
-
-    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
-        # Each may take requests, so several are asked about at once.
-        statuses = self._looks.map(self._status, records)
-        return {
-            record.ref: status.view
-            for record, status in zip(records, statuses, strict=True)
-            if status is not None
-        }
+    def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
+        if "run_id" not in marker:
+            staging = AttemptState.STAGING
+            view = AttemptView(ref=record.ref, backend=record.backend, state=staging)
+            return RemoteStatus(view=view)
+        workspace, memory = self._workspace(record), self._launches.memory
+        run = workspace.run_cache.run(marker["run_id"])
+        seen = bool(memory.get(record).get("seen"))
+        if run is None:
+            return missing_run_status(record, marker, workspace, seen=seen)
+        if not seen:  # from now on it is deleted if it is not shown
+            memory.remember(record, seen=True)
+        folder, results = self._launches.folder(record), self._launches.results(record)
+        return run_status(record, run, workspace, folder, results)
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views, by_ref = self.look(records), {record.ref: record for record in records}
@@ -57,65 +59,47 @@ class DatabricksAttempts(RemoteAttempts):
 
     def settle(self, records: Sequence[LaunchRecord]) -> None:
         for record in records:
-            ref, handle = record.ref, self._handles.of(record)
-            if handle is None or handle.run_id is None or handle.ended or ref in self._settled:
+            if record.ref in self._settled or self._launches.memory.get(record).get("ended"):
                 continue
-            workspace = self._handles.workspace(handle)
-            for run_id in mlflow_runs(handle, workspace):
+            marker = self._launches.marker(record) or {}
+            workspace = self._workspace(record)
+            run = workspace.run_cache.run(marker["run_id"]) if "run_id" in marker else None
+            if run is None:
+                continue
+            for run_id in mlflow_runs(run, workspace):
                 self._write_metadata(record, run_id)
-            if not settled(handle, workspace, self._handles.folder(ref)):
+            if not is_settled(run, self._launches.results(record)):
                 continue
             from sgpu_decl.backends.databricks.launching.submit import ended_early
 
-            self._settled.add(ref)
-            if ended_early(config_of(ref, record.inputs)):
+            self._settled.add(record.ref)
+            if ended_early(self._launches.config(record)):
                 with suppress(BackendError):  # the user may not be allowed to
-                    self._handles.cancel(record)
+                    self.cancel(record)
 
-    def place(self, record: LaunchRecord) -> LaunchPlace | None:
-        handle = self._handles.of(record)
-        if handle is None:
-            return None
-        return LaunchPlace(self._handles.workspace(handle).area, handle.folder)
-
-    def returned_files(self, record: LaunchRecord) -> ReturnedFiles | None:
-        place, status = self.place(record), self._status(record)
-        if place is None or status is None or status.brought is None:
-            return None
-        folder = self._handles.folder(record.ref)
-        results = RemoteResults(place.area.files, place.folder, folder)
-        return ReturnedFiles(results, status.brought, status.view)
-
-    def forget(self, record: LaunchRecord) -> None:
-        self._handles.forget(record.ref)
+    def cancel(self, record: LaunchRecord) -> None:
+        """See `Launcher.cancel`. Raises BackendError: the workspace does not answer, or does not
+        allow it."""
+        marker = self._launches.marker(record) or {}
+        if "run_id" in marker and not self._launches.memory.get(record).get("ended"):
+            self._workspace(record).connection.tell_unless_gone(
+                f"cancelling `{record.ref}`",
+                "/api/2.2/jobs/runs/cancel",
+                {"run_id": marker["run_id"]},
+                look="/api/2.2/jobs/runs/get",
+            )
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         from sgpu_decl.backends.databricks.watching.logs import WorkspaceLog
 
-        handle = self._handles.of(record)
-        if handle is None or handle.run_id is None:
+        marker = self._launches.marker(record) or {}
+        if "run_id" not in marker:
             return NoLog()
-        workspace = self._handles.workspace(handle)
-        return WorkspaceLog(record.ref, workspace, handle.run_id, ranks=ranks, follow=follow)
+        workspace = self._workspace(record)
+        return WorkspaceLog(record.ref, workspace, marker["run_id"], ranks=ranks, follow=follow)
 
-    def _status(self, record: LaunchRecord) -> RemoteStatus | None:
-        handle = self._handles.of(record)
-        if handle is None:
-            return None
-        if handle.ended:
-            return status_in(record, handle.ended)
-        if handle.run_id is None:
-            staging = AttemptState.STAGING
-            return RemoteStatus(
-                view=AttemptView(ref=record.ref, backend=record.backend, state=staging)
-            )
-        workspace, folder = self._handles.workspace(handle), self._handles.folder(record.ref)
-        status = status_of(record, handle, workspace, folder)
-        if status.final:
-            self._handles.write(record.ref, replace(handle, ended=status.to_json()))
-        elif status.shown and not handle.seen:  # from now on it is deleted if it is not shown
-            self._handles.write(record.ref, replace(handle, seen=True))
-        return status
+    def _workspace(self, record: LaunchRecord) -> Workspace:
+        return self._workspaces.of(self._launches.config(record).backend)
 
     def _described(self, record: LaunchRecord, view: AttemptView) -> AttemptView:
         """The view, after its metadata was written to the MLflow run; if it could not be, the links
@@ -132,19 +116,19 @@ class DatabricksAttempts(RemoteAttempts):
         from sgpu_decl.backends.databricks.api.sdk_errors import FINAL
         from sgpu_decl.backends.databricks.launching.mlflow_metadata import write_metadata
 
-        handle = self._handles.of(record)
-        if handle is None or not handle.mlflow:
+        metadata = (self._launches.marker(record) or {}).get("mlflow")
+        if not metadata:
             return ""
-        problem = handle.mlflow_problems.get(run_id, self._mlflow_problems.get(run_id))
+        memory, fact = self._launches.memory, f"mlflow {run_id}"
+        problem: str | None = memory.get(record).get(fact, self._mlflow_problems.get(run_id))
         if problem is not None:
             return problem
         problem = ""
         try:
-            write_metadata(self._handles.workspace(handle).connection, run_id, handle.mlflow)
+            write_metadata(self._workspace(record).connection, run_id, metadata)
         except BackendError as error:
             problem = self._mlflow_problems[run_id] = error.message
             if error.code not in FINAL:
                 return problem  # the next call of the command line may get further
-        problems = {**handle.mlflow_problems, run_id: problem}
-        self._handles.write(record.ref, replace(handle, mlflow_problems=problems))
+        memory.remember(record, **{fact: problem})
         return problem

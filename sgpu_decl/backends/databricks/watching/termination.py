@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from sgpu_decl.backends.remote.remote_status import PlatformEnding
 from sgpu_decl.model.attempt import AttemptState, FailureClass
 
 _ACTIVE: Mapping[str, AttemptState] = MappingProxyType(
@@ -63,15 +63,13 @@ _NO_ROOM = re.compile(
 "Workspace has exceeded its GPU quota for GPU_8xH100"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Termination:
-    """How a run ended, by the platform. `ran` says that the command of its newest attempt was
-    started; `message` is the platform's own."""
-
-    state: AttemptState
-    failure: FailureClass | None = None
-    message: str = ""
-    ran: bool = False
+_NEXT_STEPS: Mapping[FailureClass, str] = MappingProxyType(
+    {
+        _CAPACITY: "apply again later, or use another `type`, fewer `gpus` or a `pool`",
+        FailureClass.NODE_LOST: "apply again, or let the platform bring new nodes by itself with "
+        "`retry`",
+    }
+)
 
 
 def attempt_number(task: Mapping[str, Any]) -> int:
@@ -96,7 +94,7 @@ def state_of(run: Mapping[str, Any]) -> AttemptState | None:
     return _ACTIVE.get(life, AttemptState.RUNNING)
 
 
-def termination_of(run: Mapping[str, Any]) -> Termination:
+def termination_of(run: Mapping[str, Any]) -> PlatformEnding:
     """How a run has ended."""
     newest = _newest(run) or run
     states = [one.get("state") or {} for one in (newest, run)]
@@ -109,13 +107,15 @@ def termination_of(run: Mapping[str, Any]) -> Termination:
     # A command that ran took time beyond the set-up, or was seen to.
     ran = bool(newest.get("execution_duration"))
     if result in ("SUCCESS", "SUCCESS_WITH_FAILURES"):
-        return Termination(state=AttemptState.SUCCEEDED, ran=True)
+        return PlatformEnding(state=AttemptState.SUCCEEDED, ran=True)
     if result == "CANCELED" and states[1].get("user_cancelled_or_timedout", True):
-        return Termination(state=AttemptState.CANCELLED, message=message, ran=ran)
+        return PlatformEnding(state=AttemptState.CANCELLED, message=message, ran=ran)
     failure = _failure(result, details, ran=ran)
     if failure is _PLATFORM and _NO_ROOM.search(message):
         failure = _CAPACITY
-    return Termination(state=AttemptState.FAILED, failure=failure, message=message, ran=ran)
+    if failure in _NEXT_STEPS:
+        message = f"{(message or str(failure)).rstrip('.')}; {_NEXT_STEPS[failure]}"
+    return PlatformEnding(state=AttemptState.FAILED, failure=failure, message=message, ran=ran)
 
 
 def _failure(result: str, details: Mapping[str, Any], *, ran: bool) -> FailureClass:

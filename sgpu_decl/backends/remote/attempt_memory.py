@@ -1,0 +1,66 @@
+"""What this machine remembers of attempts, in their folders: what does not change any more, and
+need not be asked again."""
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.launch import LaunchRecord
+
+__all__ = ["AttemptMemory"]
+
+_FORMAT = 1
+
+
+class AttemptMemory:
+    """A file of facts for each attempt. It is a cache: what it lacks is asked of the platform.
+    Calls may come from several threads.
+
+    Args:
+        layout: has the folders of attempts.
+        file: the name of the file in each.
+    """
+
+    def __init__(self, layout: AttemptLayout, file: str) -> None:
+        self._layout = layout
+        self._file = file
+        self._facts: dict[AttemptRef, Mapping[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, record: LaunchRecord) -> Mapping[str, Any]:
+        """The facts of an attempt; none if they are of another launch."""
+        with self._lock:
+            return self._known(record)
+
+    def remember(self, record: LaunchRecord, **facts: Json) -> None:
+        """Add facts; they are on the disk when this returns."""
+        with self._lock:
+            known = {**self._known(record), **facts, "v": _FORMAT, "token": record.token}
+            folder = self._layout.attempt(record.ref)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomic(folder / self._file, json.dumps(known, sort_keys=True).encode())
+            self._facts[record.ref] = known
+
+    def forget(self, ref: AttemptRef) -> None:
+        """The folder of the attempt was deleted."""
+        with self._lock:
+            self._facts.pop(ref, None)
+
+    def _known(self, record: LaunchRecord) -> Mapping[str, Any]:
+        known = self._facts.get(record.ref) or self._read(record.ref)
+        if known.get("token") != record.token:
+            return {}
+        self._facts[record.ref] = known
+        return known
+
+    def _read(self, ref: AttemptRef) -> Mapping[str, Any]:
+        try:
+            facts = json.loads((self._layout.attempt(ref) / self._file).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return facts if isinstance(facts, dict) and facts.get("v") == _FORMAT else {}

@@ -1,0 +1,55 @@
+"""What this machine remembers of attempts."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.remote.attempt_memory import AttemptMemory
+from tests.backends.launches import launching_of
+
+RECORD = launching_of().record
+FILE = "launch.json"
+
+
+def memory(folder: Path) -> AttemptMemory:
+    return AttemptMemory(AttemptLayout(folder), FILE)
+
+
+def test_facts_are_there_for_the_next_command(tmp_path: Path) -> None:
+    memory(tmp_path).remember(RECORD, seen=True)
+
+    assert memory(tmp_path).get(RECORD)["seen"] is True
+
+
+def test_facts_of_another_launch_do_not_count(tmp_path: Path) -> None:
+    memory(tmp_path).remember(RECORD, seen=True)
+
+    assert memory(tmp_path).get(replace(RECORD, token="other")) == {}
+
+
+def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
+    memory(tmp_path).remember(RECORD, seen=True)
+    (AttemptLayout(tmp_path).attempt(RECORD.ref) / FILE).write_bytes(b'{"v": 1, "tok')
+
+    assert memory(tmp_path).get(RECORD) == {}
+
+
+def test_no_fact_is_lost_that_several_threads_note_at_once(tmp_path: Path) -> None:
+    shared = memory(tmp_path)
+    begin = threading.Barrier(8)
+
+    def note(number: int) -> None:
+        begin.wait()
+        for item in range(10):
+            shared.remember(RECORD, **{f"{number}-{item}": True})
+
+    threads = [threading.Thread(target=note, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    facts = {f"{number}-{item}" for number in range(8) for item in range(10)}
+    assert facts <= shared.get(RECORD).keys()
+    assert facts <= memory(tmp_path).get(RECORD).keys()
