@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import NotFound
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.address import Kind
-from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.state import Resource
 from sgpu_decl.runs.selectors import match_addresses
 
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded
+    from sgpu_decl.model.job_view import JobView
 
 
 class JobCalls:
@@ -61,16 +61,8 @@ class JobCalls:
             return False
         return Kind.JOB in kinds and Kind.RUN not in kinds
 
-    def describe(self, jobs: list[Resource]) -> list[dict[str, Json]]:
-        """What is recorded of jobs, and what is seen where they are kept."""
-        if not jobs:
-            return []
-        from sgpu_decl.runs.job_status import describe_jobs
+    def show(self, job: Resource) -> "JobView":
+        """What is recorded of a job, and what is seen where it is kept."""
+        from sgpu_decl.runs.job_status import describe_job
 
-        return describe_jobs(self._project, jobs)
-
-    def show(self, job: Resource) -> dict[str, Json]:
-        """One job whole: with the settings that were applied, and those that it has."""
-        from sgpu_decl.runs.job_status import show_job
-
-        return show_job(self._project, job)
+        return describe_job(self._project, job)

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.base import Launching
-from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.job_view import JobLaunch
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
     from sgpu_decl.config.job import Job
     from sgpu_decl.model.target import Mode
 
-__all__ = ["JobBackend", "JobDescription", "JobLaunch", "ListedJob"]
+__all__ = ["JobBackend", "JobDescription", "ListedJob"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +34,6 @@ class ListedJob:
 
     id: str
     token: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobLaunch:
-    """One launch of a job by its platform: not an attempt of ours."""
-
-    id: str
-    state: AttemptState
-    started_at: datetime | None
-    ended_at: datetime | None
-    url: str
 
 
 class JobBackend(Protocol):

@@ -77,7 +77,9 @@ def _show_job(session: "Session", name: str, output: str) -> int:
         )
     job = session.jobs.show(jobs[0])
     if output == "json":
-        answer(job)
+        from sgpu_decl.model.job_view import whole_job_fields
+
+        answer(whole_job_fields(job))
         return 0
     from sgpu_decl.views.jobs_text import job_details
 

@@ -35,11 +35,13 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
         session.check_project()
         session.check_target()
     refs, resources = _named(session, names)
-    views, jobs = session.runs.describe(refs), session.jobs.describe(resources)
+    views, jobs = session.runs.describe(refs), list(map(session.jobs.show, resources))
     if output == "json":
+        from sgpu_decl.model.job_view import job_fields
+
         project = str(session.root) if session.in_project else None
         data: dict[str, Json] = {"project": project, "runs": status_objects(views)}
-        answer({**data, "jobs": jobs} if jobs else data)
+        answer({**data, "jobs": list(map(job_fields, jobs))} if jobs else data)
         return 0
     from sgpu_decl.views.status_text import status_table
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from sgpu_decl.model.job_view import JobView
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.views.terminal import Colour, age, columns, escape, paint
 
@@ -21,11 +22,11 @@ _WORDS = {
 }
 
 
-def job_table(jobs: Sequence[Mapping[str, Json]], *, now: datetime, colour: bool = False) -> str:
+def job_table(jobs: Sequence[JobView], *, now: datetime, colour: bool = False) -> str:
     """Return one line for each job: its name, its state, what starts it, how its last launch went,
     where it is."""
     rows = [
-        (escape(str(job["name"])), str(job["state"]), _start(job), _last(job, now), _link(job))
+        (escape(job.address.label), job.state, _start(job), _last(job, now), escape(job.url or ""))
         for job in jobs
     ]
     head = ("JOB", "STATE", "START", "LAST", "WHERE")
@@ -35,45 +36,38 @@ def job_table(jobs: Sequence[Mapping[str, Json]], *, now: datetime, colour: bool
     return "\n".join(lines)
 
 
-def job_details(job: Mapping[str, Json], *, now: datetime, colour: bool = False) -> str:
+def job_details(job: JobView, *, now: datetime, colour: bool = False) -> str:
     """Return a job whole, with the settings that it has in the workspace."""
-    state = str(job["state"])
-    painted = paint(state, _COLOURS.get(state, Colour.DIM), on=colour)
-    lines = [f"{escape(str(job['address']))}  {painted}"]
-    lines += [f"  {name}: {escape(text)}" for name, text in _facts(job, now) if text]
-    settings = job.get("live") or job.get("spec")
+    painted = paint(job.state, _COLOURS.get(job.state, Colour.DIM), on=colour)
+    facts = {
+        "called": job.title or "",
+        "start": _start(job),
+        "where": job.url or "",
+        "last launch": _last(job, now),
+        "its logs": job.last.url if job.last else "",
+        "note": job.error or _WORDS.get(job.state, ""),
+        "declared in": job.owner,
+    }
+    lines = [f"{escape(str(job.address))}  {painted}"]
+    lines += [f"  {name}: {escape(text)}" for name, text in facts.items() if text]
     lines.append("  settings:")
-    lines += [f"    {escape(line)}" for line in json.dumps(settings, indent=2).splitlines()]
+    settings = json.dumps(job.live or job.spec, indent=2)
+    lines += [f"    {escape(line)}" for line in settings.splitlines()]
     return "\n".join(lines)
 
 
-def _facts(job: Mapping[str, Json], now: datetime) -> list[tuple[str, str]]:
-    last = job.get("last")
-    return [
-        ("called", str(job["title"] or "")),
-        ("start", _start(job)),
-        ("where", _link(job)),
-        ("last launch", _last(job, now)),
-        ("its logs", str(last["link"]) if isinstance(last, Mapping) else ""),
-        ("note", str(job["error"] or _WORDS.get(str(job["state"]), ""))),
-        ("declared in", str(job.get("owner") or "")),
-    ]
-
-
-def _last(job: Mapping[str, Json], now: datetime) -> str:
-    last = job.get("last")
-    if not isinstance(last, Mapping):
+def _last(job: JobView, now: datetime) -> str:
+    if job.last is None:
         return ""
-    then = last["ended_at"] or last["started_at"]
-    when = f", {age(datetime.fromisoformat(then), now)}" if isinstance(then, str) else ""
-    return escape(f"{last['state']}{when}")
+    then = job.last.ended_at or job.last.started_at
+    return f"{job.last.state}{f', {age(then, now)}' if then else ''}"
 
 
-def _start(job: Mapping[str, Json]) -> str:
-    if job["schedule"]:
-        return escape(f"{job['schedule']} {job['timezone'] or ''}".rstrip())
-    trigger = job["trigger"]
-    return escape(_trigger(trigger)) if isinstance(trigger, Mapping) else ""
+def _start(job: JobView) -> str:
+    start = job.start
+    if start.schedule:
+        return escape(f"{start.schedule} {start.timezone or ''}".rstrip())
+    return escape(_trigger(start.trigger)) if start.trigger else ""
 
 
 def _trigger(trigger: Mapping[str, Json]) -> str:
@@ -86,12 +80,7 @@ def _trigger(trigger: Mapping[str, Json]) -> str:
             return f"files in {url}"
         case {"table_update": {"table_names": [*tables]}}:
             return f"updates of {', '.join(map(str, tables))}"
-    return canonical(dict(trigger)) if trigger else ""
-
-
-def _link(job: Mapping[str, Json]) -> str:
-    links = job["links"]
-    return escape(str(links.get("job", ""))) if isinstance(links, Mapping) else ""
+    return canonical(dict(trigger))
 
 
 def _line(row: Sequence[str], widths: Sequence[int], colour: Colour | None) -> str:

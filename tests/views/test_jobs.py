@@ -11,8 +11,11 @@ from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
 from sgpu_decl.config.schemas import documents
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.job import DesiredJob, JobHandle, ObservedJob
+from sgpu_decl.model.job_rules import JobStart
+from sgpu_decl.model.job_view import JobLaunch, JobView
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import Resource, State
@@ -131,37 +134,43 @@ def test_a_saved_plan_of_jobs_comes_back_whole() -> None:
     assert back == made
 
 
-def told(name: str, state: str, **more: Any) -> dict[str, Any]:
-    return {
-        "address": f"job.{name}", "name": name, "title": name, "state": state,
-        "schedule": None, "timezone": None, "trigger": None, "error": None,
-        "links": {"job": f"{HOST}/jobs/1"}, **more,
+def job(name: str, state: str, start: JobStart | None = None, **fields: Any) -> JobView:
+    values = {
+        "address": Address(Kind.JOB, name), "backend": "databricks", "owner": "", "title": name,
+        "state": state, "handle": None, "start": start or JobStart(), "spec": {},
+        "url": f"{HOST}/jobs/1", **fields,
     }  # fmt: skip
+    return JobView(**values)
 
 
-LAST = {
-    "id": "7", "state": "failed", "started_at": "2026-01-30T02:00:00Z",
-    "ended_at": "2026-01-30T02:10:00Z", "link": f"{HOST}/jobs/1/runs/7",
-}  # fmt: skip
+LAST = JobLaunch(
+    id="7",
+    state=AttemptState.FAILED,
+    started_at=datetime(2026, 1, 30, 2, tzinfo=UTC),
+    ended_at=datetime(2026, 1, 30, 2, 10, tzinfo=UTC),
+    url=f"{HOST}/jobs/1/runs/7",
+)
 
 
 def test_the_status_of_jobs_is_as_drawn(golden: Golden) -> None:
+    def every(interval: int) -> JobStart:
+        return JobStart(trigger={"periodic": {"interval": interval, "unit": "HOURS"}})
+
+    files = JobStart(trigger={"file_arrival": {"url": "/Volumes/a/b/c/"}})
+    tables = JobStart(trigger={"table_update": {"table_names": ["a.b.c", "a.b.d"]}})
+    nightly = JobStart(schedule="0 30 2 * * ?", timezone="UTC")
     jobs = [
-        told("nightly", "scheduled", schedule="0 30 2 * * ?", timezone="UTC", last=LAST),
-        told("hourly", "paused", trigger={"periodic": {"interval": 1, "unit": "HOURS"}}),
-        told("by-hand", "manual"),
-        told("gone", "missing"),
-        told("dark", "unknown", error="`work.example.com` does not answer"),
-        told("often", "paused", trigger={"periodic": {"interval": 6, "unit": "HOURS"}}),
-        told("fed", "scheduled", trigger={"file_arrival": {"url": "/Volumes/a/b/c/"}}),
-        told("late", "scheduled", trigger={"table_update": {"table_names": ["a.b.c", "a.b.d"]}}),
+        job("nightly", "scheduled", nightly, last=LAST, live={"name": "nightly"}),
+        job("hourly", "paused", every(1)),
+        job("by-hand", "manual"),
+        job("gone", "missing", owner="sgpu.yml", spec={"name": "gone"}),
+        job("dark", "unknown", error="`work.example.com` does not answer"),
+        job("often", "paused", every(6)),
+        job("fed", "scheduled", files),
+        job("late", "scheduled", tables),
     ]
-    went = job_details({**jobs[0], "spec": {}, "live": {"name": "nightly"}}, now=NOW)
-    whole = {**jobs[3], "owner": "sgpu.yml", "spec": {"name": "gone"}, "live": None}
-    golden(
-        "jobs_status.txt",
-        f"{job_table(jobs, now=NOW)}\n\n{job_details(whole, now=NOW)}\n\n{went}\n",
-    )
+    whole, went = (job_details(jobs[at], now=NOW) for at in (3, 0))
+    golden("jobs_status.txt", f"{job_table(jobs, now=NOW)}\n\n{whole}\n\n{went}\n")
 
 
 def test_what_is_done_to_a_job_is_a_line() -> None:

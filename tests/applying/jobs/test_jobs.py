@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.errors import BackendError, NotFound
+from sgpu_decl.model.job_view import job_fields
 from sgpu_decl.model.plan import Action, Reason
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
 
@@ -371,16 +372,18 @@ def test_a_moved_job_is_the_same_job(shop: Shop) -> None:
 def test_status_and_show_know_jobs(shop: Shop) -> None:
     shop.apply()
     session = shop.session()
-    (told,) = session.jobs.describe(session.jobs.find())
+    (recorded,) = session.jobs.find()
+    fields = job_fields(session.jobs.show(recorded))
     job_id, settings = shop.job()
-    assert (told["address"], told["id"], told["state"]) == ("job.nightly", job_id, "scheduled")
-    assert told["schedule"] == "0 30 2 * * ?"
+    assert (fields["address"], fields["id"]) == ("job.nightly", job_id)
+    assert (fields["state"], fields["schedule"]) == ("scheduled", "0 30 2 * * ?")
     shop.edit(schedule={**settings["schedule"], "pause_status": "PAUSED"})
     whole = session.jobs.show(session.jobs.find("job.nightly")[0])
-    assert whole["state"] == "paused"
-    assert whole["live"]["schedule"]["pause_status"] == "PAUSED"
+    assert whole.state == "paused"
+    assert whole.live is not None
+    assert whole.live["schedule"]["pause_status"] == "PAUSED"
     shop.api("POST", "2/jobs/delete", {"job_id": int(job_id)})
-    assert session.jobs.describe(session.jobs.find())[0]["state"] == "missing"
+    assert session.jobs.show(recorded).state == "missing"
     assert session.jobs.names_job("nightly")
     assert not session.jobs.names_job("other")
     with pytest.raises(NotFound) as not_here:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl import __version__
 from sgpu_decl.backends.databricks.api.account import Account, Login, login_of
-from sgpu_decl.backends.databricks.api.answer_cache import AnswerCache
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, explained
+from sgpu_decl.backends.remote.answer_cache import AnswerCache
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.jsonable import Json
@@ -68,7 +68,7 @@ class Connection:
         self._lock = threading.Lock()
         self._login: Login | None = None
         self._begun = False
-        self.answers = AnswerCache(lambda: self.login)
+        self.answers = AnswerCache("databricks", lambda: (self.login.host, self.login.who))
 
     def start(self) -> None:
         """Begin to connect, unless that was begun before.

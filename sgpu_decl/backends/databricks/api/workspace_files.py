@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.sdk_errors import says_too_large
-from sgpu_decl.backends.databricks.api.upload_form import UploadForm
 from sgpu_decl.backends.remote.files import (
     RemoteEntry,
     RemoteMissing,
@@ -22,6 +21,7 @@ from sgpu_decl.backends.remote.files import (
     save_stream,
     upload_stream,
 )
+from sgpu_decl.backends.remote.upload_form import UploadForm
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
 

@@ -19,10 +19,11 @@ from sgpu_decl.backends.databricks.jobs.job_settings import describe
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.job_backend import JobDescription, JobLaunch, ListedJob
+from sgpu_decl.backends.job_backend import JobDescription, ListedJob
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.config.job import Job
 from sgpu_decl.model.job import PERMISSIONS
+from sgpu_decl.model.job_view import JobLaunch
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import Mode
 

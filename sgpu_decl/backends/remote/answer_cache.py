@@ -1,29 +1,32 @@
-"""Answers of a workspace, kept for ten minutes between calls of the command line. A plan whose
+"""Answers of a platform, kept for ten minutes between calls of the command line. A plan whose
 answers are all there does not connect."""
 
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from sgpu_decl.atomic_files import write_atomic
-from sgpu_decl.backends.databricks.api.account import Login
 from sgpu_decl.model.jsonable import Json, canonical
+
+__all__ = ["AnswerCache"]
 
 _FRESH = 600.0  # seconds for which an answer counts
 
 
 class AnswerCache:
-    """Answers of one workspace to one user. What cannot be read or written is asked again.
+    """Answers of one platform to one user. What cannot be read or written is asked again.
 
     Args:
-        login: gives the workspace and the user. It raises BackendError if nothing says which
-            workspace is meant; so does each call here.
+        backend: the kind of the backend.
+        login: gives what names the platform and the user. It raises BackendError if nothing says
+            which platform is meant; so does each call here.
     """
 
-    def __init__(self, login: Callable[[], Login]) -> None:
+    def __init__(self, backend: str, login: Callable[[], Sequence[str]]) -> None:
+        self._backend = backend
         self._login = login
 
     def get(self, question: Json, ask: Callable[[], Json]) -> Json:
@@ -61,7 +64,6 @@ class AnswerCache:
     def _path(self, question: Json) -> Path:
         import platformdirs
 
-        login = self._login()
-        key = canonical([login.host, login.who, question])
+        key = canonical([*self._login(), question])
         name = hashlib.sha256(key.encode()).hexdigest()[:32]
-        return Path(platformdirs.user_cache_path("sgpu")) / "databricks" / f"{name}.json"
+        return Path(platformdirs.user_cache_path("sgpu")) / self._backend / f"{name}.json"

@@ -1,0 +1,82 @@
+"""What is to be seen of a job, as values."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.job import JobHandle
+from sgpu_decl.model.job_rules import JobStart
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.times import to_text
+
+__all__ = ["JobLaunch", "JobView", "job_fields", "whole_job_fields"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLaunch:
+    """One launch of a job by its platform: not an attempt of ours."""
+
+    id: str
+    state: AttemptState
+    started_at: datetime | None
+    ended_at: datetime | None
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """One job. `state` is `scheduled`, `paused`, `manual` (nothing starts it by itself), `missing`
+    or `unknown`; `error` says why it is unknown. `url` is where a person looks at it, `live` the
+    settings that it has there, `spec` those that were applied."""
+
+    address: Address
+    backend: str
+    owner: str
+    title: str | None
+    state: str
+    handle: JobHandle | None
+    start: JobStart
+    spec: Mapping[str, Any]
+    live: Mapping[str, Any] | None = None
+    url: str | None = None
+    last: JobLaunch | None = None
+    error: str | None = None
+
+
+def job_fields(job: JobView) -> dict[str, Json]:
+    """What `status -o json` says of a job."""
+    handle, start, last = job.handle, job.start, job.last
+    return {
+        "address": str(job.address),
+        "name": job.address.label,
+        "title": job.title,
+        "state": job.state,
+        "backend": job.backend,
+        "id": handle.id if handle else None,
+        "workspace": handle.workspace if handle else None,
+        "schedule": start.schedule,
+        "timezone": start.timezone,
+        "trigger": dict(start.trigger) if start.trigger is not None else None,
+        "links": {"job": job.url} if job.url else {},
+        "last": _launch_fields(last) if last is not None else None,
+        "error": job.error,
+    }
+
+
+def whole_job_fields(job: JobView) -> dict[str, Json]:
+    """What `show -o json` says of a job."""
+    live = dict(job.live) if job.live is not None else None
+    return {**job_fields(job), "owner": job.owner, "spec": dict(job.spec), "live": live}
+
+
+def _launch_fields(last: JobLaunch) -> dict[str, Json]:
+    return {
+        "id": last.id,
+        "state": str(last.state),
+        "started_at": to_text(last.started_at),
+        "ended_at": to_text(last.ended_at),
+        "link": last.url,
+    }
