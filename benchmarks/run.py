@@ -3,7 +3,7 @@
     make bench
     python benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
                                    [--only start,plans,applies,watched,ranks,calls,environments,
-                                   databricks] [--without-terraform]
+                                   databricks,ray] [--without-terraform]
 
 Times are wall clock; memory is the peak of the one process. Start-up and plans are medians of
 alternating rounds (a round that takes minutes is the last one; `n` says how many there were), each
@@ -31,7 +31,7 @@ from workloads import (
     terraform_state,
 )
 
-PARTS = "start,plans,applies,watched,ranks,calls,environments,databricks"
+PARTS = "start,plans,applies,watched,ranks,calls,environments,databricks,ray"
 ROOT = Path(__file__).resolve().parents[1]
 SGPU = str(Path(sys.executable).with_name("sgpu"))
 OLDER = "bfccb5d"  # what launches are measured against
@@ -244,6 +244,10 @@ def main() -> int:
             from workspaces import workspaces
 
             rows.append(workspaces(scratch, options.repeats))
+        if "ray" in parts:
+            from ray_clusters import ray_clusters
+
+            rows.append(ray_clusters(scratch))
         for part in rows:
             for row in part:
                 _show(row)
