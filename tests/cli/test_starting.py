@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.backends.ray.answers import answering, recorded
 from tests.support import PATIENCE
 
 HEAVY = {"torch", "mlflow", "databricks", "ray"}
@@ -101,6 +102,17 @@ def test_looking_at_a_run_that_ended_imports_no_reader_of_files(sgpu: Any) -> No
         code, tops = imported(sgpu.folder, *command)
         assert code == 0, command
         assert not sorted(tops & below), command
+
+
+def test_a_plan_for_a_ray_cluster_imports_no_ray(sgpu: Any) -> None:
+    sgpu.write("train.py", "print()\n")
+    with answering(recorded("2.60.0")) as cluster:
+        block = f"backend: {{kind: ray, address: '{cluster.url}'}}\n"
+        sgpu.write("run.yaml", f"name: a\ngpus: 1\ntype: H100\nentrypoint: train.py\n{block}")
+        _, tops = imported(sgpu.folder, "plan")
+        assert cluster.requests
+    assert "sgpu_decl.backends.ray.planning.survey" in tops
+    assert not tops & HEAVY
 
 
 def test_planning_an_unchanged_file_again_neither_reads_yaml_nor_validates(sgpu: Any) -> None:

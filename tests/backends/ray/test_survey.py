@@ -57,7 +57,9 @@ def checks(plan: Plan) -> dict[str, Check]:
 
 
 def placement(plan: Plan) -> RayPlacement:
-    return RayPlacement.from_id(plan.changes[0].launch.inputs.placement)
+    launch = plan.changes[0].launch
+    assert launch is not None
+    return RayPlacement.from_id(launch.inputs.placement or "")
 
 
 HALF = "  resources_per_rank: {CPU: 0.5}\n"
@@ -233,7 +235,7 @@ def test_a_head_without_cpus_takes_no_ranks(cluster: Answers, planned: Planned) 
     for row in cluster.by_path[NODES]["data"]["result"]["result"]:
         if row["is_head_node"]:
             del row["resources_total"]["CPU"]
-    assert checks(planned(2, kind="CPU", backend="  ranks_per_node: 1\n"))["never_fits"]
+    assert "never_fits" in checks(planned(2, kind="CPU", backend="  ranks_per_node: 1\n"))
     assert "ray_placement" in checks(planned(1, kind="CPU"))
 
 
