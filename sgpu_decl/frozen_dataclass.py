@@ -2,15 +2,15 @@
 
 `dataclasses.dataclass` writes and compiles the source of six methods for each class, which is half
 of the time that a command takes to start. Here one is compiled, `__init__`; the others are closures
-over the fields. The class is a dataclass in all other ways: `fields`, `replace`, `==`, `hash`,
+over the fields. The class is a dataclass in all other ways: `fields`, `replace`, `==`, `<`, `hash`,
 `repr`, `copy` and `pickle` give the same. `dataclasses` itself makes the classes that are not
-frozen, have no slots, are ordered, inherit from another dataclass, bring one of these methods, or
-use `__post_init__`, `InitVar` or `field(init=False)`.
+frozen, have no slots, inherit from another dataclass, bring one of these methods, or use
+`__post_init__`, `InitVar` or `field(init=False)`.
 """
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 __all__ = ["dataclass"]
@@ -26,12 +26,13 @@ else:
     def dataclass(**options: bool) -> Callable[[type[_T]], type[_T]]:
         """Return the decorator; the options are those of `dataclasses.dataclass`."""
         frozen = options.get("frozen") and options.get("slots")
-        if not frozen or options.keys() - {"frozen", "slots", "kw_only"}:
+        if not frozen or options.keys() - {"frozen", "slots", "kw_only", "order"}:
             return dataclasses.dataclass(**options)
 
         def decorate(cls: type[_T]) -> type[_T]:
             if _is_simple(cls):
-                return _frozen(cls, kw_only=options.get("kw_only", False))
+                made = _frozen(cls, kw_only=options.get("kw_only", False))
+                return _ordered(made) if options.get("order") else made
             return dataclasses.dataclass(**options)(cls)
 
         return decorate
@@ -91,6 +92,25 @@ def _frozen(cls: type[_T], *, kw_only: bool) -> type[_T]:
     return made  # type: ignore[no-any-return]
 
 
+def _ordered(made: Any) -> Any:
+    made.__dataclass_params__.order = True
+    compared = _getter(item.name for item in dataclasses.fields(made) if item.compare)
+    for name in ("__lt__", "__le__", "__gt__", "__ge__"):
+        setattr(made, name, _order_method(getattr(operator, name), compared))
+    return made
+
+
+def _order_method(
+    holds: Callable[[object, object], bool], compared: Callable[[object], tuple[object, ...]]
+) -> Callable[[object, object], object]:
+    def method(self: object, other: object) -> object:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return holds(compared(self), compared(other))
+
+    return method
+
+
 def _state(self: Any) -> tuple[object, ...]:
     return tuple(getattr(self, item.name) for item in dataclasses.fields(self))
 
@@ -112,7 +132,7 @@ def _getter(names: Iterable[str]) -> Callable[[object], tuple[object, ...]]:
     """Return what gives the values of attributes as a tuple."""
     listed = tuple(names)
     if len(listed) > 1:
-        return attrgetter(*listed)
+        return operator.attrgetter(*listed)
     return lambda value: tuple(getattr(value, name) for name in listed)
 
 

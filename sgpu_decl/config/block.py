@@ -34,6 +34,9 @@ class Block(BaseModel):
     elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Names that one may look for here in vain, and why they are not."""
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """Itself: it never changes, and pydantic would copy a default block for every run."""
         return self

@@ -1,6 +1,7 @@
 """`env`: the Python environment of the ranks and the variables they see."""
 
 import re
+from functools import lru_cache
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -23,6 +24,7 @@ _RESERVED = frozenset({
 _RESERVED_STARTS = ("SGPU_", "TORCHELASTIC_")
 
 
+@lru_cache(maxsize=4096)  # many runs have the same variables
 def refuse_name(name: str) -> tuple[str, str, str] | None:
     """Why a variable cannot have this name: code, words and hint, or `None`."""
     if name in _RESERVED or name.startswith(_RESERVED_STARTS):

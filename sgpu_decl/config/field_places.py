@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Lookup
+from typing import TypeVar, overload
 
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
 __all__ = ["Places", "locate"]
+
+T = TypeVar("T")
 
 
 class Places(Lookup[str, Place]):
@@ -20,12 +23,18 @@ class Places(Lookup[str, Place]):
         self.more = more or {}
 
     def __getitem__(self, path: str) -> Place:
-        if path in self.more:
-            return self.more[path]
-        place = _find(self.node, path)
+        place = self.get(path)
         if place is None:
             raise KeyError(path)
         return place
+
+    @overload
+    def get(self, path: str, default: None = None) -> Place | None: ...
+    @overload
+    def get(self, path: str, default: Place | T) -> Place | T: ...
+    def get(self, path: str, default: Place | T | None = None) -> Place | T | None:
+        """Asked for each field of ten thousand runs: that of `Mapping` raises and catches."""
+        return self.more.get(path) or _find(self.node, path) or default
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self.written(), **self.more})
@@ -43,30 +52,27 @@ class Places(Lookup[str, Place]):
 
 def locate(parent: Node, key: str | int) -> Place:
     """The place of a member: a scalar's own, or the key of a collection."""
-    if isinstance(parent, Sequence):
-        return place_of(parent.items[int(key)])
     if isinstance(parent, Mapping):
         value = parent.entries[str(key)]
-        empty = isinstance(value, Scalar) and not value.text
-        return place_of(value) if isinstance(value, Scalar) and not empty else parent.keys[str(key)]
-    return place_of(parent)
+        written = isinstance(value, Scalar) and value.text
+        return place_of(value) if written else parent.keys[str(key)]
+    return place_of(parent.items[int(key)] if isinstance(parent, Sequence) else parent)
 
 
 def _find(node: Node, path: str) -> Place | None:
     """A key may hold dots itself: the longest key that fits is taken."""
-    if isinstance(node, Sequence):
+    if isinstance(node, Mapping):
+        entries = node.entries
+        if path in entries:
+            return locate(node, path)
+        end = len(path)
+        while (end := path.rfind(".", 0, end)) > 0:
+            if path[:end] in entries:
+                return _find(entries[path[:end]], path[end + 1 :])
+    elif isinstance(node, Sequence):
         head, _, rest = path.partition(".")
-        if not head.isdecimal() or int(head) >= len(node.items):
-            return None
-        return _find(node.items[int(head)], rest) if rest else locate(node, int(head))
-    if not isinstance(node, Mapping):
-        return None
-    if path in node.entries:
-        return locate(node, path)
-    end = len(path)
-    while (end := path.rfind(".", 0, end)) > 0:
-        if path[:end] in node.entries:
-            return _find(node.entries[path[:end]], path[end + 1 :])
+        if head.isdecimal() and int(head) < len(node.items):
+            return _find(node.items[int(head)], rest) if rest else locate(node, int(head))
     return None
 
 

@@ -145,9 +145,10 @@ class Conversion:
             block: dict[str, Any] = {}
             for key, value in node.entries.items():
                 below = keys.get(key)
-                if isinstance(value, Scalar) and value.plain and below and is_null(value.text):
-                    continue
-                block[key] = self.plain(value, below)
+                if not isinstance(value, Scalar):
+                    block[key] = self.plain(value, below)
+                elif below is None or not value.plain or not is_null(value.text):
+                    block[key] = self._scalar(value, text=below is not None and below.text)
             return block
         items = None if shape is None else shape if shape.anything else shape.items
         return [self.plain(item, items) for item in node.items]
@@ -166,9 +167,9 @@ class Conversion:
                 return mask(written)
         if not node.plain:
             return written
+        if text:
+            return None if is_null(written) else written
         value = resolve(written)
-        if text and value is not None:
-            return written
         if isinstance(value, float) and not isfinite(value):
             self._note(
                 "not_finite",

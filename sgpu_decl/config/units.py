@@ -1,6 +1,7 @@
 """Durations and sizes: text that means an amount, with one canonical spelling each."""
 
 import re
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from sgpu_decl.config.problems import problem
@@ -41,23 +42,7 @@ class Duration(Textual):
         if isinstance(value, int | float) and not isinstance(value, bool):
             seconds = float(value)
         else:
-            text = value.strip() if isinstance(value, str) else ""
-            match = _DURATION.fullmatch(text)
-            if not text or len(text) > _LONGEST_TEXT:
-                raise cls._refused()
-            if _NUMBER.fullmatch(text):
-                seconds = float(text)
-            elif match is not None:
-                days, hours, minutes, rest, thousandths = match.groups()
-                seconds = (
-                    int(days or 0) * 86_400
-                    + int(hours or 0) * 3_600
-                    + int(minutes or 0) * 60
-                    + float(rest or 0)
-                    + int(thousandths or 0) / 1000
-                )
-            else:
-                raise cls._refused()
+            seconds = _seconds(value) if isinstance(value, str) else -1
         if not 0 <= seconds <= _LONGEST:
             raise cls._refused()
         return cls(round(seconds, 3))
@@ -70,16 +55,41 @@ class Duration(Textual):
 
     def __str__(self) -> str:
         """The canonical text: `360m` is `6h`, `90` is `1m30s`."""
-        thousandths = round(self.seconds * 1000)
-        whole, rest = divmod(thousandths, 1000)
-        parts = []
-        for unit, length in (("h", 3_600), ("m", 60), ("s", 1)):
-            count, whole = divmod(whole, length)
-            if count:
-                parts.append(f"{count}{unit}")
-        if rest:
-            parts.append(f"{rest}ms")
-        return "".join(parts) or "0s"
+        return _canonical(self.seconds)
+
+
+@lru_cache(maxsize=256)  # many runs have the same
+def _seconds(written: str) -> float:
+    """The seconds of a text; negative where it is no duration."""
+    text = written.strip()
+    match = _DURATION.fullmatch(text)
+    if not text or len(text) > _LONGEST_TEXT:
+        return -1
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    if match is None:
+        return -1
+    days, hours, minutes, rest, thousandths = match.groups()
+    return (
+        int(days or 0) * 86_400
+        + int(hours or 0) * 3_600
+        + int(minutes or 0) * 60
+        + float(rest or 0)
+        + int(thousandths or 0) / 1000
+    )
+
+
+@lru_cache(maxsize=256)
+def _canonical(seconds: float) -> str:
+    whole, rest = divmod(round(seconds * 1000), 1000)
+    parts = []
+    for unit, length in (("h", 3_600), ("m", 60), ("s", 1)):
+        count, whole = divmod(whole, length)
+        if count:
+            parts.append(f"{count}{unit}")
+    if rest:
+        parts.append(f"{rest}ms")
+    return "".join(parts) or "0s"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -62,10 +62,11 @@ def files_of_arguments(
     items = args.items() if isinstance(args, Mapping) else enumerate(args)
     words = [(f"args.{name}", value) for name, value in items]
     words += [("command", word) for word in _words(config.command)]
+    root = os.fspath(code.root)
     findings: dict[str, Diagnostic | None] = {}
     for field, value in words:
         text = value.rpartition("=")[2] if isinstance(value, str) else ""
-        if text and os.path.isfile(code.root / text):
+        if text and os.path.isfile(os.path.join(root, text)):
             path = os.path.normpath(text)
             by = f"`{field}` names"
             findings.setdefault(path, _finding(path, by, place(field), config, code))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product, takewhile
 from typing import Self
 
@@ -175,6 +175,7 @@ _SAYS_NOTHING = re.compile(
 ).fullmatch
 
 
+@lru_cache(maxsize=256)
 def type_of_name(name: str) -> GPUType | None:
     """Return the type of that name, in any case; `-`, `_` and a space are one, and may be left out
     where a name has them. A size that goes without saying may be said: `T4_16GB`."""

@@ -11,7 +11,7 @@ __all__ = ["Json", "canonical", "digest"]
 
 # Made once: `json.dumps` would make one for every value.
 _ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
 )
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]

@@ -59,15 +59,17 @@ def join(parent: str, key: str) -> str:
     return f"{parent}.{part}" if parent else part
 
 
-def leaves(spec: _Object, parent: str = "") -> Iterator[tuple[str, Json]]:
-    """Yield every path and its value in sorted order of keys; an empty mapping is a value."""
+def leaves(spec: _Object, parent: str = "") -> list[tuple[str, Json]]:
+    """Return every path and its value in sorted order of keys; an empty mapping is a value."""
+    found: list[tuple[str, Json]] = []
     for key in sorted(spec):
         value = spec[key]
         path = join(parent, key)
-        if isinstance(value, Mapping) and value:
-            yield from leaves(value, path)
+        if isinstance(value, dict) and value:
+            found += leaves(value, path)
         else:
-            yield path, _shown(path, value)
+            found.append((path, _shown(path, value)))
+    return found
 
 
 def compare(
@@ -136,7 +138,7 @@ def _side(path: str, value: Json | _Missing) -> Json:
 
 
 def _shown(path: str, value: Json) -> Json:
-    if path.startswith(_SECRETS) and isinstance(value, str):
+    if isinstance(value, str) and path.startswith(_SECRETS):
         return {"secret": value}
     if path.removeprefix("run.") in SWITCHES and value == {}:
         return True  # as a user writes it

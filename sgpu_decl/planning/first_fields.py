@@ -15,18 +15,20 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class NewFields:
-    """Makes them for one run after the other. Cells of a matrix that share their places are alike
-    in most fields, and share those: a plan may hold ten thousand cells."""
+    """Makes them for one run after the other. Cells of a matrix share their places and are alike in
+    most fields: from the second one on, they share those. A plan may hold ten thousand cells."""
 
     def __init__(self) -> None:
         self._places: Mapping[str, Place] = NO_PLACES
         self._made: dict[tuple[str, type, Json], FieldChange] = {}
 
     def of(self, wanted: Desired) -> tuple[FieldChange, ...]:
+        make = self._field
         if wanted.places is not self._places:
             self._places = wanted.places
             self._made.clear()
-        return tuple(self._field(path, value) for path, value in leaves(parse(wanted.spec)))
+            make = self._new
+        return tuple([make(path, value) for path, value in leaves(parse(wanted.spec))])
 
     def _field(self, path: str, value: Json) -> FieldChange:
         kind = type(value)  # `1` and `true` are equal, and not the same

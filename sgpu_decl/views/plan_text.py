@@ -172,13 +172,14 @@ class _Paper:
     def _first_fields(self, fields: Sequence[FieldChange]) -> Iterator[str]:
         """Compactly, several to a line: everything is new, so places would only be noise."""
         room = self._width - 6
-        line = ""
+        line, used = "", 0
         for field in fields:
             item = shorten(f"{path_words(field.path)}: {value(field.after)}", room - 1)
-            if line and columns(line) + columns(item) + 3 > room:
+            width = columns(item)
+            if line and used + width + 3 > room:
                 yield f"      {line},"
                 line = ""
-            line = f"{line}, {item}" if line else item
+            line, used = (f"{line}, {item}", used + 2 + width) if line else (item, width)
         if line:
             yield f"      {line}"
 

@@ -219,7 +219,7 @@ def _always(change: Change) -> bool:
 
 def value(item: Json) -> str:
     """Return a value as one line of JSON, safe to show; a secret by its reference."""
-    if isinstance(item, Mapping) and item.keys() == {"secret"}:
+    if isinstance(item, dict) and item.keys() == {"secret"}:
         return f"(secret {escape(str(item['secret']))})"
     return escape(canonical(item))
 

@@ -82,9 +82,13 @@ class LocalSurvey(Survey):
             *_check_devices(config, places, lambda: self.devices),
             *_check_secrets(config, places, self._environ),
             *check_tracking(config, places, called=called),
-            *_check_locks(),
-            *_check_kernel(),
+            *self._of_machine,
         ]
+
+    @cached_property
+    def _of_machine(self) -> tuple[Diagnostic, ...]:
+        """What holds for every run, looked at once."""
+        return (*_check_locks(), *_check_kernel())
 
     def _check_python(
         self, config: "RunConfig", places: Mapping[str, Place], folder: Path
