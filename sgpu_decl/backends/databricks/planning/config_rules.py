@@ -26,6 +26,7 @@ from sgpu_decl.backends.databricks.planning.machines import (
     refuse_type,
 )
 from sgpu_decl.backends.databricks.planning.pools import check_priority
+from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -85,11 +86,12 @@ def config_findings(
     yield from _machines(config, places)
     yield from _base(config, places)
     yield from _limits(config, places)
-    yield from _unsupported(config, places, called=called)
+    yield from unsupported_findings(config, places, _UNSUPPORTED, called=called)
     yield from _fields(config, places)
     yield from _tracking(config, places)
     yield from _secrets(config, places)
-    yield from _paths(config, places, folder)
+    yield from entrypoint_findings(config, places, folder)
+    yield from _paths(config, places)
     yield from _python(config, places, folder, interpreter, called=called)
 
 
@@ -194,23 +196,6 @@ def _nodes(machines: Machines) -> str:
     return f"{machines.nodes} nodes `{machines.accelerator}`"
 
 
-def _unsupported(config: RunConfig, places: Places, *, called: bool) -> Iterator[Diagnostic]:
-    """Fields that mean nothing on the platform. A caller counts its calls itself."""
-    mlflow = config.mlflow
-    used = {
-        "max_parallel": config.max_parallel is not None and not called,
-        "code.link": bool(config.code.link),
-        "mlflow.tracking_uri": mlflow.tracking_uri is not None,
-        "mlflow.enabled": not mlflow.enabled,
-        "mlflow.system_metrics": not mlflow.system_metrics,
-    }
-    for field in (field for field, is_used in used.items() if is_used):
-        summary, hint = _UNSUPPORTED[field]
-        yield Diagnostic(
-            code="unsupported_field", summary=summary, place=places.get(field), hint=hint
-        )
-
-
 def _fields(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     if config.priority is not None and config.priority.upper() not in _PRIORITIES:
         yield Diagnostic(
@@ -285,16 +270,7 @@ def _secrets(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
             )
 
 
-def _paths(config: RunConfig, places: Places, folder: Path) -> Iterator[Diagnostic]:
-    root = (folder / (config.code.root or ".")).resolve()
-    target = (config.entrypoint or "").partition(":")[0]
-    if target.endswith(".py") and not (root / target).resolve().is_relative_to(root):
-        yield Diagnostic(
-            code="entrypoint_outside",
-            summary=f"`{target}` lies outside of the code root, and only files in it are uploaded",
-            place=places.get("entrypoint"),
-            hint="move it, or set `code.root` to a folder above it",
-        )
+def _paths(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     values: dict[str, Json] = {"args": config.args, "command": config.command}
     values |= {f"env.variables.{name}": text for name, text in config.env.variables.items()}
     for path, text in _texts(values):

@@ -6,7 +6,6 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER, Connection
 from sgpu_decl.backends.databricks.planning.catalog import (
     Catalog,
@@ -19,12 +18,13 @@ from sgpu_decl.backends.databricks.planning.machines import machines_of
 from sgpu_decl.backends.databricks.planning.pools import PoolKind, choose_pool
 from sgpu_decl.backends.databricks.planning.remote_checks import RemoteChecks
 from sgpu_decl.backends.databricks.workspace import Workspaces
+from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.interpreters import NoPython, Pythons, interpreter_of
+from sgpu_decl.environments.interpreters import Pythons
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.ray_cluster import NodeShape
@@ -37,14 +37,13 @@ def _no_interpreter(env: Env, folder: Path) -> Interpreter | None:  # noqa: ARG0
     return None
 
 
-class DatabricksSurvey(Survey):
+class DatabricksSurvey(RemoteSurvey):
     """What a workspace offers."""
 
     def __init__(self, workspaces: Workspaces, pythons: Callable[[], Pythons]) -> None:
+        super().__init__(pythons)
         self._workspaces = workspaces
-        self._pythons = pythons
         self._expected: set[BackendOptions] = set()
-        self._reported: set[str] = set()
 
     def expect(self, config: RunConfig) -> None:
         if config.backend in self._expected:
@@ -54,17 +53,6 @@ class DatabricksSurvey(Survey):
         with suppress(BackendError):  # `check` says that nothing says which workspace is meant
             if not is_catalog_cached(connection):
                 connection.start()
-
-    def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
-        """The platform has the Python that ranks use. What is captured or locked is made from one
-        here, and sent."""
-        python = self._python(env, folder)
-        return python if isinstance(python, Interpreter) else None
-
-    def _python(self, env: Env, folder: Path) -> Interpreter | NoPython | None:
-        if env.snapshot or env.lock or env.requirements:
-            return interpreter_of(env.python, folder, self._pythons)
-        return None
 
     def placement(self, config: RunConfig) -> tuple[Placement | None, Sequence[Diagnostic]]:
         choice, findings = choose_pool(config, os.environ)
@@ -96,7 +84,7 @@ class DatabricksSurvey(Survey):
     ) -> Sequence[Diagnostic]:
         workspace = self._workspaces.of(config.backend)
         findings = list(config_findings(config, places, folder, self.interpreter, called=called))
-        python = self._python(config.env, folder)
+        python = self.python(config.env, folder)
         if python is not None and not isinstance(python, Interpreter) and not has_errors(findings):
             findings.append(python.diagnostic(places.get("env.python")))
         try:
@@ -110,7 +98,11 @@ class DatabricksSurvey(Survey):
                 findings += checks.validated(choice.placement.id if choice is not None else None)
         except SgpuError as error:
             if error.code != "unknown_base":  # a finding of the checks of environments
-                findings += self._unreachable(error, places)
+                then = "`apply` would fail"
+                if error.retryable:
+                    then = f"`apply` asks again, and waits up to {FIRST_ANSWER:.0f} s for an answer"
+                at = places.get("backend.kind") or places.get("backend")
+                findings += self.unanswered("workspace", error, then, at)
         return findings
 
     def check_code(
@@ -137,23 +129,6 @@ class DatabricksSurvey(Survey):
             place=places.get("backend.kind") or places.get("backend"),
             hint="set this machine's clock, as with `timedatectl set-ntp true`; times of runs are "
             "shown by it",
-        )
-
-    def _unreachable(self, error: SgpuError, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
-        """Once: a plan can be made without its workspace. An apply waits longer for an answer."""
-        if error.message in self._reported:
-            return
-        self._reported.add(error.message)
-        then = "`apply` would fail"
-        if error.retryable:
-            then = f"`apply` asks again, and waits up to {FIRST_ANSWER:.0f} s for an answer"
-        yield Diagnostic(
-            code=error.code,
-            severity=Severity.WARNING,
-            summary=f"the workspace could not be asked whether it takes the run ({error.message}); "
-            f"{then}",
-            place=places.get("backend.kind") or places.get("backend"),
-            hint=error.hint,
         )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sgpu_decl.backends.ray.planning.fit import divisors
 from sgpu_decl.backends.ray.planning.shape import options_of
+from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
 from sgpu_decl.backends.secret_resolution import missing_secret
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -35,16 +36,8 @@ def config_findings(
         called: the run is a function of this process.
     """
     yield from _ranks_per_node(config, places)
-    used = {
-        "max_parallel": config.max_parallel is not None and not called,
-        "code.link": bool(config.code.link),
-    }
-    for field in (field for field, is_used in used.items() if is_used):
-        summary, hint = _UNSUPPORTED[field]
-        yield Diagnostic(
-            code="unsupported_field", summary=summary, place=places.get(field), hint=hint
-        )
-    yield from _entrypoint(config, places, folder)
+    yield from unsupported_findings(config, places, _UNSUPPORTED, called=called)
+    yield from entrypoint_findings(config, places, folder)
 
 
 def machine_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
@@ -82,15 +75,3 @@ def _ranks_per_node(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
         place=places.get("backend.ranks_per_node"),
         hint=f"use one of {fitting}, or leave it out",
     )
-
-
-def _entrypoint(config: RunConfig, places: Places, folder: Path) -> Iterator[Diagnostic]:
-    root = (folder / (config.code.root or ".")).resolve()
-    target = (config.entrypoint or "").partition(":")[0]
-    if target.endswith(".py") and not (root / target).resolve().is_relative_to(root):
-        yield Diagnostic(
-            code="entrypoint_outside",
-            summary=f"`{target}` lies outside of the code root, and only files in it are uploaded",
-            place=places.get("entrypoint"),
-            hint="move it, or set `code.root` to a folder above it",
-        )

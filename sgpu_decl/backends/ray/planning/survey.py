@@ -1,14 +1,12 @@
 """Checks at plan time whether a run can work on a Ray cluster."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.ray.api.address import address_of
 from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
@@ -29,18 +27,15 @@ from sgpu_decl.backends.ray.planning.shape import (
     scales,
 )
 from sgpu_decl.backends.ray.planning.verdict import room_findings
-from sgpu_decl.config.env import Env
+from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.interpreters import interpreter_of
+from sgpu_decl.environments.interpreters import Pythons
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.ray_cluster import NodeShape
-
-if TYPE_CHECKING:
-    from sgpu_decl.environments.interpreters import NoPython, Pythons
 
 _PATIENCE = 10.0  # seconds that all answers together may take
 Places = Mapping[str, Place]
@@ -53,23 +48,18 @@ class _Answered:
     state: ClusterState
 
 
-class RaySurvey(Survey):
+class RaySurvey(RemoteSurvey):
     """What clusters have. Each is asked once, in a thread of its own, while the plan reads files:
     for its versions, its nodes and their use, and for its jobs if a run has to wait."""
 
-    def __init__(self, pythons: "Callable[[], Pythons]") -> None:
-        self._pythons = pythons
+    sent = (*RemoteSurvey.sent, "dependencies")
+
+    def __init__(self, pythons: Callable[[], Pythons]) -> None:
+        super().__init__(pythons)
         self._clusters: dict[str | None, Future[_Answered]] = {}
-        self._reported: set[str] = set()
 
     def expect(self, config: RunConfig) -> None:
         self._begin(options_of(config).address)
-
-    def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
-        """The cluster has the Python that ranks use. What is captured or locked is made from one
-        here, and sent."""
-        python = self._python(env, folder)
-        return python if isinstance(python, Interpreter) else None
 
     def placement(self, config: RunConfig) -> tuple[Placement | None, Sequence[Diagnostic]]:
         if any(config_findings(config, {}, Path(), called=True)):
@@ -115,7 +105,7 @@ class RaySurvey(Survey):
         findings = list(config_findings(config, places, folder, called=called))
         findings += machine_findings(config, places)
         findings += tracking_findings(config, places, os.environ)
-        python = self._python(config.env, folder)
+        python = self.python(config.env, folder)
         if python is not None and not isinstance(python, Interpreter):
             findings.append(python.diagnostic(places.get("env.python")))
             python = None
@@ -134,13 +124,10 @@ class RaySurvey(Survey):
                     lambda: running_attempts(answered.dashboard),
                 )
         except BackendError as error:
-            findings += self._unreachable(error, places)
+            ways = ("backend.address", "backend.kind", "backend")
+            at = next((places[path] for path in ways if path in places), None)
+            findings += self.unanswered("cluster", error, "`apply` would fail", at)
         return findings
-
-    def _python(self, env: Env, folder: Path) -> "Interpreter | NoPython | None":
-        if env.snapshot or env.lock or env.requirements or env.dependencies:
-            return interpreter_of(env.python, folder, self._pythons)
-        return None
 
     def _begin(self, address: str | None) -> "Future[_Answered]":
         """Ask a cluster, unless that was begun before."""
@@ -160,22 +147,6 @@ class RaySurvey(Survey):
                 hint="see that `address` in `backend` is right, and that this network reaches it",
                 code="host_unreachable",
             ) from None
-
-    def _unreachable(self, error: BackendError, places: Places) -> Iterator[Diagnostic]:
-        """Once: a plan can be made without its cluster."""
-        if error.message in self._reported:
-            return
-        self._reported.add(error.message)
-        yield Diagnostic(
-            code=error.code,
-            severity=Severity.WARNING,
-            summary=f"the cluster could not be asked whether it takes the run ({error.message}); "
-            "`apply` would fail",
-            place=places.get("backend.address")
-            or places.get("backend.kind")
-            or places.get("backend"),
-            hint=error.hint,
-        )
 
 
 def _ask(address: str | None, future: "Future[_Answered]") -> None:
