@@ -53,11 +53,12 @@ def _interpreter(_: click.Context, __: click.Parameter, text: str) -> str:
 @click.option("--root", metavar="DIR", help="Keep the workspace there, for the next time too.")
 @click.option(
     "--gpus", metavar="TYPE=N", multiple=True, callback=_capacity,
-    help="How many GPUs there are of an accelerator type (GPU_1xA10=4); of others, enough.",
+    help="How many GPUs of an accelerator type there are (GPU_1xA10=4). Types that are not named "
+         "have enough.",
 )  # fmt: skip
 @click.option(
     "--python", metavar="FILE", default=sys.executable, callback=_interpreter,
-    help="The interpreter of nodes, with what runs need installed; by default that of sgpu.",
+    help="The Python of the nodes, with the packages that runs need; by default that of sgpu.",
 )  # fmt: skip
 @click.option(
     "--wheels", metavar="DIR", type=click.Path(exists=True, file_okay=False),

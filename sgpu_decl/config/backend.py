@@ -35,7 +35,7 @@ class BackendOptions(Block):
     kind: str = Field(DEFAULT, description="The kind of backend.")
     environment_limit: Size = Field(
         Size(15 << 30),
-        description="The most that a captured environment may hold; larger ones are refused.",
+        description="The largest size of a captured environment.",
     )
 
 

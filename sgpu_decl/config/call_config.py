@@ -1,15 +1,15 @@
-"""A call of a decorated function as a run, as if somebody had written a run file for it.
+"""The call of a decorated function as a run, as if a run file existed for it.
 
-What is said last wins:
+Later layers win over earlier ones:
 
-    fallback       what holds where nobody speaks
+    fallback       the defaults of calls
     functions      the block of the project
     the decorator  and what the call itself overrides
     targets        `targets.<t>.functions` of the chosen target
-    --set          of the command line, where there is one
+    --set          options of the command line
 
-Ranks on another machine get the packages of the caller's interpreter, as a snapshot, where none of
-these says what they have installed.
+If no layer declares packages and ranks run on another machine, they get the packages of the
+caller's interpreter, as a snapshot.
 """
 
 import re
@@ -20,11 +20,11 @@ from functools import cache
 
 from sgpu_decl.config.backend import DEFAULT
 from sgpu_decl.config.cross_field import ORIGINS
-from sgpu_decl.config.file_reader import digest_of, loaded_run, overlaid, told
+from sgpu_decl.config.file_reader import digest_of, loaded_run, masked_in_order, with_options
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.plain_values import project_shape, run_shape
 from sgpu_decl.config.project_reader import ReadProject, read_project
-from sgpu_decl.config.run_reader import beyond, read_run
+from sgpu_decl.config.run_reader import at_new_places, read_run
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.masks import find_token, mask
 from sgpu_decl.diagnostics.place import Place
@@ -49,7 +49,7 @@ _BARE = re.compile(r"-?[0-9.]+|true|false|null")
 
 
 def declare_call(
-    given: Names[str, Json],
+    fields: Names[str, Json],
     *,
     name: str,
     place: Place,
@@ -63,17 +63,16 @@ def declare_call(
     spelled: Names[str, str] | None = None,
     captured: bool = False,
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
-    """Make a run of what a decorator and a project say.
+    """Make a run from a decorator and a project file.
 
     Args:
-        given: what the decorator and the call say, in terms of a run file: literal values, without
-            references. Text of `args` that looks like a token is masked: the arguments themselves
-            travel by another way.
+        fields: the fields of a run file that the decorator and the call set, as literal values
+            without references. In `args`, text that looks like a token is masked; the ranks get the
+            real arguments in a file.
         name: the name of the run.
         place: where the decorator stands.
-        fallback: what holds where neither decorator nor project speaks.
-        project: text and shown name of the project file. All that is wrong with it is told, as by
-            a plan.
+        fallback: the values of fields that neither decorator nor project sets.
+        project: text and shown name of the project file. Its errors are reported, as by a plan.
         target: the target whose overrides apply; only a project declares targets.
         variables: `--var` options, in order.
         sets: `--set` options, in order; their paths are those of a project file.
@@ -81,48 +80,56 @@ def declare_call(
         git: asked at most once for `commit`, `branch` and `dirty`.
         spelled: the names that the decorator's parameters have, by the field that they give
             (`{"type": "gpu_type"}`); messages about them use these names.
-        captured: whether a snapshot is taken of the caller's interpreter where nothing is said of
-            packages and ranks run elsewhere.
+        captured: whether ranks on another machine get a snapshot of the caller's interpreter if no
+            layer declares packages.
 
     Returns:
         What `file_reader.read` gives for a run file, `None` if anything is wrong, and every finding
         in order. `source` is the text of the project file.
     """
-    written = yaml_nodes.Mapping({}, {}, place.line, place.column, place.file)
-    document = yaml_nodes.Document(file=place.file, source="", root=written, nodes=0, size=0)
-    found: tuple[Diagnostic, ...] = ()
+    empty = yaml_nodes.Mapping({}, {}, place.line, place.column, place.file)
+    document = yaml_nodes.Document(file=place.file, source="", root=empty, nodes=0, size=0)
+    findings: tuple[Diagnostic, ...] = ()
     if project is not None:
         text, file = project
-        read, found = load(text, file, limits=PROJECT_FILE)
-        if read is None:
-            return None, told(found)
-        document = read
-    root, around, wrong = overlaid(
+        project_document, findings = load(text, file, limits=PROJECT_FILE)
+        if project_document is None:
+            return None, masked_in_order(findings)
+        document = project_document
+    root, context, new_findings = with_options(
         document, "project", target, variables, sets, environ, cache(git)
     )
-    about, more = read_project(root, around)
-    found = (*found, *wrong, *more)
+    project_content, more = read_project(root, context)
+    findings = (*findings, *new_findings, *more)
     below, above = _layers(document.root, target, sets)
     node = _node(dict(fallback), place)
-    for layer in (_resolved(below, about), _given(given, name, place), _resolved(above, about)):
-        node = _laid(node, layer)
-    assert isinstance(node, yaml_nodes.Mapping)  # noqa: S101 - layers that are none were left out
-    if captured and _elsewhere(node) and not _packages_said(node):
+    for layer in (
+        _resolved(below, project_content),
+        _declared_layer(fields, name, place),
+        _resolved(above, project_content),
+    ):
+        node = _merged_layers(node, layer)
+    assert isinstance(node, yaml_nodes.Mapping)  # noqa: S101 - `None` layers were skipped
+    if captured and _runs_elsewhere(node) and not _declares_packages(node):
         node = merge(_node({"env": {"snapshot": True}}, place), node, run_shape())
         assert isinstance(node, yaml_nodes.Mapping)  # noqa: S101 - of two mappings
-        found = (*found, _told_of_capture(place))
-    declared, wrong = read_run(node, None, place, replace(about.around, references=False))
-    wrong = tuple(respelt(one, place, spelled or {}) for one in beyond(wrong, found))
-    if has_errors(found):  # what the call lacks may stand in what cannot be read
-        wrong = tuple(one for one in wrong if one.code != "missing_key")
-    ordered = told((*found, *wrong))
+        findings = (*findings, _capture_finding(place))
+    declared_runs, new_findings = read_run(
+        node, None, place, replace(project_content.context, references=False)
+    )
+    new_findings = tuple(
+        respelt(one, place, spelled or {}) for one in at_new_places(new_findings, findings)
+    )
+    if has_errors(findings):  # what is missing may be in the part that cannot be read
+        new_findings = tuple(one for one in new_findings if one.code != "missing_key")
+    ordered = masked_in_order((*findings, *new_findings))
     if has_errors(ordered):
         return None, ordered
-    runs = tuple(loaded_run(one) for one in declared)
+    runs = tuple(loaded_run(one) for one in declared_runs)
     loaded = Loaded(
-        kind="run", file=place.file, project_name=about.name, target=target, runs=runs,
+        kind="run", file=place.file, project_name=project_content.name, target=target, runs=runs,
         config_digest=digest_of(runs), source=document.source,
-        unsupported=tuple(one for one in about.unsupported if one[0] == "include"),
+        unsupported=tuple(one for one in project_content.unsupported if one[0] == "include"),
     )  # fmt: skip
     return loaded, ordered
 
@@ -130,7 +137,7 @@ def declare_call(
 def _layers(
     root: yaml_nodes.Mapping, target: str | None, sets: Sequence[tuple[str, str]]
 ) -> tuple[yaml_nodes.Node | None, yaml_nodes.Node | None]:
-    """What `functions` says below the decorator, and what a target and options say above it."""
+    """The layer below the decorator (`functions`), and the one above it (a target, options)."""
     targets = root.entries.get("targets")
     over = targets.entries.get(target or "") if isinstance(targets, yaml_nodes.Mapping) else None
     above = over.entries.get("functions") if isinstance(over, yaml_nodes.Mapping) else None
@@ -144,15 +151,15 @@ def _layers(
 
 
 def _resolved(layer: yaml_nodes.Node | None, project: ReadProject) -> yaml_nodes.Mapping | None:
-    """A layer with its references filled in. What cannot be filled in is known from the project."""
+    """A layer with its references resolved. `read_project` has reported those that cannot be."""
     if not isinstance(layer, yaml_nodes.Mapping):
         return None
-    changed = interpolate(layer, project.around.scope({}))
+    changed = interpolate(layer, project.context.scope({}))
     return changed if isinstance(changed, yaml_nodes.Mapping) else None
 
 
-def _given(given: Names[str, Json], name: str, place: Place) -> yaml_nodes.Mapping:
-    node = _node({**given, "name": name}, place)
+def _declared_layer(fields: Names[str, Json], name: str, place: Place) -> yaml_nodes.Mapping:
+    node = _node({**fields, "name": name}, place)
     assert isinstance(node, yaml_nodes.Mapping)  # noqa: S101 - of a mapping
     args = node.entries.get("args")
     if args is None:
@@ -160,39 +167,39 @@ def _given(given: Names[str, Json], name: str, place: Place) -> yaml_nodes.Mappi
     return replace(node, entries={**node.entries, "args": _masked(args)})
 
 
-def _laid(base: yaml_nodes.Node, over: yaml_nodes.Mapping | None) -> yaml_nodes.Node:
-    """One layer on another, key by key. What is installed is one value: a layer that says it says
-    it all, and leaves the variables and secrets below as they are."""
+def _merged_layers(base: yaml_nodes.Node, over: yaml_nodes.Mapping | None) -> yaml_nodes.Node:
+    """Lay one layer on another, key by key. The packages are one value: a layer that sets them
+    replaces those below, and keeps the variables and secrets below."""
     if over is None or not isinstance(base, yaml_nodes.Mapping):
         return base if over is None else over
     shape = run_shape()
     old, new = (_in_full(layer, "env", shape) for layer in (base, over))
     below, above = old.entries.get("env"), new.entries.get("env")
-    if isinstance(below, yaml_nodes.Mapping) and _says_what_is_installed(above):
-        kept = {key: one for key, one in below.entries.items() if key not in _INSTALLED}
-        old = replace(old, entries={**old.entries, "env": replace(below, entries=kept)})
+    if isinstance(below, yaml_nodes.Mapping) and _sets_packages(above):
+        other_fields = {key: one for key, one in below.entries.items() if key not in _INSTALLED}
+        old = replace(old, entries={**old.entries, "env": replace(below, entries=other_fields)})
     return merge(old, new, shape)
 
 
-def _says_what_is_installed(env: yaml_nodes.Node | None) -> bool:
-    """`snapshot: false` and `lock: null` take away what is below, and say nothing else."""
+def _sets_packages(env: yaml_nodes.Node | None) -> bool:
+    """Whether a layer sets packages; `snapshot: false` and `lock: null` only remove those below."""
     entries = env.entries if isinstance(env, yaml_nodes.Mapping) else {}
-    said = (entries[key] for key in entries.keys() & _INSTALLED)
+    package_fields = (entries[key] for key in entries.keys() & _INSTALLED)
     return any(
         not (isinstance(one, yaml_nodes.Scalar) and one.plain and not resolve(one.text))
-        for one in said
+        for one in package_fields
     )
 
 
-def _elsewhere(run: yaml_nodes.Mapping) -> bool:
+def _runs_elsewhere(run: yaml_nodes.Mapping) -> bool:
     """Whether its ranks run on another machine."""
     backend = _in_full(run, "backend", run_shape()).entries.get("backend")
     kind = backend.entries.get("kind") if isinstance(backend, yaml_nodes.Mapping) else None
     return isinstance(kind, yaml_nodes.Scalar) and not _nothing(kind) and kind.text != DEFAULT
 
 
-def _packages_said(run: yaml_nodes.Mapping) -> bool:
-    """Whether anything says what ranks have installed; `snapshot: false` says it too."""
+def _declares_packages(run: yaml_nodes.Mapping) -> bool:
+    """Whether any layer declares the packages of ranks. `snapshot: false` does."""
     image = run.entries.get("image")
     if image is not None and not _nothing(image):
         return True
@@ -201,11 +208,11 @@ def _packages_said(run: yaml_nodes.Mapping) -> bool:
     return any(not _nothing(entries[key]) for key in entries.keys() & _INSTALLED)
 
 
-def _told_of_capture(place: Place) -> Diagnostic:
+def _capture_finding(place: Place) -> Diagnostic:
     return Diagnostic(
         code=CAPTURED,
         severity=Severity.INFO,
-        summary="ranks get the packages that are installed here, since nothing else is said",
+        summary="ranks get the packages of this interpreter, since nothing declares others",
         place=place,
         hint="`functions: {env: {snapshot: false}}` in `sgpu.yml` turns that off; `lock`, "
         "`requirements` or `dependencies` declare others",
@@ -220,7 +227,7 @@ def _in_full(layer: yaml_nodes.Mapping, key: str, shape: Shape) -> yaml_nodes.Ma
 
 
 def _node(value: Json, place: Place) -> yaml_nodes.Node:
-    """A value of Python as one that was read: text is text, whatever it looks like."""
+    """The YAML node of a Python value. Text stays text, whatever it looks like."""
     if isinstance(value, str):
         return yaml_nodes.Scalar(value, False, place.line, place.column, place.file)  # noqa: FBT003
     if isinstance(value, Names):
@@ -235,15 +242,17 @@ def _node(value: Json, place: Place) -> yaml_nodes.Node:
 
 def _masked(node: yaml_nodes.Node) -> yaml_nodes.Node:
     if isinstance(node, yaml_nodes.Scalar):
-        return node._replace(text=_hidden(node.text))
+        return node._replace(text=_masked_text(node.text))
     if isinstance(node, yaml_nodes.Sequence):
         return replace(node, items=tuple(_masked(item) for item in node.items))
-    entries = {_hidden(key): _masked(below) for key, below in node.entries.items()}
-    return replace(node, entries=entries, keys={_hidden(key): at for key, at in node.keys.items()})
+    entries = {_masked_text(key): _masked(below) for key, below in node.entries.items()}
+    return replace(
+        node, entries=entries, keys={_masked_text(key): at for key, at in node.keys.items()}
+    )
 
 
-def _hidden(text: str) -> str:
-    """Text for a spec, which is stored and shown: tokens hidden, what is no text escaped."""
+def _masked_text(text: str) -> str:
+    """Text for a spec, which is stored and shown: tokens are masked, invalid text is escaped."""
     shown = mask(text.encode("utf-8", "backslashreplace").decode())
     return shown if find_token(shown) is None else "***"  # the head of a key still says "key"
 
@@ -252,10 +261,10 @@ def _nothing(node: yaml_nodes.Node) -> bool:
     return isinstance(node, yaml_nodes.Scalar) and node.plain and is_null(node.text)
 
 
-def respelt(found: Diagnostic, place: Place, spelled: Names[str, str]) -> Diagnostic:
+def respelt(finding: Diagnostic, place: Place, spelled: Names[str, str]) -> Diagnostic:
     """A finding about the decorator in the names of its parameters: `gpus: 8` is `num_gpus=8`."""
-    if found.place != place:
-        return found
+    if finding.place != place:
+        return finding
 
     def put(match: re.Match[str]) -> str:
         name, value = spelled.get(match[1]), match[2]
@@ -265,5 +274,5 @@ def respelt(found: Diagnostic, place: Place, spelled: Names[str, str]) -> Diagno
             return f"`{name}`"
         return f"`{name}={value if _BARE.fullmatch(value) else canonical(value)}`"
 
-    hint = found.hint and _FIELD.sub(put, found.hint)
-    return replace(found, summary=_FIELD.sub(put, found.summary), hint=hint)
+    hint = finding.hint and _FIELD.sub(put, finding.hint)
+    return replace(finding, summary=_FIELD.sub(put, finding.summary), hint=hint)

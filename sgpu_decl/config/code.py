@@ -20,9 +20,9 @@ class Code(Block):
         None, description="The folder of the code, relative to this file; default: its folder."
     )
     include: tuple[str, ...] = Field(
-        (), description="Patterns of files to take although they are ignored."
+        (), description="Patterns of files that are code although an ignore file excludes them."
     )
-    exclude: tuple[str, ...] = Field((), description="Patterns of files to leave out.")
+    exclude: tuple[str, ...] = Field((), description="Patterns of files that are not code.")
     link: tuple[str, ...] = Field(
         (),
         description="Large local data: linked into the run, never copied, not part of the digest "

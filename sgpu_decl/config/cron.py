@@ -17,7 +17,7 @@ def refuse_cron(text: str) -> tuple[str, str] | None:
     fields = text.split()
     if len(fields) == 5:
         return (
-            "has the five fields of Unix cron, and Quartz begins with the seconds",
+            "has the five fields of Unix cron; a Quartz expression begins with the seconds",
             f"write `{_from_unix(fields)}`",
         )
     if len(fields) not in (6, 7):

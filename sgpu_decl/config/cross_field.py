@@ -1,4 +1,4 @@
-"""What fields say together: each alone is fine, both at once are not."""
+"""Contradictions between the fields of a run that are each valid by themselves."""
 
 from collections.abc import Collection, Container, Iterable, Sequence
 
@@ -7,7 +7,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.ray_cluster import is_reserved_for_ray
 
-__all__ = ["ORIGINS", "Contradiction", "Crossing", "contradictions"]
+__all__ = ["ORIGINS", "ComparedFields", "Contradiction", "contradictions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +22,10 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
-    """The fields that are compared. `None` where a field is not known to be valid. `environment`
-    holds those of `ORIGINS` that are given, `launch` the names of the fields that are written in
-    that block."""
+class ComparedFields:
+    """The fields of a run that are compared with each other; `None` if a field may not be valid.
+    `environment` holds those of `ORIGINS` that are set, `launch` the names of the fields in that
+    block."""
 
     gpus: int | None
     type: GpuType | None
@@ -50,28 +50,28 @@ _PARAMETERS = "HYPERPARAMETERS_PATH"
 ORIGINS = ("snapshot", "lock", "requirements", "dependencies")
 
 
-def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
-    found: list[Contradiction] = []
+def contradictions(run: ComparedFields) -> tuple[Contradiction, ...]:
+    findings: list[Contradiction] = []
     if run.type is not None and run.gpus is not None and run.gpus > 0:
         refused = run.type.refuse(run.gpus)
         if refused is not None:
-            found.append(
+            findings.append(
                 Contradiction(
                     path=("gpus",), code="bad_gpu_count", summary=refused[0], hint=refused[1]
                 )
             )
     if run.entrypoint and run.command:
-        found.append(
+        findings.append(
             Contradiction(
                 path=("command",),
                 code="two_entrypoints",
                 summary="a run has either `entrypoint` or `command`, not both",
-                hint="remove one; a target that switches sets the other to `null`",
+                hint="remove one of them; a target that changes it sets the other one to `null`",
                 key=True,
             )
         )
     elif not run.entrypoint and not run.command:
-        found.append(
+        findings.append(
             Contradiction(
                 path=(),
                 code="no_entrypoint",
@@ -80,7 +80,7 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
             )
         )
     elif run.command and run.args:
-        found.append(
+        findings.append(
             Contradiction(
                 path=("args",),
                 code="args_of_command",
@@ -90,9 +90,9 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
             )
         )
     if run.ray:
-        found += _beside_ray(run)
+        findings += _beside_ray(run)
     if run.per_node and run.entrypoint and not run.command and not run.ray:
-        found.append(
+        findings.append(
             Contradiction(
                 path=("launch", "per"),
                 code="node_needs_command",
@@ -101,7 +101,7 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
             )
         )
     if run.warm_modules and run.command:
-        found.append(
+        findings.append(
             Contradiction(
                 path=("launch", "warm"),
                 code="warm_of_command",
@@ -110,18 +110,18 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
             )
         )
     if run.redacted and run.command:
-        found.append(
+        findings.append(
             Contradiction(
                 path=("logs", "redact"),
                 code="redact_of_command",
                 summary="`logs.redact` masks what Python ranks write, and a command writes its log "
                 "by itself",
-                hint="remove it, or start the file as an `entrypoint`; what sgpu shows is masked "
+                hint="remove it, or start the file as an `entrypoint`; sgpu masks what it shows "
                 "in any case",
             )
         )
     if run.parameters and _PARAMETERS in run.variables:
-        found.append(
+        findings.append(
             Contradiction(
                 path=("env", "variables", _PARAMETERS),
                 code="parameters_said_twice",
@@ -130,8 +130,8 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
                 key=True,
             )
         )
-    found += _two_origins([item for item in ORIGINS if item in run.environment])
-    found += [
+    findings += _two_origins([item for item in ORIGINS if item in run.environment])
+    findings += [
         Contradiction(
             path=("env", "variables", name),
             code="variable_and_secret",
@@ -142,20 +142,20 @@ def contradictions(run: Crossing) -> tuple[Contradiction, ...]:
         for name in run.variables
         if name in run.secrets
     ]
-    return tuple(found)
+    return tuple(findings)
 
 
-def _beside_ray(run: Crossing) -> list[Contradiction]:
+def _beside_ray(run: ComparedFields) -> list[Contradiction]:
     """A Ray cluster has one driver, and sgpu gives it the address and the token."""
-    found = [
+    findings = [
         Contradiction(
             path=("launch", field),
             code="launch_of_ray",
-            summary=f"`{wrong}` does not go with `ray`: the run has one driver, and no ranks",
+            summary=f"`{setting}` does not go with `ray`: the run has one driver, and no ranks",
             hint=f"remove it{way_out}",
             key=True,
         )
-        for field, wrong, way_out in (
+        for field, setting, way_out in (
             ("per", "launch.per: rank", "; `ray` starts one Ray node on each node"),
             ("warm", "launch.warm", ""),
         )
@@ -163,16 +163,16 @@ def _beside_ray(run: Crossing) -> list[Contradiction]:
     ]
     most = 0 if run.type is not None and run.type.kind is GPUType.CPU else run.gpus
     if run.ray_gpus is not None and most is not None and run.type and run.ray_gpus > most:
-        given = "has no GPU" if most == 0 else f"has {most}"
-        found.append(
+        amount = "has no GPU" if most == 0 else f"has {most}"
+        findings.append(
             Contradiction(
                 path=("ray", "num_gpus"),
                 code="ray_beyond_run",
-                summary=f"`ray.num_gpus: {run.ray_gpus}` is more than the run has: it {given}",
+                summary=f"`ray.num_gpus: {run.ray_gpus}` is more than the run has: it {amount}",
                 hint="leave it out for the GPUs that the run has on each node",
             )
         )
-    return found + [
+    return findings + [
         Contradiction(
             path=("env", block, name),
             code="reserved_variable",
@@ -186,18 +186,18 @@ def _beside_ray(run: Crossing) -> list[Contradiction]:
     ]
 
 
-def _two_origins(given: Sequence[str]) -> list[Contradiction]:
+def _two_origins(sources: Sequence[str]) -> list[Contradiction]:
     """Requirements and dependencies are resolved together; everything else is whole by itself."""
-    if len(given) < 2 or set(given) == {"requirements", "dependencies"}:
+    if len(sources) < 2 or set(sources) == {"requirements", "dependencies"}:
         return []
-    first, *others = given
+    first, *others = sources
     return [
         Contradiction(
             path=("env", other),
             code="two_environments",
             summary=f"`env.{first}` is a whole environment, and `env.{other}` asks for another",
-            hint="keep one of them; packages that are missing are installed before a snapshot is "
-            "taken, or locked with the rest",
+            hint="keep one of them; install missing packages before the snapshot is taken, or add "
+            "them to the lock",
             key=True,
         )
         for other in others

@@ -19,11 +19,11 @@ from sgpu_decl.text.overrides import sources
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, children
 
-__all__ = ["Explained", "misspelt", "unknown_key"]
+__all__ = ["ErrorExplainer", "misspelt", "unknown_key"]
 
 # pydantic lists what a literal may be as `'a', 'b' or 'c'`.
 _QUOTED = re.compile("'([^']*)'")
-_WANTED = {
+_TYPE_WORDS = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -41,7 +41,7 @@ _WANTED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class ErrorExplainer:
     """Explains errors about one node.
 
     Attributes:
@@ -56,10 +56,10 @@ class Explained:
     prefix: str
     place: Place
 
-    def errors(self, found: Iterable[ErrorDetails]) -> tuple[Diagnostic, ...]:
+    def errors(self, details: Iterable[ErrorDetails]) -> tuple[Diagnostic, ...]:
         """One diagnostic for each error, the first of several about one value."""
         by_path: dict[object, Diagnostic] = {}
-        for error in found:
+        for error in details:
             context = error.get("ctx", {})
             together: tuple[Contradiction, ...] = context.get("all", ())
             for one in together:
@@ -117,7 +117,7 @@ class Explained:
         name = f"`{path}`" if path else "the run"
         if context.get("ours"):
             summary = str(context["summary"]).replace("{path}", name)
-            summary = summary.replace("{given}", _given(spot.node))
+            summary = summary.replace("{given}", _value_words(spot.node))
             hint = context["hint"]
             code = kind
         elif kind == "extra_forbidden":
@@ -126,31 +126,31 @@ class Explained:
             return path, unknown_key(str(loc[-1]), here, spot.key, block.path, self.shape)
         else:
             code, summary, hint = self._words(kind, name, context, spot.node)
-        found = Diagnostic(code=code, summary=summary, place=place, hint=hint, related=related)
-        return path, found
+        finding = Diagnostic(code=code, summary=summary, place=place, hint=hint, related=related)
+        return path, finding
 
     def _words(
         self, kind: str, name: str, context: dict[str, Any], node: Node | None
     ) -> tuple[str, str, str | None]:
-        given = _given(node)
+        value = _value_words(node)
         if kind == "missing":
             return "missing_key", f"{name} is missing", f"add {name}"
-        if kind in _WANTED:
-            if given == "nothing":
+        if kind in _TYPE_WORDS:
+            if value == "nothing":
                 hint = 'write a value; the empty text is ""'
-                return "wrong_type", f"{name} must be {_WANTED[kind]}, and has no value", hint
-            quoted = isinstance(node, Scalar) and not node.plain and _WANTED[kind] != "text"
+                return "wrong_type", f"{name} must be {_TYPE_WORDS[kind]}, and has no value", hint
+            quoted = isinstance(node, Scalar) and not node.plain and _TYPE_WORDS[kind] != "text"
             return (
                 "wrong_type",
-                f"{name} must be {_WANTED[kind]}, not {given}",
+                f"{name} must be {_TYPE_WORDS[kind]}, not {value}",
                 "remove the quotes" if quoted and _fits(node, kind) else None,
             )
         if kind in ("literal_error", "enum"):
             known = _QUOTED.findall(str(context["expected"]))
             near = nearest(node.text, known) if isinstance(node, Scalar) else None
-            listed = ", ".join(f"`{one}`" for one in known)
+            names = ", ".join(f"`{one}`" for one in known)
             guess = f"did you mean `{near}`?" if near else None
-            return "unknown_value", f"{name} must be one of {listed}, not {given}", guess
+            return "unknown_value", f"{name} must be one of {names}, not {value}", guess
         if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
             bound = next(iter(context.values()))
             words = {
@@ -159,13 +159,13 @@ class Explained:
                 "less_than_equal": f"at most {bound}",
                 "less_than": f"less than {bound}",
             }[kind]
-            return "out_of_range", f"{name} must be {words}, not {given}", None
+            return "out_of_range", f"{name} must be {words}, not {value}", None
         if kind == "string_pattern_mismatch":
             hint = "use letters, digits, `_` and `-`, a letter or digit first, at most 100"
             return "bad_name", f"{name} is not a valid name", hint
         if kind in ("too_short", "string_too_short"):
             return "empty_value", f"{name} is empty", "give it a value, or remove it"
-        return "invalid_value", f"{name} cannot be {given}", None
+        return "invalid_value", f"{name} cannot be {value}", None
 
     def _walk(self, loc: Parts[str | int]) -> "_Spot":
         """Follow an error's location through the nodes. Tags of unions stand in `<>`; what comes
@@ -209,8 +209,8 @@ def misspelt(node: Node | None, shape: Shape) -> frozenset[str]:
     if not isinstance(node, Mapping) or not shape.closed:
         return frozenset()
     unknown = (key for key in node.entries if key not in shape.keys)
-    meant = {_nearest_key(key, shape) for key in unknown}
-    return frozenset(key for key in meant if key is not None and key not in node.entries)
+    near_keys = {_nearest_key(key, shape) for key in unknown}
+    return frozenset(key for key in near_keys if key is not None and key not in node.entries)
 
 
 def _nearest_key(key: str, shape: Shape) -> str | None:
@@ -248,7 +248,7 @@ def _home(key: str, root: Shape) -> str | None:
     return None
 
 
-def _given(node: Node | None) -> str:
+def _value_words(node: Node | None) -> str:
     """A value in words, short."""
     if isinstance(node, Mapping):
         return "a mapping"

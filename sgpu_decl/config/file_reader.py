@@ -8,7 +8,7 @@ from typing import Literal
 from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
 from sgpu_decl.config.plain_values import project_shape, run_shape
 from sgpu_decl.config.project_reader import DeclaredJob, read_project
-from sgpu_decl.config.run_reader import Declared, Surroundings, read_run
+from sgpu_decl.config.run_reader import DeclaredRun, ReferenceContext, read_run
 from sgpu_decl.config.target_overrides import with_target
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
 from sgpu_decl.diagnostics.masks import mask
@@ -26,10 +26,10 @@ from sgpu_decl.text.yaml_reader import load
 __all__ = [
     "digest_of",
     "loaded_run",
-    "overlaid",
+    "masked_in_order",
     "read",
     "read_targets",
-    "told",
+    "with_options",
 ]
 
 
@@ -60,8 +60,8 @@ def read(
         What was read, `None` where anything is wrong, and every finding in order. Findings never
         repeat text that looks like a token.
     """
-    document, found = load(text, file, limits=file_limits.limits_for(text, file))
-    return _read(document, found, target, tuple(variables), tuple(sets), environ, cache(git))
+    document, findings = load(text, file, limits=file_limits.limits_for(text, file))
+    return _read(document, findings, target, tuple(variables), tuple(sets), environ, cache(git))
 
 
 def read_targets(
@@ -77,11 +77,11 @@ def read_targets(
 
     Args and what is returned for each: see `read`.
     """
-    document, found = load(text, file, limits=file_limits.limits_for(text, file))
+    document, findings = load(text, file, limits=file_limits.limits_for(text, file))
     targets = _targets(document) if document is not None else ()
-    asked = cache(git)
+    cached_git = cache(git)
     return {
-        name: _read(document, found, name, tuple(variables), tuple(sets), environ, asked)
+        name: _read(document, findings, name, tuple(variables), tuple(sets), environ, cached_git)
         for name in (None, *targets)
     }
 
@@ -94,7 +94,7 @@ def _targets(document: yaml_nodes.Document) -> tuple[str, ...]:
 
 def _read(
     document: yaml_nodes.Document | None,
-    found: tuple[Diagnostic, ...],
+    findings: tuple[Diagnostic, ...],
     target: str | None,
     variables: Sequence[tuple[str, str]],
     sets: Sequence[tuple[str, str]],
@@ -103,11 +103,13 @@ def _read(
 ) -> tuple[Loaded | None, tuple[Diagnostic, ...]]:
     loaded: Loaded | None = None
     if document is not None:
-        loaded, more = _of_document(document, target, variables, sets, environ, git)
-        if any(one.code == "merge_key" for one in found):  # what it would have brought is no lack
-            more = tuple(one for one in more if one.code not in _LACKS)
-        found += more
-    ordered = told(found)
+        loaded, document_findings = _of_document(document, target, variables, sets, environ, git)
+        if any(
+            one.code == "merge_key" for one in findings
+        ):  # what it would have brought is no lack
+            document_findings = tuple(one for one in document_findings if one.code not in _LACKS)
+        findings += document_findings
+    ordered = masked_in_order(findings)
     return (None if has_errors(ordered) else loaded), ordered
 
 
@@ -126,29 +128,31 @@ def _of_document(
             return None, (file_limits.too_large(file, file_limits.RUN_FILE),)
         if document.nodes > file_limits.RUN_FILE.nodes:
             return None, (file_limits.too_many(file, file_limits.RUN_FILE),)
-    root, around, found = overlaid(document, kind, target, options, sets, environ, git)
+    root, context, findings = with_options(document, kind, target, options, sets, environ, git)
     name: str | None = None
     unsupported: tuple[tuple[str, Place], ...] = ()
     jobs: tuple[LoadedJob, ...] = ()
     mode = Mode.PRODUCTION
     if kind == "run":
-        declared, wrong = read_run(root, None, Place(file, root.line, root.column), around)
+        declared_runs, new_findings = read_run(
+            root, None, Place(file, root.line, root.column), context
+        )
     else:
-        project, wrong = read_project(root, around)
-        declared, name, unsupported = project.runs, project.name, project.unsupported
+        project, new_findings = read_project(root, context)
+        declared_runs, name, unsupported = project.runs, project.name, project.unsupported
         jobs, mode = tuple(map(_loaded_job, project.jobs)), project.mode
-    runs = tuple(loaded_run(one) for one in declared)
+    runs = tuple(loaded_run(one) for one in declared_runs)
     return (
         Loaded(
             kind=kind, file=file, project_name=name, target=target, runs=runs,
             config_digest=digest_of(runs, jobs, mode), source=document.source, jobs=jobs,
             mode=mode, unsupported=unsupported, targets=_targets(document),
         ),
-        (*found, *wrong),
+        (*findings, *new_findings),
     )  # fmt: skip
 
 
-def overlaid(
+def with_options(
     document: yaml_nodes.Document,
     kind: Literal["run", "project"],
     target: str | None,
@@ -156,32 +160,32 @@ def overlaid(
     sets: Sequence[tuple[str, str]],
     environ: Mapping[str, str],
     git: Callable[[], Mapping[str, str]],
-) -> tuple[yaml_nodes.Mapping, Surroundings, tuple[Diagnostic, ...]]:
+) -> tuple[yaml_nodes.Mapping, ReferenceContext, tuple[Diagnostic, ...]]:
     """Lay the target and the options over a file, and read its variables.
 
     Returns:
         The root without targets and variables, what its references may refer to, and what is wrong.
     """
     shape = run_shape() if kind == "run" else project_shape()
-    root, found = with_target(document.root, target, shape)
+    root, findings = with_target(document.root, target, shape)
     for path, value in sets:
-        root, wrong = set_value(root, path, value, shape)
-        found += wrong
+        root, new_findings = set_value(root, path, value, shape)
+        findings += new_findings
     texts = (document.source, *(value for _, value in sets))
     if any(map(has_near_references, texts)):
-        found += tuple(near_references(root, runs=kind == "project"))
+        findings += tuple(near_references(root, runs=kind == "project"))
     if any(map(has_shell_references, texts)):
-        found += tuple(shell_references(root, project=kind == "project"))
+        findings += tuple(shell_references(root, project=kind == "project"))
     root, block = yaml_nodes.without(root, "variables")
-    values, wrong = read_variables(block, options)
-    around = Surroundings(
+    values, new_findings = read_variables(block, options)
+    context = ReferenceContext(
         variables=values, target=target or BASE, project=None, environ=environ, git=git,
         references="${" in document.source or bool(options) or any("${" in v for _, v in sets),
     )  # fmt: skip
-    return root, around, (*found, *wrong)
+    return root, context, (*findings, *new_findings)
 
 
-def loaded_run(one: Declared) -> LoadedRun:
+def loaded_run(one: DeclaredRun) -> LoadedRun:
     address = Address.run(one.config.name, one.key)
     return LoadedRun(address=address, config=one.config, places=one.places, spec=one.spec)
 
@@ -206,13 +210,13 @@ def digest_of(
     return digest("\n".join(lines))
 
 
-def told(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+def masked_in_order(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Findings in order, without any text that looks like a token."""
-    return in_order(_masked(one) for one in found)
+    return in_order(_masked(one) for one in findings)
 
 
-def _masked(found: Diagnostic) -> Diagnostic:
-    summary, hint = mask(found.summary), found.hint and mask(found.hint)
-    if summary == found.summary and hint == found.hint:
-        return found
-    return replace(found, summary=summary, hint=hint)
+def _masked(finding: Diagnostic) -> Diagnostic:
+    summary, hint = mask(finding.summary), finding.hint and mask(finding.hint)
+    if summary == finding.summary and hint == finding.hint:
+        return finding
+    return replace(finding, summary=summary, hint=hint)

@@ -52,6 +52,6 @@ _FIELDS: dict[str, Any] = {
 Functions = create_model(
     "Functions",
     __base__=_Functions,
-    __doc__="What decorated functions take where their decorators are silent.",
+    __doc__="The defaults of decorated functions.",
     **_FIELDS,
 )

@@ -13,7 +13,7 @@ from sgpu_decl.model.gpu import GPUType, series, type_of_device, type_of_name
 __all__ = ["GpuType", "unknown_type_hint"]
 
 _NODE = re.compile(r"GPU_([1-9][0-9]{0,3})X(.+)")
-_WHATEVER = "`GPU` takes whatever the backend has"
+_WHATEVER = "`GPU` is any GPU that the backend has"
 _MOST = 12  # names in a hint
 _LOOK_ALIKE = str.maketrans("OIL", "011")
 
@@ -121,7 +121,7 @@ def _of_model(name: str, before: str) -> str:
     if near is not None and GPUType[near].memory:
         return f"did you mean `{before}{near}`?"
     if beside := series(name):
-        return f"known of that series: {_listed(beside, before)}; {_WHATEVER}"
+        return f"known in that series: {_listed(beside, before)}; {_WHATEVER}"
     return (
         f"name a GPU, such as `A100`, `H100`, `L4`, `RTX_4090` or `MI300X`; {_WHATEVER}, "
         "`CPU` is ranks without one"

@@ -61,8 +61,8 @@ def _notebook_path(text: str) -> str:
     if not text.startswith("/"):
         raise problem(
             "bad_path",
-            "{path} must be where the notebook lies in the workspace",
-            "such as `/Workspace/Users/me@example.com/report`; it is not uploaded from here",
+            "{path} must be the path of a notebook in the workspace",
+            "such as `/Workspace/Users/me@example.com/report`; sgpu does not upload it",
         )
     return text
 
@@ -80,7 +80,9 @@ def _folder_url(text: str) -> str:
 def _tables(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names or not all(_TABLE.fullmatch(name) for name in names):
         raise problem(
-            "bad_table", "{path} must be tables with catalog and schema", "such as `main.ml.events`"
+            "bad_table",
+            "{path} must name tables with their catalog and schema",
+            "such as `main.ml.events`",
         )
     return names
 
@@ -128,7 +130,7 @@ class Notebook(Block):
     """A notebook of the workspace as a job's task."""
 
     path: Annotated[str, AfterValidator(_notebook_path)] = Field(
-        description="Where it lies in the workspace."
+        description="The path of the notebook in the workspace."
     )
     type: Annotated[str, AfterValidator(_accelerator)] | None = Field(
         None,
@@ -137,13 +139,13 @@ class Notebook(Block):
         json_schema_extra={"pattern": GpuType.published["pattern"]},
     )
     base: str | None = Field(
-        None, description="The base environment, such as `gpu-4`; the notebook's own without one."
+        None, description="The base environment, such as `gpu-4`; default: the notebook's own."
     )
     dependencies: tuple[str, ...] = Field(
         (), description="Packages to install into `base`, as requirement lines."
     )
     parameters: dict[str, str] = Field({}, description="The values of its widgets.")
-    retries: WholeNumber = Field(0, description="How often it is started again after a failure.")
+    retries: WholeNumber = Field(0, description="How many times it is restarted after a failure.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -160,40 +162,45 @@ class Job(Block):
     job on Databricks)."""
 
     name: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
-        None, description="What it is called in the workspace; its key where this is not given."
+        None, description="The name of the job in the workspace; default: its key."
     )
     description: str | None = Field(None, description="What the job is for.")
-    run: str | None = Field(None, description="The run that is launched: a key under `runs`.")
-    notebook: Notebook | None = Field(None, description="The notebook that is run.")
+    run: str | None = Field(None, description="The run that the job launches: a key under `runs`.")
+    notebook: Notebook | None = Field(None, description="The notebook that the job runs.")
     schedule: Annotated[str, AfterValidator(_cron)] | None = Field(
-        None, description="When: a Quartz cron expression, which begins with the seconds."
+        None,
+        description="When the job starts: a Quartz cron expression, which begins with the seconds.",
     )
     timezone: Annotated[str, Field(min_length=1), AfterValidator(_timezone)] = Field(
         "UTC", description="The time zone of the schedule, such as Europe/Berlin."
     )
-    trigger: Trigger | None = Field(None, description="What starts it, where no clock does.")
+    trigger: Trigger | None = Field(None, description="What starts the job instead of a schedule.")
     paused: Flag | None = Field(
         None,
-        description="Whether schedule or trigger are suspended: they are where `mode` is "
-        "`development` and nothing is said here.",
+        description="Whether the schedule or trigger is suspended; default: true with `mode: "
+        "development`, else false.",
     )
     on_overlap: Literal["skip", "queue"] = Field(
-        "skip", description="What happens while the last launch is active."
+        "skip", description="What to do at a start while the last launch is active."
     )
     timeout: Duration | None = Field(None, description="How long one launch may take.")
     tags: dict[str, str] = Field({}, description="Labels of the job in the workspace.")
     permissions: tuple[Permission, ...] = Field(
-        (), description="Who else may see, run or manage it; who applied it owns it."
+        (),
+        description="Who else may see, run or manage the job. Its owner is the user who "
+        "applied it.",
     )
     budget: str | None = Field(
-        None, description="The budget policy that pays for it: its id or its name."
+        None, description="The budget policy that pays for the job: its id or its name."
     )
-    on_finish: OnFinish | None = Field(None, description="Who is told when a launch has ended.")
+    on_finish: OnFinish | None = Field(None, description="Who gets a mail when a launch has ended.")
     lifecycle: Lifecycle = Field(
         Lifecycle.model_construct(), description="What plans may do to the job."
     )
     backend: Backend | None = Field(
-        None, description="Where the job is kept: that of its run, and `databricks` for a notebook."
+        None,
+        description="Where the job is kept; default: the backend of its run, or "
+        "`databricks` for a notebook.",
     )
 
     @model_validator(mode="after")
@@ -208,6 +215,6 @@ class Job(Block):
             raise problem(
                 "contradiction",
                 "`schedule` and `trigger` exclude each other",
-                "a period without a clock is `trigger: {every: 6h}`",
+                "for a fixed period write `trigger: {every: 6h}`",
             )
         return self

@@ -30,5 +30,5 @@ class Launch(Block):
         "that the entrypoint begins with, if torch is among them), `off`, or a list.",
     )
     master_port: Annotated[StrictInt, Field(ge=1, le=65535)] | None = Field(
-        None, description="The port of rank 0's store; chosen by sgpu where unset."
+        None, description="The port of rank 0's store; default: a free port."
     )

@@ -13,5 +13,5 @@ class Lifecycle(Block):
         description="Refuse any plan that would destroy the run or replace it while active.",
     )
     ignore_changes: tuple[str, ...] = Field(
-        (), description="Dotted paths whose changes are not acted upon (`env.variables.SEED`)."
+        (), description="Dotted paths of fields whose changes are ignored (`env.variables.SEED`)."
     )

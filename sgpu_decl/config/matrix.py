@@ -30,30 +30,30 @@ class Cell:
 def read_axes(node: Mapping) -> tuple[Axes | None, tuple[Diagnostic, ...]]:
     """The axes of a matrix that its model accepts, sorted by name; `None` where a value is written
     twice or the combinations are too many."""
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     axes: Axes = {}
     for name in sorted(node.entries):
         values = node.entries[name]
-        seen: dict[str, Scalar] = {}
+        first: dict[str, Scalar] = {}
         for value in values.items if isinstance(values, Sequence) else ():
             if not isinstance(value, Scalar):
                 continue
             text = shown(value)
-            if text in seen:
-                found.append(
+            if text in first:
+                findings.append(
                     Diagnostic(
                         code="duplicate_cell",
                         summary=f"the axis `{name}` has `{text}` twice",
                         place=place_of(value),
                         hint="keep one of them: each combination is one run",
-                        related=(Related(place=place_of(seen[text]), note="first written here"),),
+                        related=(Related(place=place_of(first[text]), note="first written here"),),
                     )
                 )
-            seen.setdefault(text, value)
-        axes[name] = tuple(seen.values())
+            first.setdefault(text, value)
+        axes[name] = tuple(first.values())
     count = math.prod(len(values) for values in axes.values())
     if count > _MOST:
-        found.append(
+        findings.append(
             Diagnostic(
                 code="matrix_too_large",
                 summary=f"the matrix has {count:,} combinations; the limit is {_MOST:,}",
@@ -61,16 +61,16 @@ def read_axes(node: Mapping) -> tuple[Axes | None, tuple[Diagnostic, ...]]:
                 hint="split it into several runs",
             )
         )
-    return (None if found else axes), tuple(found)
+    return (None if findings else axes), tuple(findings)
 
 
 def cells(axes: Axes) -> Iterator[Cell]:
     """Every combination, the last axis changing fastest."""
     names = list(axes)
     choices = [[(f"{name}={shown(value)}", value) for value in axes[name]] for name in names]
-    for chosen in itertools.product(*choices):
-        key = ",".join(text for text, _ in chosen)
-        yield Cell(key, {name: value for name, (_, value) in zip(names, chosen, strict=True)})
+    for combination in itertools.product(*choices):
+        key = ",".join(text for text, _ in combination)
+        yield Cell(key, {name: value for name, (_, value) in zip(names, combination, strict=True)})
 
 
 def shown(node: Scalar) -> str:

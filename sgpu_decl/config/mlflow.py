@@ -10,8 +10,8 @@ __all__ = ["Mlflow"]
 class Mlflow(Block):
     enabled: Flag = Field(
         default=True,
-        description="Whether an MLflow run is made for each attempt. Written as true, "
-        "it is an error where MLflow is not installed.",
+        description="Whether each attempt gets an MLflow run. A written `true` is an error if "
+        "MLflow is not installed.",
     )
     experiment: str | None = Field(
         None,
@@ -24,14 +24,15 @@ class Mlflow(Block):
     tracking_uri: str | None = Field(
         None,
         min_length=1,
-        description="Where MLflow stores; default: MLFLOW_TRACKING_URI, else a local database "
+        description="The MLflow server or store; default: MLFLOW_TRACKING_URI, else a local "
+        "database "
         "under `.sgpu/`.",
     )
     artifact_location: str | None = Field(
         None,
         min_length=1,
-        description="Where an experiment that the run makes keeps its artifacts: a folder, a "
-        "volume (`/Volumes/...`) or a URI. An experiment that exists keeps its own place.",
+        description="Where a new experiment keeps its artifacts: a folder, a volume "
+        "(`/Volumes/...`) or a URI. An existing experiment keeps its location.",
     )
     system_metrics: Flag = Field(
         default=True, description="Whether CPU, memory and GPU use is logged."

@@ -160,7 +160,7 @@ class Conversion:
             if kind is not None:
                 self._note(
                     "literal_token",
-                    f"this looks like {kind}, written out",
+                    f"this looks like {kind}, in plain text",
                     node,
                     "keep it out of the file: `env: {secrets: {NAME: env:NAME}}`",
                 )

@@ -13,7 +13,7 @@ __all__ = ["OnFinish", "Permission"]
 def _mail(address: str) -> str:
     name, _, host = address.rpartition("@")
     if not name or not host or " " in address:
-        raise problem("bad_mail", "{path} is no mail address", "such as `me@example.com`")
+        raise problem("bad_mail", "{path} is not a mail address", "such as `me@example.com`")
     return address
 
 
@@ -41,5 +41,5 @@ class Permission(Block):
 
 
 class OnFinish(Block):
-    success: tuple[Mail, ...] = Field((), description="Who is told when a run has succeeded.")
-    failure: tuple[Mail, ...] = Field((), description="Who is told when a run has failed.")
+    success: tuple[Mail, ...] = Field((), description="Who gets a mail when a run has succeeded.")
+    failure: tuple[Mail, ...] = Field((), description="Who gets a mail when a run has failed.")

@@ -18,22 +18,25 @@ class Project(Block):
 
 
 class ProjectFile(Block):
-    project: Project | None = Field(None, description="What the project is called.")
+    project: Project | None = Field(None, description="The name of the project.")
     mode: Mode = Field(
         Mode.PRODUCTION,
-        description="Mostly of a target. `development`: names of jobs begin with `[dev USER]`, "
-        "they carry the tag `dev`, and what would start them is paused unless they say otherwise.",
+        description="Usually set in a target. With `development`, names of jobs begin with `[dev "
+        "USER]`, jobs have the tag `dev`, and their schedules and triggers are paused unless "
+        "`paused` is set.",
     )
     runs: dict[Name, RunConfig] = Field(
         {}, description="The runs by name; each is written as in a run file."
     )
-    jobs: dict[Name, Job] = Field({}, description="Scheduled definitions by name.")
+    jobs: dict[Name, Job] = Field(
+        {}, description="The jobs by name: runs and notebooks that the platform starts."
+    )
     environments: dict[Name, EnvironmentBlock] = Field(
         {}, description="Python environments that runs share, by name."
     )
     functions: Functions | None = Field(
         None,
-        description="What the decorated functions of this project take where their decorators are "
-        "silent; what a target says here wins over the decorators.",
+        description="The defaults of the decorated functions of this project. Decorators win over "
+        "them; the `functions` of a target win over the decorators.",
     )
     include: tuple[str, ...] = Field((), description="Patterns of further files to read.")

@@ -1,4 +1,4 @@
-"""What a project file says beside its runs, and its runs one by one."""
+"""Reads a project file: its runs one by one, and its other blocks."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,13 +8,19 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sgpu_decl.config.backend import remote_kind
-from sgpu_decl.config.error_messages import Explained, unknown_key
+from sgpu_decl.config.error_messages import ErrorExplainer, unknown_key
 from sgpu_decl.config.field_places import Places
 from sgpu_decl.config.functions import Functions
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project import ProjectFile
-from sgpu_decl.config.run_reader import Declared, Surroundings, beyond, crossed, read_run
+from sgpu_decl.config.run_reader import (
+    DeclaredRun,
+    ReferenceContext,
+    at_new_places,
+    cross_field_errors,
+    read_run,
+)
 from sgpu_decl.config.shared_environments import with_shared_environment
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest
@@ -42,46 +48,50 @@ class DeclaredJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadProject:
-    """`around` is what references in the project mean, its name and environments included."""
+    """`context` resolves references of the project; it has the project's name and environments."""
 
     name: str | None
     mode: Mode
-    runs: tuple[Declared, ...]
+    runs: tuple[DeclaredRun, ...]
     jobs: tuple[DeclaredJob, ...]
     unsupported: tuple[tuple[str, Place], ...]
-    around: Surroundings
+    context: ReferenceContext
 
 
-def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tuple[Diagnostic, ...]]:
-    """Read a project whose targets and variables are already taken out."""
-    found: list[Diagnostic] = []
+def read_project(
+    root: Mapping, context: ReferenceContext
+) -> tuple[ReadProject, tuple[Diagnostic, ...]]:
+    """Read a project. Its targets and variables have been applied and removed."""
+    findings: list[Diagnostic] = []
     name = _name(root)
-    around = replace(around, project=name)
+    context = replace(context, project=name)
     head = replace(root, entries={key: node for key, node in root.entries.items() if key != "runs"})
-    if around.references:
-        scope = around.scope({})
+    if context.references:
+        scope = context.scope({})
         changed = interpolate(head, scope)
         head = changed if isinstance(changed, Mapping) else head
-        found += scope.found
+        findings += scope.found
     environments = head.entries.get("environments")
     if not isinstance(environments, Mapping):
         environments = Mapping({}, {}, root.line, root.column, root.file)
-    around = replace(around, environments=environments)
+    context = replace(context, environments=environments)
     functions = head.entries.get("functions")
     if isinstance(functions, Mapping):
         head, _ = without(head, "functions")
-        found += beyond(_functions(functions, environments), found)
-    project, wrong = _head(head)
-    found += wrong
-    runs: list[Declared] = []
+        findings += at_new_places(_function_findings(functions, environments), findings)
+    project, new_findings = _head(head)
+    findings += new_findings
+    runs: list[DeclaredRun] = []
     block = root.entries.get("runs")
     if isinstance(block, Mapping):
         for key, node in block.entries.items():
-            declared, wrong = _run(key, node, block.keys[key], around)
-            runs += declared
-            found += beyond(wrong, found)  # what runs share is wrong once
+            declared_runs, new_findings = _run(key, node, block.keys[key], context)
+            runs += declared_runs
+            findings += at_new_places(
+                new_findings, findings
+            )  # an error that runs share is reported once
     elif block is not None and not _nothing(block):
-        found.append(
+        findings.append(
             Diagnostic(
                 code="wrong_type",
                 summary="`runs` must be a mapping of runs by name",
@@ -89,7 +99,7 @@ def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tupl
                 hint="write `runs: {train: {…}}`",
             )
         )
-    found += _without_runs(head.entries.get("jobs"), block)
+    findings += _unknown_runs(head.entries.get("jobs"), block)
     unsupported = tuple(
         (key, root.keys[key])
         for key in _NOT_YET
@@ -101,9 +111,9 @@ def read_project(root: Mapping, around: Surroundings) -> tuple[ReadProject, tupl
         runs=tuple(runs),
         jobs=_jobs(head, project),
         unsupported=unsupported,
-        around=around,
+        context=context,
     )
-    return read, tuple(found)
+    return read, tuple(findings)
 
 
 def unknown_keys(node: Node, shape: Shape, path: str) -> Iterator[Diagnostic]:
@@ -134,9 +144,9 @@ def _head(head: Mapping) -> tuple[ProjectFile | None, tuple[Diagnostic, ...]]:
     try:
         project = ProjectFile.model_validate(data)
     except ValidationError as error:
-        explained = Explained(node=head, shape=shape, prefix="", place=place_of(head))
+        explainer = ErrorExplainer(node=head, shape=shape, prefix="", place=place_of(head))
         errors = error.errors(include_url=False, include_input=False)
-        return None, (*conversion.found, *explained.errors(errors))
+        return None, (*conversion.found, *explainer.errors(errors))
     return project, tuple(conversion.found)
 
 
@@ -151,50 +161,50 @@ def _jobs(head: Mapping, project: ProjectFile | None) -> tuple[DeclaredJob, ...]
     )
 
 
-def _functions(block: Mapping, environments: Mapping) -> tuple[Diagnostic, ...]:
-    """What is wrong with the block, whether a function is ever called or not."""
-    block, found = with_shared_environment(block, environments)
+def _function_findings(block: Mapping, environments: Mapping) -> tuple[Diagnostic, ...]:
+    """Check the block, even if no function is ever called."""
+    block, findings = with_shared_environment(block, environments)
     shape = project_shape().keys["functions"]
     conversion = Conversion()
     data: dict[str, Any] = conversion.plain(block, shape)
-    found += tuple(conversion.found)
+    findings += tuple(conversion.found)
     if isinstance(backend := data.get("backend"), dict):
         data["backend"] = {"kind": remote_kind().name, **backend}
-    explained = Explained(node=block, shape=shape, prefix="functions", place=place_of(block))
+    explainer = ErrorExplainer(node=block, shape=shape, prefix="functions", place=place_of(block))
     errors: list[ErrorDetails] = []
     try:
         Functions.model_validate(data)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
-        found += tuple(beyond(explained.errors(errors), found))
-    together = crossed({"entrypoint": "function", **data}, errors)
-    return (*found, *(explained.contradiction(one) for one in together))
+        findings += tuple(at_new_places(explainer.errors(errors), findings))
+    together = cross_field_errors({"entrypoint": "function", **data}, errors)
+    return (*findings, *(explainer.contradiction(one) for one in together))
 
 
 def _run(
-    key: str, node: Node, place: Place, around: Surroundings
-) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+    key: str, node: Node, place: Place, context: ReferenceContext
+) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
     if not isinstance(node, Mapping):
-        wrong = Diagnostic(
+        finding = Diagnostic(
             code="wrong_type",
             summary=f"`runs.{key}` must be a mapping",
             place=place,
             hint="a run needs `gpus`, `type`, and `entrypoint` or `command`",
         )
-        return (), (wrong,)
-    return read_run(node, key, place, around)
+        return (), (finding,)
+    return read_run(node, key, place, context)
 
 
-def _without_runs(jobs: Node | None, runs: Node | None) -> Iterator[Diagnostic]:
-    """What jobs launch that is none of the project's runs, or more than one."""
-    known = runs.entries if isinstance(runs, Mapping) else {}
+def _unknown_runs(jobs: Node | None, runs: Node | None) -> Iterator[Diagnostic]:
+    """Find jobs whose `run` names no run of the project, or one with a matrix."""
+    run_blocks = runs.entries if isinstance(runs, Mapping) else {}
     for name, job in jobs.entries.items() if isinstance(jobs, Mapping) else ():
         node = job.entries.get("run") if isinstance(job, Mapping) else None
         if not isinstance(node, Scalar) or "${" in node.text:
             continue
-        run = known.get(node.text)
+        run = run_blocks.get(node.text)
         if run is None:
-            near = nearest(node.text, known)
+            near = nearest(node.text, run_blocks)
             yield Diagnostic(
                 code="unknown_run",
                 summary=f"`jobs.{name}.run` names no run: `{node.text[:80]}`",

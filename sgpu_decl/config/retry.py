@@ -14,6 +14,7 @@ class Retry(Block):
     max: WholeNumber = Field(0, description="How many restarts at most, within one attempt.")
     on: tuple[Literal["infra", "error"], ...] = Field(
         ("infra",),
-        description="What is worth a restart: `infra` (the machine), `error` (the user's code).",
+        description="Which failures lead to a restart: `infra` (the machine), `error` (the user's "
+        "code).",
     )
     backoff: Duration = Field(Duration(10.0), description="The wait before each restart.")

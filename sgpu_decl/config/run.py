@@ -17,7 +17,7 @@ from pydantic import (
 from sgpu_decl.config.backend import Backend, read_backend
 from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Name, Positive
 from sgpu_decl.config.code import Code
-from sgpu_decl.config.cross_field import Crossing, contradictions
+from sgpu_decl.config.cross_field import ComparedFields, contradictions
 from sgpu_decl.config.entry import Args, Command, Entrypoint
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.gpu_type import GpuType
@@ -136,7 +136,7 @@ class RunConfig(Block):
     env: Env = Field(
         Env.model_construct(), description="The Python environment, variables and secrets."
     )
-    code: Code = Field(Code.model_construct(), description="Which files the run takes along.")
+    code: Code = Field(Code.model_construct(), description="Which files are the code of the run.")
     ray: Annotated[Ray | None, BeforeValidator(_ray)] = Field(
         None,
         description="Starts a Ray cluster on the nodes of the run, with its program as the driver: "
@@ -144,7 +144,8 @@ class RunConfig(Block):
     )
     timeout: Limit | None = Field(None, description="How long the ranks may run, such as `6h`.")
     grace: Duration = Field(
-        Duration(30.0), description="Between asking ranks to stop (SIGTERM) and killing them."
+        Duration(30.0),
+        description="The time between asking ranks to stop (SIGTERM) and killing them.",
     )
     startup_timeout: Limit | None = Field(
         None, description="How long all ranks may take until they run."
@@ -164,10 +165,12 @@ class RunConfig(Block):
         None, description="How many runs of the matrix at once; the others wait."
     )
     until: Literal["success", "always"] = Field(
-        "success", description="`success`: launch until one succeeded. `always`: at every apply."
+        "success",
+        description="`success`: launch until an attempt has succeeded. `always`: "
+        "launch at every apply.",
     )
     on_active: Literal["error", "replace", "queue", "parallel"] = Field(
-        "error", description="What a change does while the run is active."
+        "error", description="What to do with a changed run that is active."
     )
     lifecycle: Lifecycle = Field(
         Lifecycle.model_construct(), description="What plans may do to the run."
@@ -184,7 +187,7 @@ class RunConfig(Block):
     budget: str | None = Field(None, description="The budget or policy that pays for the run.")
     image: str | None = Field(None, description="The container image, where the backend has them.")
     on_finish: Annotated[OnFinish | None, AfterValidator(_somebody)] = Field(
-        None, description="Who is told when the run has ended."
+        None, description="Who gets a mail when the run has ended."
     )
     backend: Backend = Field(
         read_backend({}),
@@ -194,7 +197,7 @@ class RunConfig(Block):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         found = contradictions(
-            Crossing(
+            ComparedFields(
                 gpus=self.gpus,
                 type=self.type,
                 entrypoint=self.entrypoint is not None,

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sgpu_decl.config.cross_field import ORIGINS, Contradiction, Crossing, contradictions
+from sgpu_decl.config.cross_field import ORIGINS, ComparedFields, Contradiction, contradictions
 from sgpu_decl.config.entry import calls_function, is_entrypoint
-from sgpu_decl.config.error_messages import Explained, misspelt
+from sgpu_decl.config.error_messages import ErrorExplainer, misspelt
 from sgpu_decl.config.field_places import Places
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
@@ -26,14 +26,21 @@ from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.core_schema import is_null
 from sgpu_decl.text.interpolation import Scope, axes_in, interpolate
 
-__all__ = ["Declared", "Surroundings", "beyond", "crossed", "read_run", "spec_of"]
+__all__ = [
+    "DeclaredRun",
+    "ReferenceContext",
+    "at_new_places",
+    "cross_field_errors",
+    "read_run",
+    "spec_of",
+]
 
 _STARTS = ("entrypoint", "command")
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredRun:
     config: RunConfig
     key: str
     places: Mapping[str, Place]
@@ -41,8 +48,8 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What references may refer to; `references` is false where the file can hold none.
+class ReferenceContext:
+    """What references may refer to. `references` is false for a file that can hold none.
     `environments` are those of the project, `None` in a run file."""
 
     variables: Mapping[str, yaml_nodes.Scalar]
@@ -70,8 +77,8 @@ def spec_of(config: RunConfig) -> str:
 
 
 def read_run(
-    node: yaml_nodes.Mapping, name: str | None, place: Place, around: Surroundings
-) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+    node: yaml_nodes.Mapping, name: str | None, place: Place, context: ReferenceContext
+) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
     """Read one run.
 
     Args:
@@ -82,20 +89,20 @@ def read_run(
     Returns:
         The runs, none where anything is wrong, and what is wrong.
     """
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     matrix = node.entries.get("matrix")
-    if around.references:
-        scope = around.scope(None if isinstance(matrix, yaml_nodes.Mapping) else {})
+    if context.references:
+        scope = context.scope(None if isinstance(matrix, yaml_nodes.Mapping) else {})
         changed = interpolate(node, scope)
         node = changed if isinstance(changed, yaml_nodes.Mapping) else node
         matrix = node.entries.get("matrix")
-        found += scope.found
-    node, wrong = with_shared_environment(node, around.environments)
-    found += wrong
+        findings += scope.found
+    node, new_findings = with_shared_environment(node, context.environments)
+    findings += new_findings
     prefix = f"runs.{name}" if name is not None else ""
-    explained = Explained(node=node, shape=run_shape(), prefix=prefix, place=place)
+    explainer = ErrorExplainer(node=node, shape=run_shape(), prefix=prefix, place=place)
     if name is not None and "name" in node.entries:
-        found.append(
+        findings.append(
             Diagnostic(
                 code="name_in_project",
                 summary=f"the name of a run in a project is its key, `{name}`",
@@ -104,15 +111,15 @@ def read_run(
             )
         )
     if not isinstance(matrix, yaml_nodes.Mapping):
-        config, wrong = _validated(explained, node, name)
-        found += beyond(wrong, found)
-        if config is None or found:
-            return (), tuple(found)
-        run = Declared(config=config, key="", places=Places(node), spec=spec_of(config))
+        config, new_findings = _validated(explainer, node, name)
+        findings += at_new_places(new_findings, findings)
+        if config is None or findings:
+            return (), tuple(findings)
+        run = DeclaredRun(config=config, key="", places=Places(node), spec=spec_of(config))
         return (run,), _unused_limit(config, node)
-    runs, wrong = _of_matrix(explained, node, matrix, name, around)
-    found += beyond(wrong, found)
-    return (() if has_errors(found) else runs), tuple(found)
+    runs, new_findings = _of_matrix(explainer, node, matrix, name, context)
+    findings += at_new_places(new_findings, findings)
+    return (() if has_errors(findings) else runs), tuple(findings)
 
 
 def _unused_limit(config: RunConfig, node: yaml_nodes.Mapping) -> tuple[Diagnostic, ...]:
@@ -130,49 +137,50 @@ def _unused_limit(config: RunConfig, node: yaml_nodes.Mapping) -> tuple[Diagnost
     )
 
 
-def beyond(more: Iterable[Diagnostic], found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """What is not about a value that is known to be wrong: an unresolved reference is no number."""
-    places = {one.place for one in found}
+def at_new_places(more: Iterable[Diagnostic], findings: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """The findings at places that have none yet. So an unresolved reference is not also reported as
+    a wrong number."""
+    places = {one.place for one in findings}
     return [one for one in more if one.place not in places]
 
 
 def _validated(
-    explained: Explained, node: yaml_nodes.Mapping, name: str | None
+    explainer: ErrorExplainer, node: yaml_nodes.Mapping, name: str | None
 ) -> tuple[RunConfig | None, tuple[Diagnostic, ...]]:
     conversion = Conversion()
-    data: dict[str, Any] = conversion.plain(node, explained.shape)
+    data: dict[str, Any] = conversion.plain(node, explainer.shape)
     if name is not None:
         data["name"] = name
     try:
         return RunConfig.model_validate(data), tuple(conversion.found)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
-    found = list(explained.errors(errors))
-    shown = {one.code for one in found}
-    meant = misspelt(node, explained.shape)
-    found += [
-        explained.contradiction(one)
-        for one in crossed(data, errors, meant=meant)
+    findings = list(explainer.errors(errors))
+    shown = {one.code for one in findings}
+    intended = misspelt(node, explainer.shape)
+    findings += [
+        explainer.contradiction(one)
+        for one in cross_field_errors(data, errors, intended=intended)
         if one.code not in shown
     ]
-    return None, (*conversion.found, *found)
+    return None, (*conversion.found, *findings)
 
 
-def crossed(
-    data: Mapping[str, Any], errors: Iterable[ErrorDetails], *, meant: Container[str] = ()
+def cross_field_errors(
+    data: Mapping[str, Any], errors: Iterable[ErrorDetails], *, intended: Container[str] = ()
 ) -> tuple[Contradiction, ...]:
     """The contradictions between fields of a run that is not valid, so that a user sees all errors
-    at once. Values that are wrong by themselves are left out; `meant` are fields that are
-    misspelt."""
-    started = any(field in data or field in meant for field in _STARTS)
-    sound = data
+    at once. Values that are wrong by themselves are not compared. `intended` are the fields that
+    misspelt keys are near to."""
+    started = any(field in data or field in intended for field in _STARTS)
+    valid = data
     for error in errors:
         if error["type"] != "missing":
-            sound = _without(sound, error["loc"])
+            valid = _without(valid, error["loc"])
     if not any(field in data for field in _STARTS):  # else another key may be near by chance
-        sound = {**{field: "" for field in _STARTS if field in meant}, **sound}
-    found = contradictions(_comparable(sound))
-    return tuple(one for one in found if one.code != "no_entrypoint" or not started)
+        valid = {**{field: "" for field in _STARTS if field in intended}, **valid}
+    findings = contradictions(_compared_fields(valid))
+    return tuple(one for one in findings if one.code != "no_entrypoint" or not started)
 
 
 def _without(data: Mapping[str, Any], loc: Sequence[str | int]) -> Mapping[str, Any]:
@@ -186,12 +194,12 @@ def _without(data: Mapping[str, Any], loc: Sequence[str | int]) -> Mapping[str, 
     return {name: value for name, value in data.items() if name != key}
 
 
-def _comparable(data: Mapping[str, Any]) -> Crossing:
+def _compared_fields(data: Mapping[str, Any]) -> ComparedFields:
     gpus, ray = data.get("gpus"), data.get("ray")
     env, launch, logs = data.get("env"), data.get("launch"), data.get("logs")
     variables = env.get("variables") if isinstance(env, dict) else None
     secrets = env.get("secrets") if isinstance(env, dict) else None
-    return Crossing(
+    return ComparedFields(
         gpus=_whole(gpus),
         type=GpuType.find(str(data.get("type"))),
         entrypoint="entrypoint" in data,
@@ -215,45 +223,50 @@ def _whole(value: object) -> int | None:
 
 
 def _of_matrix(
-    explained: Explained,
+    explainer: ErrorExplainer,
     node: yaml_nodes.Mapping,
     matrix: yaml_nodes.Mapping,
     name: str | None,
-    around: Surroundings,
-) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+    context: ReferenceContext,
+) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
     bad = tuple(
         Diagnostic(code="bad_name", summary=f"`{axis}` is not the name of an axis",
                    place=matrix.keys[axis], hint="use letters, digits and `_`, no digit first")
         for axis in matrix.entries
         if not _AXIS.fullmatch(axis)
     )  # fmt: skip
-    axes, found = read_axes(matrix)
+    axes, findings = read_axes(matrix)
     if axes is None or bad or not all(axes.values()) or not axes:
-        _, wrong = _validated(explained, node, name)
-        return (), (*bad, *found, *beyond(wrong, bad))
+        _, new_findings = _validated(explainer, node, name)
+        return (), (*bad, *findings, *at_new_places(new_findings, bad))
     args = node.entries.get("args")
-    inside = axes_in(args) if args is not None and around.references else frozenset()
-    outside = axes_in(_but(node, "args", "matrix")) if around.references else frozenset()
-    given = _given(node, axes, inside)
-    found = _unknown(node, axes, inside | outside, around)
-    if _known(node) and not misspelt(node, explained.shape) & {"args", "entrypoint"}:
-        found += _unused(matrix, axes, (*given, *inside, *outside), takes=_takes(node))
-    if found:
-        # a field that holds a reference still is no number yet: it would be told as a mistake
-        wrong = () if outside else _validated(explained, node, name)[1]
-        return (), (*found, *beyond(wrong, found))
+    inside = axes_in(args) if args is not None and context.references else frozenset()
+    outside = axes_in(_without_keys(node, "args", "matrix")) if context.references else frozenset()
+    argument_axes = _argument_axes(node, axes, inside)
+    findings = _unknown_axes(node, axes, inside | outside, context)
+    if _start_is_known(node) and not misspelt(node, explainer.shape) & {"args", "entrypoint"}:
+        findings += _unused_axes(
+            matrix,
+            axes,
+            (*argument_axes, *inside, *outside),
+            takes_arguments=_takes_arguments(node),
+        )
+    if findings:
+        # a field that still holds a reference is not a number yet: that is no mistake
+        new_findings = () if outside else _validated(explainer, node, name)[1]
+        return (), (*findings, *at_new_places(new_findings, findings))
     if inside or outside:
-        runs, found = _cell_by_cell(explained, node, name, around, axes, given)
+        runs, findings = _cell_by_cell(explainer, node, name, context, axes, argument_axes)
     else:
-        base, found = _validated(explained, node, name)
-        if base is None or found:
-            return (), found
-        runs, found = _by_arithmetic(base, node, axes, given)
-    return runs, found or _replaced_arguments(node, matrix, given)
+        base, findings = _validated(explainer, node, name)
+        if base is None or findings:
+            return (), findings
+        runs, findings = _by_arithmetic(base, node, axes, argument_axes)
+    return runs, findings or _replaced_arguments(node, matrix, argument_axes)
 
 
-def _known(node: yaml_nodes.Mapping) -> bool:
-    """Whether it is known what the run starts and how it takes arguments."""
+def _start_is_known(node: yaml_nodes.Mapping) -> bool:
+    """Whether it is clear what the run starts and how it takes arguments."""
     args, entry = _value(node, "args"), _value(node, "entrypoint")
     if args is not None:
         return not isinstance(args, yaml_nodes.Scalar)
@@ -263,28 +276,28 @@ def _known(node: yaml_nodes.Mapping) -> bool:
 
 
 def _value(node: yaml_nodes.Mapping, key: str) -> yaml_nodes.Node | None:
-    """The value of a key; None where there is none, or `null` takes it away."""
-    found = node.entries.get(key)
-    if isinstance(found, yaml_nodes.Scalar) and found.plain and is_null(found.text):
+    """The value of a key; `None` if there is none, or if it is `null`."""
+    value = node.entries.get(key)
+    if isinstance(value, yaml_nodes.Scalar) and value.plain and is_null(value.text):
         return None
-    return found
+    return value
 
 
-def _takes(node: yaml_nodes.Mapping) -> bool:
-    """Whether the run has a mapping of arguments, or may have one."""
+def _takes_arguments(node: yaml_nodes.Mapping) -> bool:
+    """Whether the run has a mapping of arguments, or may get one."""
     args, entry = _value(node, "args"), _value(node, "entrypoint")
     if args is None:
         return isinstance(entry, yaml_nodes.Scalar) and calls_function(entry.text)
     return isinstance(args, yaml_nodes.Mapping)
 
 
-def _given(node: yaml_nodes.Mapping, axes: Axes, inside: frozenset[str]) -> tuple[str, ...]:
-    """The axes whose values become arguments: all that `args` does not place itself."""
-    return tuple(axis for axis in axes if axis not in inside) if _takes(node) else ()
+def _argument_axes(node: yaml_nodes.Mapping, axes: Axes, inside: frozenset[str]) -> tuple[str, ...]:
+    """The axes whose values become arguments: those that `args` does not refer to."""
+    return tuple(axis for axis in axes if axis not in inside) if _takes_arguments(node) else ()
 
 
-def _unused(
-    matrix: yaml_nodes.Mapping, axes: Axes, used: Iterable[str], *, takes: bool
+def _unused_axes(
+    matrix: yaml_nodes.Mapping, axes: Axes, used: Iterable[str], *, takes_arguments: bool
 ) -> tuple[Diagnostic, ...]:
     known = frozenset(used)
     return tuple(
@@ -293,7 +306,7 @@ def _unused(
             summary=f"the axis `{axis}` is used nowhere: all its runs would be the same",
             place=matrix.keys[axis],
             hint=f"write `${{matrix.{axis}}}` where its value belongs"
-            + ("" if takes else ", or make `args` a mapping of the function's arguments"),
+            + ("" if takes_arguments else ", or make `args` a mapping of the function's arguments"),
         )
         for axis in axes
         if axis not in known
@@ -301,7 +314,7 @@ def _unused(
 
 
 def _replaced_arguments(
-    node: yaml_nodes.Mapping, matrix: yaml_nodes.Mapping, given: Iterable[str]
+    node: yaml_nodes.Mapping, matrix: yaml_nodes.Mapping, argument_axes: Iterable[str]
 ) -> tuple[Diagnostic, ...]:
     """Warn of values in `args` that no run gets: an axis of the same name replaces them."""
     args = node.entries.get("args")
@@ -318,24 +331,24 @@ def _replaced_arguments(
             "value belongs",
             related=(Related(place=matrix.keys[axis], note="the axis"),),
         )
-        for axis in given
+        for axis in argument_axes
         if axis in args.entries
     )
 
 
-def _unknown(
-    node: yaml_nodes.Mapping, axes: Axes, used: frozenset[str], around: Surroundings
+def _unknown_axes(
+    node: yaml_nodes.Mapping, axes: Axes, used: frozenset[str], context: ReferenceContext
 ) -> tuple[Diagnostic, ...]:
     if used <= frozenset(axes):
         return ()
-    scope = around.scope({axis: values[0] for axis, values in axes.items() if values})
-    interpolate(_but(node, "matrix"), scope)
+    scope = context.scope({axis: values[0] for axis, values in axes.items() if values})
+    interpolate(_without_keys(node, "matrix"), scope)
     return tuple(scope.found)
 
 
 def _by_arithmetic(
-    base: RunConfig, node: yaml_nodes.Mapping, axes: Axes, given: tuple[str, ...]
-) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+    base: RunConfig, node: yaml_nodes.Mapping, axes: Axes, argument_axes: tuple[str, ...]
+) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
     """The cells of a matrix that touches `args` alone: the rest is validated and written once.
 
     `args` is the first key of a spec, so that a cell's spec is its arguments and the common rest.
@@ -350,12 +363,12 @@ def _by_arithmetic(
     tail = f",{rest}" if rest != "}" else rest
     runs = []
     for cell in cells(axes):
-        args = {**common, **{axis: plain[cell.values[axis]] for axis in given}}
+        args = {**common, **{axis: plain[cell.values[axis]] for axis in argument_axes}}
         runs.append(
-            Declared(
+            DeclaredRun(
                 config=bare.model_copy(update={"args": args}),
                 key=cell.key,
-                places=Places(node, _places(cell, given)),
+                places=Places(node, _places(cell, argument_axes)),
                 spec=f'{{"args":{canonical(args)}{tail}',
             )
         )
@@ -363,64 +376,70 @@ def _by_arithmetic(
 
 
 def _cell_by_cell(
-    explained: Explained,
+    explainer: ErrorExplainer,
     node: yaml_nodes.Mapping,
     name: str | None,
-    around: Surroundings,
+    context: ReferenceContext,
     axes: Axes,
-    given: tuple[str, ...],
-) -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
-    """Cells whose values stand elsewhere than in `args`. The first is read whole, of the others
-    the fields that a value stands in. The first cell that is wrong is told; the others would repeat
-    it."""
+    argument_axes: tuple[str, ...],
+) -> tuple[tuple[DeclaredRun, ...], tuple[Diagnostic, ...]]:
+    """Read cells whose values are used outside of `args` too. The first cell is read whole, of the
+    others only the fields that use a value. Only the first wrong cell is reported, since the others
+    would repeat its errors."""
     each = cells(axes)
     first = next(each)
-    bare = _but(node, "matrix")
-    filled, found = _filled(bare, first, around, given)
-    if found:
-        return (), found
-    config, found = _validated(replace(explained, node=filled), filled, name)
-    if config is None or found:
-        return (), found
+    bare = _without_keys(node, "matrix")
+    cell_node, findings = _with_values(bare, first, context, argument_axes)
+    if findings:
+        return (), findings
+    config, findings = _validated(replace(explainer, node=cell_node), cell_node, name)
+    if config is None or findings:
+        return (), findings
     # The matrix itself is validated once, with the first cell.
-    kept = replace(filled, entries={**filled.entries, "matrix": node.entries["matrix"]})
-    checked, found = _validated(replace(explained, node=kept), kept, name)
-    if checked is None or found:
-        return (), found
+    with_matrix = replace(
+        cell_node, entries={**cell_node.entries, "matrix": node.entries["matrix"]}
+    )
+    checked, findings = _validated(replace(explainer, node=with_matrix), with_matrix, name)
+    if checked is None or findings:
+        return (), findings
     varying = frozenset(key for key, value in bare.entries.items() if axes_in(value))
-    varying |= {"args"} if given else frozenset()
-    common, part = Common(config, varying), _only(bare, varying & bare.entries.keys())
+    varying |= {"args"} if argument_axes else frozenset()
+    common, part = Common(config, varying), _with_keys(bare, varying & bare.entries.keys())
     # Every value is where the first cell's is, but for those that the matrix gives itself.
-    places = Places(filled)
-    runs = [Declared(config=config, key=first.key, places=places, spec=spec_of(config))]
+    places = Places(cell_node)
+    runs = [DeclaredRun(config=config, key=first.key, places=places, spec=spec_of(config))]
     for cell in each:
-        own, found = _filled(part, cell, around, given)
+        own, findings = _with_values(part, cell, context, argument_axes)
         conversion = Conversion()
-        values = conversion.plain(own, explained.shape)
-        if found or conversion.found:
-            return (), (*found, *conversion.found)
+        values = conversion.plain(own, explainer.shape)
+        if findings or conversion.found:
+            return (), (*findings, *conversion.found)
         try:
             config, spec = common.cell(values)
         except ValidationError:
-            whole, _ = _filled(bare, cell, around, given)
-            return (), _validated(replace(explained, node=whole), whole, name)[1]
-        where = Places(filled, _places(cell, given)) if given else places
-        runs.append(Declared(config=config, key=cell.key, places=where, spec=spec))
+            whole, _ = _with_values(bare, cell, context, argument_axes)
+            return (), _validated(replace(explainer, node=whole), whole, name)[1]
+        where = Places(cell_node, _places(cell, argument_axes)) if argument_axes else places
+        runs.append(DeclaredRun(config=config, key=cell.key, places=where, spec=spec))
     return tuple(runs), ()
 
 
-def _filled(
-    node: yaml_nodes.Mapping, cell: Cell, around: Surroundings, given: tuple[str, ...]
+def _with_values(
+    node: yaml_nodes.Mapping, cell: Cell, context: ReferenceContext, argument_axes: tuple[str, ...]
 ) -> tuple[yaml_nodes.Mapping, tuple[Diagnostic, ...]]:
     """A run, or some fields of it, with the values of one cell in their places."""
-    scope = around.scope(cell.values)
-    filled = interpolate(node, scope)
-    assert isinstance(filled, yaml_nodes.Mapping)  # noqa: S101 - references stand in scalars
-    return (_with_args(filled, cell, given) if given else filled), tuple(scope.found)
+    scope = context.scope(cell.values)
+    cell_node = interpolate(node, scope)
+    assert isinstance(cell_node, yaml_nodes.Mapping)  # noqa: S101 - references stand in scalars
+    return (_with_args(cell_node, cell, argument_axes) if argument_axes else cell_node), tuple(
+        scope.found
+    )
 
 
-def _with_args(node: yaml_nodes.Mapping, cell: Cell, given: tuple[str, ...]) -> yaml_nodes.Mapping:
-    values = {axis: cell.values[axis] for axis in given}
+def _with_args(
+    node: yaml_nodes.Mapping, cell: Cell, argument_axes: tuple[str, ...]
+) -> yaml_nodes.Mapping:
+    values = {axis: cell.values[axis] for axis in argument_axes}
     places = {axis: yaml_nodes.place_of(value) for axis, value in values.items()}
     old = node.entries.get("args")
     if isinstance(old, yaml_nodes.Mapping):
@@ -431,13 +450,13 @@ def _with_args(node: yaml_nodes.Mapping, cell: Cell, given: tuple[str, ...]) -> 
     return replace(node, entries={**node.entries, "args": args}, keys=keys)
 
 
-def _places(cell: Cell, given: tuple[str, ...]) -> dict[str, Place]:
-    return {f"args.{axis}": yaml_nodes.place_of(cell.values[axis]) for axis in given}
+def _places(cell: Cell, argument_axes: tuple[str, ...]) -> dict[str, Place]:
+    return {f"args.{axis}": yaml_nodes.place_of(cell.values[axis]) for axis in argument_axes}
 
 
-def _but(node: yaml_nodes.Mapping, *names: str) -> yaml_nodes.Mapping:
-    return _only(node, (key for key in node.entries if key not in names))
+def _without_keys(node: yaml_nodes.Mapping, *names: str) -> yaml_nodes.Mapping:
+    return _with_keys(node, (key for key in node.entries if key not in names))
 
 
-def _only(node: yaml_nodes.Mapping, names: Iterable[str]) -> yaml_nodes.Mapping:
+def _with_keys(node: yaml_nodes.Mapping, names: Iterable[str]) -> yaml_nodes.Mapping:
     return replace(node, entries={key: node.entries[key] for key in names})

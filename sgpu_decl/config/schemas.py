@@ -28,7 +28,8 @@ _REFERENCE: Schema = {
     "description": "A reference, such as `${var.gpus}`.",
 }
 _VARIABLE: Schema = {
-    "description": "A variable: its default, or a mapping with one; without, `--var` must give it.",
+    "description": "A variable: its default, or a mapping with a default. A variable without a "
+    "default needs `--var`.",
     "anyOf": [
         {"type": ["string", "number", "boolean", "null"]},
         {
@@ -124,7 +125,11 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
         "additionalProperties": _VARIABLE,
     }
     partial["properties"]["variables"] = variables
-    defs["Target"] = {**partial, "description": "What differs for one target.", "title": "Target"}
+    defs["Target"] = {
+        **partial,
+        "description": "The fields that differ in one target.",
+        "title": "Target",
+    }
     root["properties"]["variables"] = variables
     root["properties"]["targets"] = {
         "type": "object",

@@ -17,36 +17,37 @@ __all__ = ["with_target"]
 def with_target(
     root: yaml_nodes.Mapping, target: str | None, shape: Shape
 ) -> tuple[yaml_nodes.Mapping, tuple[Diagnostic, ...]]:
-    """Lay the chosen target over the root; the names in the other targets are checked alone."""
+    """Lay the chosen target over the root. Of the other targets only the names are checked."""
     root, block = yaml_nodes.without(root, "targets")
     targets, keys = (
         (block.entries, block.keys) if isinstance(block, yaml_nodes.Mapping) else ({}, {})
     )
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     declared = _variables(root)
     if block is not None and not isinstance(block, yaml_nodes.Mapping):
-        found.append(_wrong("wrong_type", "`targets` must be a mapping", yaml_nodes.place_of(block),
-                            "write `targets: {dev: {…}}`"))  # fmt: skip
-    for name, over in targets.items():
-        found += _misspelt_variables(name, _variables(over), declared)
+        place = yaml_nodes.place_of(block)
+        findings.append(_wrong("wrong_type", "`targets` must be a mapping", place,
+                               "write `targets: {dev: {…}}`"))  # fmt: skip
+    for name, overrides in targets.items():
+        findings += _misspelt_variables(name, _variables(overrides), declared)
         if hint := misnamed(name):
-            found.append(_wrong("bad_name", f"`{name}` is no name of a target",
+            findings.append(_wrong("bad_name", f"`{name}` is not a valid name for a target",
                                 keys[name], hint))  # fmt: skip
-        if not isinstance(over, yaml_nodes.Mapping):
-            if isinstance(over, yaml_nodes.Scalar) and over.plain and not over.text:
+        if not isinstance(overrides, yaml_nodes.Mapping):
+            if isinstance(overrides, yaml_nodes.Scalar) and overrides.plain and not overrides.text:
                 continue
-            place = yaml_nodes.place_of(over)
-            found.append(_wrong("wrong_type", f"`targets.{name}` must be a mapping",
+            place = yaml_nodes.place_of(overrides)
+            findings.append(_wrong("wrong_type", f"`targets.{name}` must be a mapping",
                                 place, "list the fields that differ"))  # fmt: skip
-        elif "targets" in over.entries:
-            found.append(_wrong("unknown_key", f"a target cannot hold targets (`{name}`)",
-                                over.keys["targets"], "write them side by side"))  # fmt: skip
+        elif "targets" in overrides.entries:
+            findings.append(_wrong("unknown_key", f"a target cannot hold targets (`{name}`)",
+                                overrides.keys["targets"], "write them side by side"))  # fmt: skip
         elif name == target:
-            merged = merge(root, over, shape)
+            merged = merge(root, overrides, shape)
             root = merged if isinstance(merged, yaml_nodes.Mapping) else root
         else:
-            found += unknown_keys(
-                yaml_nodes.without(over, "variables")[0], shape, f"targets.{name}"
+            findings += unknown_keys(
+                yaml_nodes.without(overrides, "variables")[0], shape, f"targets.{name}"
             )
     if target is not None and target not in targets:
         near = nearest(target, targets)
@@ -54,8 +55,8 @@ def with_target(
         place = yaml_nodes.place_of(root if block is None else block)
         hint = f"known: {known}" if known else "declare it under `targets`"
         hint = f"did you mean `{near}`?" if near else hint
-        found.append(_wrong("unknown_target", f"there is no target `{target}`", place, hint))
-    return root, tuple(found)
+        findings.append(_wrong("unknown_target", f"there is no target `{target}`", place, hint))
+    return root, tuple(findings)
 
 
 def _variables(node: yaml_nodes.Node) -> yaml_nodes.Mapping | None:

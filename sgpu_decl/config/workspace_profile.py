@@ -53,7 +53,7 @@ def read_profile(text: str | bytes, file: str) -> tuple[Profile | None, tuple[Di
             wrong.append(
                 Diagnostic(
                     code="out_of_range",
-                    summary=f"`{id_}` is a number from 0 on",
+                    summary=f"`{id_}` must be a number, 0 or more",
                     place=place_of(node),
                     hint=f"such as {_flow(assumption.expected)}",
                 )

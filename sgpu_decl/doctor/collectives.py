@@ -101,7 +101,7 @@ def _complaint(name: str, value: str, interfaces: list[str]) -> tuple[str, str] 
         return "there is no such file", f"unset `{name}`, or name a file that is there"
     if name in _WATCHDOGS and value == "0":
         return (
-            "ranks whose peers failed wait until their time is up",
+            "a rank whose peer failed waits until the timeout",
             f"unset `{name}`; a run's `progress_timeout` ends ranks that hang in any case",
         )
     if name == "NCCL_NET" and value == "IB" and not has_infiniband():

@@ -20,7 +20,7 @@ def check_gpus(devices: Devices, health: GpuHealth) -> Iterator[Finding]:
         yield fail(
             _CHECK,
             f"the NVIDIA driver does not work: {devices.trouble or health.trouble}",
-            "`nvidia-smi` says the same; a driver that was upgraded needs a restart of the machine",
+            "`nvidia-smi` says the same; after an upgrade of the driver, restart the machine",
         )
         return
     yield from _visible(devices)

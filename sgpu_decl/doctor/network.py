@@ -52,7 +52,8 @@ def _ports() -> Iterator[Finding]:
     if foreign is not None:
         yield warn(
             "ports",
-            f"`{foreign}` is not yours alone: the locks of ports and GPUs lie in `{home}`",
+            f"`{foreign}` can be changed by other users, so the locks of ports and GPUs lie in "
+            f"`{home}`",
             "have it removed if nobody needs it",
         )
 

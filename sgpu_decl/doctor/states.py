@@ -40,7 +40,7 @@ def check_state(store: StateStore, option: str) -> Iterator[Finding]:
     if dead is not None:
         yield warn(
             _CHECK,
-            f"`{dead.operation}` (process {dead.pid}) has ended and left the lock",
+            f"`{dead.operation}` (process {dead.pid}) has ended without releasing the lock",
             f"the next command that writes takes it; or `sgpu state unlock {dead.id}{option}`",
         )
     elif holder is not None:

@@ -45,8 +45,8 @@ def job_backend_for(spec: str, handle: JobHandle | None, job_backends: JobBacken
     backend = job_backends(backend_in(spec))
     if handle is not None and backend.workspace != handle.workspace:
         raise BackendError(
-            f"the job {handle.id} is kept in `{handle.workspace}`, and `{backend.workspace}` is "
-            "meant now",
+            f"the job {handle.id} is kept in `{handle.workspace}`, and the settings here lead to "
+            f"`{backend.workspace}`",
             hint="use the profile of that workspace, or forget the job with `sgpu state rm`",
             code="other_workspace",
         )

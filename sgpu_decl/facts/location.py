@@ -69,7 +69,7 @@ def current_folder() -> Path:
         return Path.cwd()
     except FileNotFoundError:
         raise NotFound(
-            "the current folder does not exist any more", hint="change to one that does"
+            "the current folder does not exist any more", hint="change to a folder that exists"
         ) from None
 
 
@@ -88,7 +88,9 @@ def open_project(location: Location, *, here: Path) -> Opened:
     root = (location.project or _nearest(file.parent if file else here)).resolve()
     target = location.target
     if target is not None and (hint := misnamed(target)):
-        raise SgpuError(f"`{target}` is no name of a target", hint=hint, code="unknown_target")
+        raise SgpuError(
+            f"`{target}` is not a valid name for a target", hint=hint, code="unknown_target"
+        )
     state_dir, note = state_folder(root, target or BASE)
     for path in (root, state_dir, *([absolute(file)] if file else [])):
         _refuse_unreadable_name(path)
@@ -125,7 +127,7 @@ def _refuse_unreadable_name(path: Path) -> None:
             f"`{path}` cannot be used: its name is no text in the encoding `{encoding}`",
             hint="rename the folder or file"
             if encoding == "utf-8"
-            else "take a locale of UTF-8: `export LC_ALL=C.UTF-8`",
+            else "use a UTF-8 locale: `export LC_ALL=C.UTF-8`",
             code="state_unreachable",
         ) from None
 

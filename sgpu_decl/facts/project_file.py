@@ -119,8 +119,8 @@ def _refuse_link_out(opened: Opened) -> None:
     if leads_out(file, opened.root, repository_top(opened.root) or opened.root, Path.cwd()):
         raise SgpuError(
             f"`{opened.shown}` is a link to `{os.path.realpath(file)}`, outside of the project",
-            hint="copy the file here; or name the one that it leads to, with `--project` for "
-            "where the state lies",
+            hint="copy the file here, or name the real file and give the project folder with "
+            "`--project`",
             code="unreadable",
         )
 

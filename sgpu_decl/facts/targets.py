@@ -37,7 +37,7 @@ def refuse_unknown(opened: Opened, target: str, known_targets: Collection[str]) 
     if applied:
         known.append(f"`{opened.state_dir.parent.name}/` knows {_listed(applied)}")
     if not known:
-        known = ["no file here declares any; leave `-t` out"]
+        known = ["no file here declares a target: leave out `-t`"]
     raise SgpuError(
         f"there is no target `{target}`",
         hint=(f"did you mean `{near}`? " if near else "") + "; ".join(known),

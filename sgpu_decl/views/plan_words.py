@@ -54,8 +54,8 @@ _EFFECT_NOTES: Mapping[FieldEffect, str] = MappingProxyType(
 
 _REASONS: Mapping[Reason, str] = MappingProxyType(
     {
-        Reason.REQUESTED_RERUN: "a rerun was asked for",
-        Reason.REMOVED_FROM_CONFIG: "it is no longer wanted",
+        Reason.REQUESTED_RERUN: "a rerun was requested",
+        Reason.REMOVED_FROM_CONFIG: "the file no longer declares it",
         Reason.ALREADY_RUNNING: "it is running already",
         Reason.PREVIOUS_LOST: "the last attempt was lost",
         Reason.PREVIOUS_FAILED: "the last attempt failed",
@@ -200,7 +200,7 @@ def _reason(change: Change, plan: Plan) -> str:
     if change.kind is Kind.ENVIRONMENT and change.reason is Reason.FIRST_RUN:
         return "first use"
     if plan.destroy:
-        return "destroying it was asked for"
+        return "a destroy was requested"
     if change.kind is Kind.JOB and change.reason in _JOB_REASONS:
         return _JOB_REASONS[change.reason]
     if change.reason is Reason.FIRST_RUN and change.prior is not None:

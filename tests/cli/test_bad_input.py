@@ -299,7 +299,7 @@ def test_a_project_folder_that_is_not_there(sgpu: Shell, command: str) -> None:
             "café".encode(),
             {"LC_ALL": "C", "PYTHONUTF8": "0"},
             "ascii",
-            "take a locale of UTF-8: `export LC_ALL=C.UTF-8`",
+            "use a UTF-8 locale: `export LC_ALL=C.UTF-8`",
         ),
     ],
     ids=["not UTF-8", "not ASCII where that is the encoding"],
@@ -341,7 +341,7 @@ def test_a_current_folder_that_was_deleted(sgpu: Shell, command: list[str]) -> N
     assert json.loads(done.stdout)["error"] == {
         "code": "not_found",
         "message": "the current folder does not exist any more",
-        "hint": "change to one that does",
+        "hint": "change to a folder that exists",
         "retryable": False,
         "diagnostics": [],
     }
@@ -417,7 +417,9 @@ def test_a_target_where_nothing_declares_any(sgpu: Shell) -> None:
     assert "leave `-t` out" in refused(sgpu, "status", "-t", "prod", code=1)
     for name in ("../x", "", "default", "x" * 101):
         message = refused(sgpu, "status", "-t", name, code=1)
-        assert f"error[unknown_target]: `{name}` is no name of a target\nhint: " in message
+        assert (
+            f"error[unknown_target]: `{name}` is not a valid name for a target\nhint: " in message
+        )
 
 
 NEAR = """name: hello

@@ -428,7 +428,7 @@ def test_arguments_that_look_like_fields_are_none(hello: Shell) -> None:
     assert runs.active_calls("local") == 0
     assert hello.here("cancel", "hello").code == 0
     assert hello.here("wait", "hello").code == 5
-    assert "because: a rerun was asked for" in hello.here("plan", "--rerun", "hello").out
+    assert "because: a rerun was requested" in hello.here("plan", "--rerun", "hello").out
     hello.write("run.yaml", HELLO + "until: always\n")
     assert "(`until: always`)" in hello.here("plan").out
 

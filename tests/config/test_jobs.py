@@ -40,7 +40,7 @@ def test_what_is_wrong_is_told_at_its_place(
 @pytest.mark.parametrize(
     ("kind", "hint"),
     [
-        ("H1000", "known of that series: `H100`, `H20`"),
+        ("H1000", "known in that series: `H100`, `H20`"),
         ("GPU_8xH10O", "did you mean `GPU_8xH100`?"),
         ("CPU", "leave it out"),
     ],

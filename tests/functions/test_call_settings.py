@@ -77,7 +77,7 @@ def test_a_wrong_setting_is_told_by_the_name_that_was_used(
 def test_the_types_that_are_near_are_told() -> None:
     with pytest.raises(InvalidInput) as caught:
         distributed(gpus=8, gpu_type="H10")
-    assert "known of that series: `H100`" in str(caught.value.hint)
+    assert "known in that series: `H100`" in str(caught.value.hint)
 
 
 def test_positional_settings_are_those_of_the_library_it_stands_in_for() -> None:

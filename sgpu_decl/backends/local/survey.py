@@ -125,7 +125,8 @@ def _check_locks() -> list[Diagnostic]:
         Diagnostic(
             code="locks_elsewhere",
             severity=Severity.WARNING,
-            summary=f"`{folder}` is not yours alone: the locks of ports and GPUs lie in `{home}`",
+            summary=f"`{folder}` can be changed by other users, so the locks of ports and GPUs "
+            f"lie in `{home}`",
             hint="runs that started earlier do not use these locks; have the folder removed if "
             "nobody needs it",
         )

@@ -9,7 +9,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Reason
 
 _ANY = (Anything.ANYTHING,)
-_WRITTEN = JobDefault((False,), "its default, written out")
+_WRITTEN = JobDefault((False,), "its default, in plain text")
 
 _DEFAULTS: Mapping[str, JobDefault] = MappingProxyType(
     {
