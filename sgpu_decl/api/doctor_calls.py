@@ -25,7 +25,7 @@ class DoctorCalls:
         self._target = project.opened.target or BASE
 
     def machine(self) -> "Generator[Finding, None, None]":
-        """Check this machine and this project; findings come as they are made. Reads only."""
+        """Check this machine and this project; yields findings as they come. Changes nothing."""
         from sgpu_decl.doctor.machine import check_machine
 
         return check_machine(self._project, in_project=self._in_project)

@@ -15,18 +15,22 @@ if TYPE_CHECKING:
 
 
 class JobCalls:
-    """`Session.jobs`. `read` gives what the file of the project says."""
+    """`Session.jobs`. `read` gives the content of the project's file."""
 
     def __init__(self, project: OpenedProject, read: "Callable[[], Loaded]") -> None:
         self._project = project
         self._read = read
 
     def adopt(self, text: str, job_id: str) -> Resource:
-        """Let a job that exists already be the one that the file declares under an address.
+        """Manage an existing job of a workspace as the job that the file declares at an address.
+
+        Args:
+            text: the address, `job.NAME`.
+            job_id: the id of the job in the workspace.
 
         Raises:
             NotFound: the file or the workspace has no such job.
-            SgpuError: one of both belongs to another.
+            SgpuError: the address manages another job, or the job belongs to another address.
         """
         from sgpu_decl.facts.plan_facts import gather
         from sgpu_decl.maintenance.adopt import adopt
@@ -51,8 +55,7 @@ class JobCalls:
         return [resources[address] for address in sorted(matches)]
 
     def names_job(self, text: str) -> bool:
-        """Whether an address, a name or a glob is that of a recorded job and of no run: a bare name
-        is that of a run where there is one."""
+        """Whether an address, a name or a glob matches a recorded job and no run."""
         resources = self._project.believed().resources
         addresses = {address for address, resource in resources.items() if not resource.gone}
         try:
@@ -62,7 +65,7 @@ class JobCalls:
         return Kind.JOB in kinds and Kind.RUN not in kinds
 
     def show(self, job: Resource) -> "JobView":
-        """What is recorded of a job, and what is seen where it is kept."""
+        """One job: its record, and its settings in the workspace."""
         from sgpu_decl.runs.job_status import describe_job
 
         return describe_job(self._project, job)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A project and a target, open until `close`, which the end of a `with` block calls. Cheap to
-    make; reads what it needs when it needs it."""
+    """A project and a target. Opening one is cheap: files, state and backends are read when a call
+    needs them. Close it with `close`, or use it in a `with` block."""
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class Session:
         """Find the project of `location`.
 
         Args:
-            patience: how long calls that write wait while another sgpu holds the lock.
+            location: the file, the project folder, the target, and overrides of the file.
+            patience: how long calls that write wait while another process holds the lock.
 
         Raises:
             NotFound: the project folder, or the current one, does not exist.
@@ -67,12 +68,12 @@ class Session:
     def open_saved(
         cls, path: Path, location: Location, patience: Patience = AT_ONCE
     ) -> "tuple[Session, Prepared]":
-        """Read a saved plan and open the project that it was made for; `location` may name another
-        folder of that project.
+        """Read a saved plan and open its project. `location` may name another folder that the
+        project lies in now.
 
         Raises:
-            InvalidInput: the file is truncated or no plan, or somebody edited it.
-            StalePlan: it was made for another project than the one here.
+            InvalidInput: the file is truncated, is not a plan, or was edited.
+            StalePlan: the plan was made for another project.
         """
         from sgpu_decl.applying.plan_file import check_state, load_plan, planned_root
 
@@ -97,9 +98,9 @@ class Session:
         declared: "Callable[[Opened, Checkout], Validated]",
         path: tuple[str, ...],
     ) -> "Session":
-        """Open the project of a called function, which stands in the Python file of `location`;
-        `declared` gives what that file would say if it were a run file, `path` are the folders that
-        the user's own modules are imported from.
+        """Open the project of a function that is called. The Python file of `location` defines it;
+        `declared` gives the content of the run file that would describe the call, and the user's
+        own modules are imported from the folders of `path`.
 
         Raises:
             NotFound: the project folder, or the current one, does not exist.
@@ -118,10 +119,10 @@ class Session:
         self._project.close()
 
     def check_target(self) -> None:
-        """For calls that look at the state and read no file: planning finds it out by itself.
+        """Check that the target exists, before calls that read only the state.
 
         Raises:
-            SgpuError: neither the state nor a file of the project knows the target.
+            SgpuError: neither the state nor a file of the project has the target.
         """
         if self.target is None:
             return
@@ -133,17 +134,17 @@ class Session:
 
     @property
     def in_project(self) -> bool:
-        """Whether there is a project: a file that is found without being named, or a state."""
+        """Whether there is a project here: a file with a default name, or a state."""
         return self._project.opened.file is not None or is_folder(self.state_dir.parent)
 
     def other_targets_hint(self) -> str | None:
-        """Where else something was applied, as a hint for a target without runs."""
+        """The hint for a target without runs: other targets that something was applied to."""
         from sgpu_decl.runs.other_targets import other_targets_hint
 
         return other_targets_hint(self._project.states, self.target)
 
     def check_project(self) -> None:
-        """Refuse to go on outside of a project; for calls that read no file.
+        """Check that there is a project, before calls that read no file.
 
         Raises:
             NotFound: there is none.
@@ -163,18 +164,18 @@ class Session:
     # Planning
 
     def check(self) -> "Validated":
-        """Read the file and return everything that is wrong with it, for its target, or without a
-        target and for each of them. The checks need neither this machine nor a workspace.
+        """Check the file, as `sgpu validate` does: for the target, or without one for all targets.
+        The checks look neither at this machine nor at a workspace.
 
         Raises:
-            InvalidInput: it holds errors.
+            InvalidInput: the file holds errors; all of them are in `diagnostics`.
         """
         from sgpu_decl.facts.file_validation import check_file
 
         return check_file(self._project.opened, self._project.location, self._project.survey)
 
     def _read(self, checkout: "Checkout") -> "Validated":
-        """What the file says for its target; what is wrong with it by itself is found."""
+        """The content of the file for the target, with the findings about the file alone."""
         if self._declared is not None:
             return self._declared(self._project.opened, checkout)
         from sgpu_decl.facts.project_file import read_file
@@ -189,15 +190,15 @@ class Session:
         for_apply: bool = False,
         trust_project: bool = False,
     ) -> "Prepared":
-        """Say what apply would do. Writes nothing but caches. What is returned holds all that its
-        apply needs, so that another plan made meanwhile changes nothing.
+        """Plan what `apply` would do. Only caches are written. The result holds all that `apply`
+        needs, so other plans that are made meanwhile do not change it.
 
         Args:
-            progress: is told how far reading an environment has come.
-            for_apply: the plan is about to be applied: what has to be read of an environment goes
-                into the store in the same pass.
-            trust_project: interpreters of the project may be asked what they are. What is about to
-                be applied is trusted.
+            options: what to select, rerun or destroy; by default all runs and jobs of the file.
+            progress: is told how much of an environment has been read.
+            for_apply: the plan will be applied at once: files of an environment that have to be
+                read go into the store in the same pass. Implies `trust_project`.
+            trust_project: run interpreters that lie inside the project, to learn their versions.
 
         Raises:
             InvalidInput: the file holds errors.
@@ -221,7 +222,7 @@ class Session:
         """Write a plan and pin the code and the environments behind it in the local stores.
 
         Raises:
-            SgpuError: the file cannot be written, or is there and is no saved plan.
+            SgpuError: the file cannot be written, or exists and is not a saved plan.
         """
         from sgpu_decl.applying.plan_file import save_plan
 
@@ -233,15 +234,15 @@ class Session:
     def stage(
         self, prepared: "Prepared", *, progress: "Progress | None" = None
     ) -> "tuple[Prepared, tuple[Diagnostic, ...]]":
-        """Store the code and the environments of what a plan launches, and have them where ranks
-        will look for them. `apply` does it too, where it was not done before.
+        """Store the code and build the environments of the runs that a plan launches. `apply` does
+        this itself if it was not done before.
 
         Returns:
-            The plan with that done, and what was noticed meanwhile.
+            The staged plan, and findings of the staging.
 
         Raises:
-            StalePlan: what is here now is not what was planned.
-            SgpuError: it cannot be stored or built.
+            StalePlan: code or environments have changed since the plan.
+            SgpuError: something cannot be stored or built.
         """
         from sgpu_decl.applying.apply import stage
 
@@ -257,20 +258,23 @@ class Session:
         call: "Call | None" = None,
         on_wait: Callable[[], None] = lambda: None,
     ) -> "Applied":
-        """Carry a plan out; returns once everything is launched, not when it has ended.
+        """Carry a plan out. Returns when everything is launched; `runs` waits for the ends.
 
-        If something cannot be recorded after a launch, the answer has it in `unrecorded`, and the
-        next apply records it.
+        If a launch cannot be recorded, the result has a finding in `unrecorded`, and the next apply
+        records it.
 
         Args:
-            call: the function that the plan's one run calls.
+            prepared: the result of `plan`, `stage` or `open_saved`.
+            sink: is called with each event, such as a launch.
+            parallelism: how many launches overlap.
+            call: the function that the one run of the plan calls.
             on_wait: called repeatedly while this waits for the lock; may raise to give up.
 
         Raises:
-            StateMoved: the state moved on since the plan was made.
-            StalePlan: the plan was applied already, or the code is not what was planned.
-            Locked: another sgpu is at work on this state.
-            SgpuError: an error check stands in the way.
+            StateMoved: the state has changed since the plan was made.
+            StalePlan: the plan was applied already, or code or environments have changed.
+            Locked: another process changes this state.
+            SgpuError: the plan has error checks.
         """
         from sgpu_decl.applying.apply import apply
         from sgpu_decl.applying.launch_records import launch_of
@@ -285,21 +289,21 @@ class Session:
         return applied
 
     def record_ended(self) -> "tuple[Diagnostic, ...]":
-        """Record what has ended since the last look, and return what was noticed; left to the next
-        writing command where another sgpu is at work, or the store takes nothing.
+        """Record the attempts that have ended since the last call, and return findings. If another
+        process holds the lock, or the store cannot be written, the next command records them.
         """
         from sgpu_decl.applying.apply import record_ended
 
         return record_ended(self._project)
 
     def sync_tracking(self, ref: AttemptRef, server: str | None = None) -> "SyncResult":
-        """Push the MLflow run of an attempt from the local store to a server; by default to the
-        server that was down when the attempt started.
+        """Push the MLflow run of an attempt from the local store to a server. The default is the
+        server that did not answer when the attempt started.
 
         Raises:
             NotFound: the attempt has no MLflow run here.
-            SgpuError: it is active, or there is nothing to push.
-            BackendError: the server does not take it.
+            SgpuError: the attempt is active, or there is nothing to push.
+            BackendError: the server does not answer, or refuses the run.
         """
         from sgpu_decl.maintenance.tracking_sync import sync_tracking
 
@@ -309,14 +313,14 @@ class Session:
 
     @cached_property
     def runs(self) -> "ProjectRuns":
-        """The attempts: finding them, looking at them, waiting for them, cancelling them."""
+        """The calls about attempts: find, show, wait, read logs and results, cancel."""
         from sgpu_decl.runs.project_runs import ProjectRuns
 
         return ProjectRuns(self._project)
 
     @cached_property
     def jobs(self) -> "JobCalls":
-        """The jobs: finding and showing those that are recorded, adopting others."""
+        """The calls about jobs: find, show, adopt."""
         from sgpu_decl.api.job_calls import JobCalls
         from sgpu_decl.facts.checkout import Checkout
 
@@ -324,14 +328,14 @@ class Session:
 
     @cached_property
     def state(self) -> "StateCalls":
-        """What is recorded: looking at it, correcting it."""
+        """The calls about the recorded state: show, move, remove, unlock."""
         from sgpu_decl.api.state_calls import StateCalls
 
         return StateCalls(self._project)
 
     @cached_property
     def doctor(self) -> "DoctorCalls":
-        """Checks of this machine, of the project, and of what its target uses."""
+        """Checks of this machine, of the project, and of the platforms of the target."""
         from sgpu_decl.api.doctor_calls import DoctorCalls
 
         return DoctorCalls(self._project, in_project=self.in_project)
@@ -341,9 +345,9 @@ class Session:
         snapshot's digest, a declared one, or an attempt of this project.
 
         Raises:
-            NotFound: it means none of them.
-            InvalidInput: the lock file is broken.
-            Usage: a project or a target was named, and `text` means nothing that is in one.
+            NotFound: there is no such environment.
+            InvalidInput: the lock file is not valid.
+            Usage: the session has a project or a target, and `text` does not belong to one.
         """
         from sgpu_decl.runs.environment_lookup import environment_named, in_a_project
 
@@ -362,11 +366,17 @@ class Session:
     def gc(
         self, *, keep_last: int | None, older_than: float | None, dry_run: bool
     ) -> dict[str, Json]:
-        """Free folders of ended attempts; history's record stays.
+        """Delete the folders of ended attempts, and code and environments that nothing refers to.
+        The records of the attempts stay.
 
         Args:
-            keep_last: so many newest attempts of each run are kept (default 3 without an age).
-            older_than: only attempts that ended more than so many seconds ago.
+            keep_last: the number of newest attempts of each run to keep; default 3, or 0 with
+                `older_than`.
+            older_than: delete only attempts that ended more than this many seconds ago.
+            dry_run: delete nothing.
+
+        Returns:
+            What was deleted, or would be, as `sgpu gc -o json` prints it.
         """
         from sgpu_decl.maintenance.gc import collect
 

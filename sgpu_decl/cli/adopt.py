@@ -26,9 +26,9 @@ def command(
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
-    adopted = source.session(file).jobs.adopt(address, job_id)
+    job = source.session(file).jobs.adopt(address, job_id)
     if output == "json":
-        answer({"adopted": str(adopted.address), "id": job_id})
+        answer({"adopted": str(job.address), "id": job_id})
     else:
-        note(f"{adopted.address} is the job {job_id} now; `sgpu plan` shows what differs")
+        note(f"{job.address} is the job {job_id} now; `sgpu plan` shows what differs")
     return 0

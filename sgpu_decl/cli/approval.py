@@ -58,10 +58,10 @@ def confirm(question: str, *, auto: bool, unattended: str) -> None:
 
 
 def _approve_replacing(names: list[str]) -> None:
-    listed = ", ".join(f"`{name}`" for name in names)
+    listing = ", ".join(f"`{name}`" for name in names)
     if not interactive():
         raise NotApproved(
-            f"this would stop active runs: {listed}; `-y` does not cover that",
+            f"this would stop active runs: {listing}; `-y` does not cover that",
             hint="save the plan with `sgpu plan --out FILE` and apply that, or use "
             "`--on-active queue`",
         )
@@ -73,5 +73,5 @@ def _approve_replacing(names: list[str]) -> None:
 def _ask(question: str) -> str:
     from sgpu_decl.views.terminal import neutral
 
-    answered = click.prompt(neutral(question), default="", show_default=False, err=True, type=str)
-    return str(answered).strip()
+    answer = click.prompt(neutral(question), default="", show_default=False, err=True, type=str)
+    return str(answer).strip()

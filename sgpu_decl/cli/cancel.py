@@ -67,6 +67,6 @@ def command(
         answer({"runs": status_objects(views)})
     else:
         for view in views:
-            ended = "" if view.ref in active else "had ended already: "
-            note(f"{view.ref} {ended}{view.state}")
+            prefix = "" if view.ref in active else "had ended already: "
+            note(f"{view.ref} {prefix}{view.state}")
     return 0

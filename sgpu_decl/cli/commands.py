@@ -93,10 +93,10 @@ class LazyGroup(click.Group):
         if cmd_name not in self._table:
             return None
         module, _, attribute = self._table[cmd_name][0].partition(":")
-        loaded = getattr(importlib.import_module(module), attribute)
-        if not isinstance(loaded, click.Command):
+        command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, click.Command):
             raise TypeError(f"`{module}:{attribute}` is no command")
-        return loaded
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

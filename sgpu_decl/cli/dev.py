@@ -108,7 +108,7 @@ def workspace_command(
             note(f"note: the emulator cannot follow what `{profile}` says of {ids}")
 
     with (
-        _stop_signal() as stopped,
+        _stop_signal() as stop_descriptor,
         tempfile.TemporaryDirectory(prefix="sgpu-workspace-") as spare,
         WorkspaceServer(
             Path(root or spare).absolute(), port=port, execution=execution, profile=measured
@@ -121,7 +121,7 @@ def workspace_command(
             for name, value in environment.items():
                 show(f"export {name}={value}")
         note(f"a workspace in `{server.root}` listens at {server.url}; Ctrl-C stops it")
-        os.read(stopped, 1)
+        os.read(stop_descriptor, 1)
         note("stopping")
     return 0
 
@@ -129,16 +129,16 @@ def workspace_command(
 @contextmanager
 def _stop_signal() -> "Iterator[int]":
     """A descriptor that has something to read once the command is asked to stop."""
-    stopped, asked = os.pipe()
+    stop_descriptor, signals = os.pipe()
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: _write(asked)) for number in numbers]
+    before = [signal.signal(number, lambda *_: _write(signals)) for number in numbers]
     try:
-        yield stopped
+        yield stop_descriptor
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-        os.close(stopped)
-        os.close(asked)
+        os.close(stop_descriptor)
+        os.close(signals)
 
 
 def _write(descriptor: int) -> None:

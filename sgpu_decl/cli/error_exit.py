@@ -1,4 +1,4 @@
-"""From what went wrong to words on stderr, or an object on stdout, and an exit code."""
+"""Turns an error into text on stderr or JSON on stdout, and into an exit code."""
 
 import os
 import shlex
@@ -151,7 +151,7 @@ def _keep(text: str) -> Path | None:
 
 
 def _source(name: str) -> str | None:
-    """The text of a file that a diagnostic names, for its excerpt; none is no reason to fail."""
+    """The text of a file that a diagnostic names, for its excerpt; `None` if it cannot be read."""
     try:
         path = Path(name)
         if not path.is_file() or path.stat().st_size > _LARGEST:

@@ -56,14 +56,14 @@ def command(
     names = [str(attempt) for attempt in attempts] if isinstance(attempts, list | tuple) else []
     for name in names:
         show(name)
-    missing = _mappings(freed["not_found"])
-    for owner in missing:
+    owners = _mappings(freed["not_found"])
+    for owner in owners:
         until = owner["kept_until"]
-        kept = f"kept until {until}" if until else "kept"
-        note(f"not found: `{owner['path']}`; its code and environments are {kept}")
-    if missing:
-        records = " ".join(shlex.quote(str(owner["record"])) for owner in missing)
-        note(f"hint: if you deleted {'it' if len(missing) == 1 else 'them'}: `rm {records}`, "
+        how_long = f"kept until {until}" if until else "kept"
+        note(f"not found: `{owner['path']}`; its code and environments are {how_long}")
+    if owners:
+        records = " ".join(shlex.quote(str(owner["record"])) for owner in owners)
+        note(f"hint: if you deleted {'it' if len(owners) == 1 else 'them'}: `rm {records}`, "
              "then `sgpu gc`")  # fmt: skip
     if not names and not any(_number(freed[name]) for name in _BYTES):
         show("nothing to free")

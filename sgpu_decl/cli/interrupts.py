@@ -1,4 +1,4 @@
-"""What Ctrl-C means while a run is followed.
+"""The meaning of Ctrl-C while a run is followed.
 
 On a terminal: the first announces that the viewer leaves in five seconds, a second one within them
 cancels the run and waits for it, a third leaves at once. Off a terminal, and for SIGTERM anywhere,

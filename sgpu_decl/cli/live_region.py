@@ -62,7 +62,7 @@ class LiveScreen:
         self._lines.append(text)
         self._draw()
 
-    def standing(self, status: AttemptView) -> None:
+    def show_state(self, status: AttemptView) -> None:
         self._views[status.ref] = status
         self._live.start()
         self._draw()

@@ -27,17 +27,17 @@ def sync_command(*, source: ProjectSource, name: str, server: str | None, output
     """
     session = source.recorded()
     ref = session.runs.find_one(name)
-    pushed = session.sync_tracking(ref, server)
+    result = session.sync_tracking(ref, server)
     if output == "json":
-        answer({"attempt": str(ref), **asdict(pushed), "left": list(pushed.left)})
+        answer({"attempt": str(ref), **asdict(result), "left": list(result.left)})
         return 0
     from sgpu_decl.views.terminal import count
 
-    show(pushed.run_id)
+    show(result.run_id)
     note(
-        f"{ref} is in {pushed.tracking_uri}: {count(pushed.runs, 'run')}, "
-        f"{count(pushed.metrics, 'value')} of metrics, {count(pushed.artifacts, 'artifact')}"
+        f"{ref} is in {result.tracking_uri}: {count(result.runs, 'run')}, "
+        f"{count(result.metrics, 'value')} of metrics, {count(result.artifacts, 'artifact')}"
     )
-    if pushed.left:
-        note(f"warning: not pushed, and in the local store alone: {', '.join(pushed.left)}")
+    if result.left:
+        note(f"warning: not pushed, and in the local store alone: {', '.join(result.left)}")
     return 0

@@ -1,4 +1,4 @@
-"""How runs ended: shown to people, and as the error of a command."""
+"""The ends of runs: as text for people, and as the error of a command."""
 
 import shlex
 import sys

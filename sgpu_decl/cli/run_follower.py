@@ -47,7 +47,7 @@ class _Follower:
                 if restart.number > self.restarts.get(item.ref, 0):
                     self.screen.note(restart_line(item.ref, restart, now=now()))
             self.restarts[item.ref] = item.restart
-            self.screen.standing(item)
+            self.screen.show_state(item)
             if item.tracking is not None and item.ref not in self.warned:
                 self.warned.add(item.ref)
                 (view,) = self.session.runs.describe([item.ref])

@@ -32,11 +32,11 @@ def command(*, path: str | None, write: str | None, output: str) -> int:
             answer({"written": write})
         return 0
     if path is None:
-        published = documents()
+        schema_texts = documents()
         if output == "json":
-            answer(published)
+            answer(schema_texts)
         else:
-            for name in published:
+            for name in schema_texts:
                 show(name)
         return 0
     field = describe(path)

@@ -1,4 +1,4 @@
-"""Where a followed run shows itself: plain lines, or on a terminal lines above a live region."""
+"""The output of followed runs: plain lines, or on a terminal lines above a live region."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ class Screen(Protocol):
     def note(self, text: str) -> None:
         """A line of ours."""
 
-    def standing(self, status: AttemptView) -> None:
+    def show_state(self, status: AttemptView) -> None:
         """An attempt has another state, or waits for something else."""
 
     def tick(self) -> None:
@@ -41,7 +41,7 @@ class _Lines:
     def note(self, text: str) -> None:
         note(text)
 
-    def standing(self, status: AttemptView) -> None:
+    def show_state(self, status: AttemptView) -> None:
         if status.state.active and status.waiting_for != BACKOFF:  # a note says that already
             line = state_line(status)
             if self._shown.get(status.ref) != line:  # what else is new of it has its own words

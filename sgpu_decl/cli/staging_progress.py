@@ -22,22 +22,22 @@ class ProgressLines:
     def __init__(self, every: float = _EVERY) -> None:
         self._every = every
         self._phase = ""
-        self._began = self._told = time.monotonic()
+        self._began = self._last_line_at = time.monotonic()
 
     def advance(self, phase: str, done: int, total: int) -> None:
         now = time.monotonic()
         if phase != self._phase:
-            self._phase, self._began, self._told = phase, now, now
+            self._phase, self._began, self._last_line_at = phase, now, now
             if phase == CONNECTING:
-                self._told -= self._every
-        if now - self._told >= self._every:
-            self._told = now
+                self._last_line_at -= self._every
+        if now - self._last_line_at >= self._every:
+            self._last_line_at = now
             note(phase_line(phase, done, total, seconds=now - self._began))
 
 
 @contextmanager
 def open_progress() -> Iterator[Progress]:
-    """What to tell for as long as something is prepared; a bar is gone afterwards."""
+    """The progress to report to while something is prepared; a bar is erased at the end."""
     if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
         yield ProgressLines()
         return

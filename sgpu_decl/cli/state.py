@@ -76,8 +76,8 @@ def move_command(*, source: ProjectSource, old_address: str, new_address: str, o
 @output_option()
 def remove_command(*, source: ProjectSource, address: str, output: str) -> int:
     """Forget a resource. Its files and the history of its attempts stay."""
-    removed = str(source.recorded().state.remove(address))
-    return _done({"removed": removed}, output, f"forgot {removed}")
+    address = str(source.recorded().state.remove(address))
+    return _done({"removed": address}, output, f"forgot {address}")
 
 
 @click.command("pull")

@@ -61,7 +61,7 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
 def _named(
     session: "Session", names: tuple[str, ...]
 ) -> "tuple[tuple[AttemptRef, ...], list[Resource]]":
-    """The runs and the jobs that are meant: a name that is no run's may be a job's."""
+    """The runs and the jobs that the names match. A name that matches no run may be a job's."""
     if not names:
         return session.runs.current(), session.jobs.find()
     of_jobs = [name for name in names if session.jobs.names_job(name)]

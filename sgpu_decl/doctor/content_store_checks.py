@@ -24,8 +24,8 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
         yield ok(_CHECK, f"there is no store yet (`{root}`)")
         return
     folders = (root / "objects", root / "environments" / "objects")
-    sampled = [path for folder in folders for path in _sample(folder)]
-    damaged = [path for path in sampled if not _is_whole(path)]
+    sample = [path for folder in folders for path in _sample(folder)]
+    damaged = [path for path in sample if not _is_whole(path)]
     for path in damaged:
         yield fail(
             _CHECK,
@@ -35,7 +35,7 @@ def check_content_stores(project: OpenedProject, states: tuple[State, ...]) -> I
     yield from _missing(project, states)
     unreferenced = project.store.unreferenced()
     freed = f"; unused snapshots of code: {unreferenced}" if unreferenced else ""
-    whole = len(sampled) - len(damaged)
+    whole = len(sample) - len(damaged)
     are = "sampled object is" if whole == 1 else "sampled objects are"
     yield ok(_CHECK, f"`{root}`: {whole} {are} whole{freed}")
 

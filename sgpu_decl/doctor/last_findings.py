@@ -33,8 +33,8 @@ def update_profile(profile: Profile, folder: Path, target: str) -> Path:
     Returns the file. Raises SgpuError."""
     file = folder / f"{target}.yml"
     earlier = load_profile(file, str(file)) if file.exists() else Profile()
-    merged = Profile({**earlier.found, **profile.found})
-    _write(file, f"# {_HEADING}\n{profile_text(merged)}")
+    profile = Profile({**earlier.found, **profile.found})
+    _write(file, f"# {_HEADING}\n{profile_text(profile)}")
     return file
 
 
@@ -53,18 +53,18 @@ def write_findings(
         SgpuError: the file cannot be read or written.
     """
     file = folder / f"{target}.json"
-    recorded = _read(file) if file.exists() else {}
+    record = _read(file) if file.exists() else {}
     checks = {finding.check for finding in findings}
     try:
         others = [
             entry
-            for entry in recorded.get(kind, ())
+            for entry in record.get(kind, ())
             if only and entry["check"] not in checks and entry.get("run") not in only
         ]
     except (KeyError, TypeError, AttributeError):
         raise _unreadable(file) from None
-    recorded[kind] = [*others, *(finding.to_json() for finding in findings)]
-    _write(file, json.dumps(recorded, indent=1))
+    record[kind] = [*others, *(finding.to_json() for finding in findings)]
+    _write(file, json.dumps(record, indent=1))
 
 
 def read_findings(folder: Path, target: str) -> tuple[Finding, ...]:
@@ -88,12 +88,12 @@ def read_findings(folder: Path, target: str) -> tuple[Finding, ...]:
 
 def _read(file: Path) -> dict[str, list[dict[str, Any]]]:
     try:
-        recorded = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise _unreadable(file) from None
-    if not isinstance(recorded, dict):
+    if not isinstance(record, dict):
         raise _unreadable(file)
-    return recorded
+    return record
 
 
 def _unreadable(file: Path) -> SgpuError:

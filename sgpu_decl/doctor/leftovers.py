@@ -21,12 +21,12 @@ _PROCESSES, _ATTEMPTS = "processes", "attempts"
 def check_processes() -> Iterator[Finding]:
     """Find processes of ranks without a supervisor, of all projects of this user."""
     orphans: dict[tuple[str, str], list[int]] = {}
-    supervised: dict[str, bool] = {}
+    has_supervisor: dict[str, bool] = {}
     for pid, variables in _ranks():
         run_dir = variables.get("SGPU_RUN_DIR", "")
-        if run_dir not in supervised:
-            supervised[run_dir] = _is_supervised(run_dir)
-        if not supervised[run_dir]:
+        if run_dir not in has_supervisor:
+            has_supervisor[run_dir] = _is_supervised(run_dir)
+        if not has_supervisor[run_dir]:
             name = f"{variables.get('SGPU_ADDRESS')}#{variables.get('SGPU_ATTEMPT')}"
             orphans.setdefault((name, run_dir), []).append(pid)
     for (name, run_dir), pids in orphans.items():
@@ -38,7 +38,7 @@ def check_processes() -> Iterator[Finding]:
             "GPUs, ports and memory",
         )
     if not orphans:
-        running = sum(supervised.values())
+        running = sum(has_supervisor.values())
         yield ok(_PROCESSES, f"no process is left of an ended attempt; running attempts: {running}")
     abandoned = abandoned_records()
     if abandoned:
@@ -93,12 +93,12 @@ def _is_supervised(run_dir: str) -> bool:
 
 def _ranks() -> Iterator[tuple[int, Mapping[str, str]]]:
     """The processes with a cookie of sgpu, and their variables."""
-    own = {os.getpid(), os.getppid()}  # a rank may have started them
+    own_pids = {os.getpid(), os.getppid()}  # a rank may have started them
     try:
         names = os.listdir("/proc")
     except OSError:
         return
     for name in filter(str.isdigit, names):
         variables = processes.variables(int(name))
-        if "SGPU_COOKIE" in variables and int(name) not in own:
+        if "SGPU_COOKIE" in variables and int(name) not in own_pids:
             yield int(name), variables

@@ -97,7 +97,7 @@ def _file(project: OpenedProject) -> tuple[Finding, tuple[LoadedRun, ...]]:
     """The project's file, and the runs of it that ranks of this machine are for."""
     file = project.opened.shown
     try:
-        validated = read_file(project.opened, project.location)
+        content = read_file(project.opened, project.location)
     except InvalidInput as error:
         errors = [finding for finding in error.diagnostics if finding.severity is Severity.ERROR]
         first = f": {errors[0].summary}" if errors else ""
@@ -105,9 +105,9 @@ def _file(project: OpenedProject) -> tuple[Finding, tuple[LoadedRun, ...]]:
         return fail("file", f"{error.message}{first}", hint), ()
     except SgpuError as error:
         return fail("file", error.message, error.hint), ()
-    loaded = validated.loaded
+    loaded = content.loaded
     here = tuple(run for run in loaded.runs if not is_remote(run.config.backend.kind))
-    warnings = f", {len(validated.findings)} warnings" if validated.findings else ""
+    warnings = f", {len(content.findings)} warnings" if content.findings else ""
     away = len(loaded.runs) - len(here)
     elsewhere = f", {away} of them elsewhere" if away else ""
     return ok(

@@ -52,10 +52,10 @@ def check_torch(
         if build is None:
             yield ok(_CHECK, f"torch{where} is not installed in `{executable}`: ranks have none")
         else:
-            yield _compared(build, where, gpus)
+            yield _findings_of(build, where, gpus)
 
 
-def _compared(build: TorchBuild, where: str, gpus: GpuHealth) -> Finding:
+def _findings_of(build: TorchBuild, where: str, gpus: GpuHealth) -> Finding:
     name = f"torch {build.version}{where}"
     if build.hip:
         return ok(_CHECK, f"{name} is built for ROCm {build.hip}")
@@ -82,11 +82,11 @@ def _compared(build: TorchBuild, where: str, gpus: GpuHealth) -> Finding:
             f"install {driver}, or a torch that is built for CUDA {gpus.cuda[0]}",
         )
     for use in gpus.gpus:
-        if (needed := _other_cuda(build.cuda, use.capability)) is not None:
+        if (minimum := _other_cuda(build.cuda, use.capability)) is not None:
             return warn(
                 _CHECK,
-                f"{text}; GPU {use.index} ({use.name}) needs {needed}: kernels may be missing",
-                f"install a torch that is built for {needed}",
+                f"{text}; GPU {use.index} ({use.name}) needs {minimum}: kernels may be missing",
+                f"install a torch that is built for {minimum}",
             )
     return ok(_CHECK, text)
 

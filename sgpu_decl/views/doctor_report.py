@@ -1,7 +1,7 @@
 """Findings as a text that can be shown to anybody: no names, hosts, paths or ids are in it.
 
 It is made of words of sgpu alone: names of its checks, ids of its assumptions, numbers, and those
-texts that `assumptions.yaml` itself has. What a workspace said stays out.
+texts that `assumptions.yaml` itself has. No text of a workspace is in it.
 """
 
 import platform
@@ -26,15 +26,15 @@ def report_text(findings: Sequence[Finding]) -> str:
         f"{len(findings)} checks: {counts}\n"
     )
     order = {Grade.FAIL: 0, Grade.WARN: 1, Grade.OK: 2}
-    listed = sorted(findings, key=lambda finding: order[finding.grade])
-    return head + "".join(f"{_line(item)}\n" for item in listed)
+    lines = sorted(findings, key=lambda finding: order[finding.grade])
+    return head + "".join(f"{_line(item)}\n" for item in lines)
 
 
 def _line(finding: Finding) -> str:
     assumption = assumptions().get(finding.assumption or "")
     if assumption is None:
-        named = _CHECK.fullmatch(finding.check)
-        return f"{finding.grade:<4}  {finding.check if named else 'another check'}"
+        names = _CHECK.fullmatch(finding.check)
+        return f"{finding.grade:<4}  {finding.check if names else 'another check'}"
     vocabulary = _texts(assumption.expected) | set(assumption.known)
     expected, shown = (
         assumption.expected, _shown(finding.found, vocabulary),

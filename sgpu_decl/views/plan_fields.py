@@ -82,7 +82,7 @@ def _pairs(before: str, after: str) -> Iterator[tuple[str | None, str | None]]:
 
 
 def _paired(old: list[str], new: list[str]) -> Iterator[tuple[str | None, str | None]]:
-    """Lines of which as many went as came belong together."""
+    """Pair removed and added lines where there are as many of both."""
     if len(old) == len(new):
         yield from zip(old, new, strict=True)
         return
@@ -100,7 +100,7 @@ def _cut(old: str | None, new: str | None, room: int) -> tuple[str | None, str |
 
 
 def _line(text: str) -> str:
-    """In quotes where it would not be seen whole without them."""
+    """The line, in quotes if spaces at its ends would be invisible."""
     return escape(text if text and text == text.rstrip() else canonical(text))
 
 

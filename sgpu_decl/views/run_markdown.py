@@ -1,4 +1,4 @@
-"""One run as a comment on a pull request: how it ended and why, its ranks, where things lie."""
+"""One run as a comment on a pull request: how it ended and why, its ranks, its links."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ __all__ = ["tracked_line", "tracking_notes"]
 
 
 def tracked_line(view: AttemptView) -> str:
-    """Where MLflow has an attempt; empty where it is not tracked."""
+    """Where MLflow keeps the run of an attempt; empty if it is not tracked."""
     tracked = _tracked(view)
     if "run_id" not in tracked:
         return ""
