@@ -11,7 +11,7 @@ _COMPARED = 5
 _ABOUT = 0.05
 # Below this likeness, two words only share letters: `deploy` and `destroy` have 0.62.
 _ALIKE = 0.7
-_ALIKE_AT_ALL = 0.6  # enough if one word is a part of the other, or has the same letters
+_ALIKE_AT_ALL = 0.6  # enough if one word is a part of the other, or they are almost the same
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
@@ -38,6 +38,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
         for item in get_close_matches(plain, names, n=_COMPARED, cutoff=_ALIKE_AT_ALL)
         if (ratio := SequenceMatcher(None, item, plain).ratio()) >= _ALIKE
         or sorted(item) == letters
+        or _differs_in_one_letter(item, plain)
         or _has_part(plain, item)
         or _has_part(item, plain)
     }
@@ -46,6 +47,10 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     best = max(likeness.values())
     alike = [item for item, ratio in likeness.items() if ratio > best - _ABOUT]
     return names[max(alike, key=lambda item: (sorted(item) == letters, item[0] == plain[0]))]
+
+
+def _differs_in_one_letter(one: str, other: str) -> bool:
+    return len(one) == len(other) and sum(map(str.__ne__, one, other)) == 1
 
 
 def _has_part(name: str, part: str) -> bool:

@@ -414,7 +414,7 @@ def test_a_target_is_known_by_the_state_or_by_a_file_above(sgpu: Shell) -> None:
 
 def test_a_target_where_nothing_declares_any(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
-    assert "leave `-t` out" in refused(sgpu, "status", "-t", "prod", code=1)
+    assert "leave out `-t`" in refused(sgpu, "status", "-t", "prod", code=1)
     for name in ("../x", "", "default", "x" * 101):
         message = refused(sgpu, "status", "-t", name, code=1)
         assert (

@@ -5,6 +5,7 @@ def test_a_slip_finds_the_name_that_was_meant() -> None:
     assert nearest("gpu", ["type", "gpus", "grace"]) == "gpus"
     assert nearest("max-parallel", ["max_parallel", "matrix"]) == "max_parallel"
     assert nearest("TIMEOUT", ["timeout"]) == "timeout"
+    assert nearest("rai", ["ray", "env"]) == "ray"
 
 
 def test_nothing_near_gives_no_hint() -> None:
