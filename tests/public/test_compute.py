@@ -55,7 +55,7 @@ def test_an_accelerator_name_tells_the_gpus_of_a_node(
 
 @pytest.mark.parametrize(
     ("given", "shown", "near"),
-    [("H1OO", "`H1OO`", "did you mean `H100`?"), ("GPU_8xB400", "`GPU_8xB400`", "known of that s"),
+    [("H1OO", "`H1OO`", "did you mean `H100`?"), ("GPU_8xB400", "`GPU_8xB400`", "known in that s"),
      ("h100_90gb", "`h100_90gb`", "it comes as `H100`"), (8, "`int`", "name a GPU, such as"),
      (None, "`NoneType`", "name a GPU, such as")],
 )  # fmt: skip
