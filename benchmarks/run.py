@@ -246,8 +246,9 @@ def main() -> int:
             rows.append(workspaces(scratch, options.repeats))
         if "ray" in parts:
             from ray_clusters import ray_clusters
+            from ray_plans import ray_plans
 
-            rows.append(ray_clusters(scratch))
+            rows += [ray_plans(scratch), ray_clusters(scratch)]
         for part in rows:
             for row in part:
                 _show(row)
