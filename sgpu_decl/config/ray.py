@@ -13,7 +13,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from sgpu_decl.config.block import Block, Flag, WholeNumber
+from sgpu_decl.config.block import Block, Flag
 from sgpu_decl.config.env import VariableName
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Duration, Size
@@ -44,25 +44,44 @@ def _resource_name(name: str) -> str:
     return name
 
 
-def _enough_for_the_driver(number: object) -> object:
-    if isinstance(number, int) and number < 1 and not isinstance(number, bool):
-        hint = "the driver's tasks need one; leave it out for all CPUs that the run has"
-        raise problem("out_of_range", "{path} must be at least 1, not {given}", hint)
-    return number
+def _whole(lowest: int, hint: str, highest: int | None = None) -> BeforeValidator:
+    """Refuse what is no whole number between these, with a way out."""
+    bounds = f"from {lowest} to {highest}" if highest is not None else f"at least {lowest}"
+
+    def check(value: object) -> object:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise problem("wrong_type", "{path} must be a whole number, not {given}", hint)
+        if value < lowest or (highest is not None and value > highest):
+            raise problem("out_of_range", f"{{path}} must be {bounds}, not {{given}}", hint)
+        return value
+
+    return BeforeValidator(check)
 
 
-def _some(amount: object) -> object:
-    if isinstance(amount, int | float) and amount <= 0 and not isinstance(amount, bool):
-        hint = "leave the resource out where a node has none"
+def _amount(value: object) -> object:
+    hint = "write how much a node has of it, and leave it out where a node has none"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise problem("wrong_type", "{path} must be a number, not {given}", hint)
+    if value <= 0:
         raise problem("out_of_range", "{path} must be more than 0, not {given}", hint)
-    return amount
+    return value
 
 
-def _port_number(number: object) -> object:
-    if isinstance(number, int) and not 1 <= number <= 65535 and not isinstance(number, bool):
-        hint = "leave it out for a free port that sgpu chooses"
-        raise problem("out_of_range", "{path} must be from 1 to 65535, not {given}", hint)
-    return number
+def _mapping(example: str) -> BeforeValidator:
+    def check(value: object) -> object:
+        if not isinstance(value, Mapping):
+            hint = f"write it as `{example}`"
+            raise problem("wrong_type", "{path} must be a mapping, not {given}", hint)
+        return value
+
+    return BeforeValidator(check)
+
+
+def _dashboard(value: object) -> object:
+    if not isinstance(value, bool):
+        hint = "write `dashboard: true`; sgpu chooses its port, and `sgpu status` shows it"
+        raise problem("wrong_type", "{path} must be true or false, not {given}", hint)
+    return value
 
 
 def _other_port(number: int | None, block: ValidationInfo) -> int | None:
@@ -119,16 +138,30 @@ def _number(amount: float) -> object:
     return int(amount) if amount == int(amount) else amount
 
 
-Cpus = Annotated[StrictInt, Field(ge=1), BeforeValidator(_enough_for_the_driver)]
+Cpus = Annotated[
+    StrictInt,
+    Field(ge=1),
+    _whole(1, "the driver's tasks need one; leave it out for all CPUs that the run has"),
+]
+Gpus = Annotated[
+    StrictInt,
+    Field(ge=0),
+    _whole(0, "leave it out for the GPUs that the run has on each node"),
+]
 Amount = Annotated[
     StrictFloat,
     Field(gt=0),
-    BeforeValidator(_some),
+    BeforeValidator(_amount),
     AfterValidator(_whole_above_one),
     PlainSerializer(_number),
 ]
 ResourceName = Annotated[str, AfterValidator(_resource_name)]
-Port = Annotated[StrictInt, Field(ge=1, le=65535), BeforeValidator(_port_number)]
+Port = Annotated[
+    StrictInt,
+    Field(ge=1, le=65535),
+    _whole(1, "leave it out for a free port that sgpu chooses", highest=65535),
+]
+RayVariable = Annotated[VariableName, AfterValidator(_variable)]
 Period = Annotated[Duration, AfterValidator(_positive)]
 
 
@@ -139,16 +172,18 @@ class Ray(Block):
         "enabled": "`ray: true` and `ray: false` replace it",
         "cpus_per_node": "`num_cpus` replaces it",
         "gpus_per_worker": "`num_gpus` replaces it, and counts the GPUs of each node",
+        "address": "the run starts a cluster of its own; `backend: {kind: ray, address: ...}` runs "
+        "ranks on a cluster that is there",
         "startup_timeout": "`head_startup_timeout` and `worker_join_timeout` replace it",
     }
 
     num_cpus: Cpus | None = Field(
         None, description="CPUs of each node. Default: those that the run may use there."
     )
-    num_gpus: WholeNumber | None = Field(
+    num_gpus: Gpus | None = Field(
         None, description="GPUs of each node. Default: those that the run has there."
     )
-    resources: dict[ResourceName, Amount] = Field(
+    resources: Annotated[dict[ResourceName, Amount], _mapping("{ssd: 1}")] = Field(
         {}, description="Custom resources of each node: a name and how much there is of it."
     )
     object_store_memory: Annotated[Size, AfterValidator(_large_enough)] | None = Field(
@@ -164,7 +199,7 @@ class Ray(Block):
     port: Port | None = Field(
         None, description="The port of the head node. Default: a free port that sgpu chooses."
     )
-    dashboard: Flag = Field(
+    dashboard: Annotated[Flag, BeforeValidator(_dashboard)] = Field(
         default=False,
         description="Whether Ray's dashboard runs, on loopback of the head node.",
     )
@@ -182,6 +217,6 @@ class Ray(Block):
     worker_join_timeout: Period = Field(
         Duration(120.0), description="How long the other nodes may take to join the head node."
     )
-    env: dict[Annotated[VariableName, AfterValidator(_variable)], str] = Field(
+    env: Annotated[dict[RayVariable, str], _mapping("{NAME: value}")] = Field(
         {}, description="Environment variables of Ray's own processes."
     )
