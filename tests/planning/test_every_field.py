@@ -82,14 +82,24 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "on_finish.failure": (["a@x.org"], ["b@x.org"]),
     "backend.environment_limit": ("1GiB", "2GiB"),
     "backend.kind": ("ray", "databricks"),
-    "backend.address": ("auto", "ray://a:1"),
+    "backend.address": ("http://a", "https://a.example/b"),
+    "backend.ranks_per_node": (1, 2),
+    "backend.resources_per_rank": ({"CPU": 1}, {"CPU": 2}),
+    "backend.strategy": ("pack", "spread"),
+    "backend.labels": ({"a": "1"}, {"a": "2"}),
+    "backend.storage": ("/a", "/b"),
+    "backend.python": ("/a", "/b"),
+    "backend.autoscaling": (True, False),
+    "backend.insecure": (True, False),
     "backend.profile": ("a", "b"),
     "backend.host": ("https://a.example", "https://b.example"),
     "backend.staging": ("/Workspace/Users/a/x", "/Volumes/a/b/c"),
 }
 # What must stand beside a field.
-BESIDE = {"backend.address": {"kind": "ray"}} | {
-    f"backend.{name}": {"kind": "databricks"} for name in ("profile", "host", "staging")
+BESIDE = {
+    f"backend.{name}": {"kind": kind}
+    for kind, options in known_options().items()
+    for name in options.model_fields.keys() - BackendOptions.model_fields.keys()
 }
 EFFECTS = {
     FieldClass.DATA: (Action.CREATE, FieldEffect.NEW_ATTEMPT),

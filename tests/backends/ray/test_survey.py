@@ -8,6 +8,9 @@ import pytest
 
 from sgpu_decl.api import Location, Session
 from sgpu_decl.backends.ray.placement import RayPlacement
+from sgpu_decl.backends.ray.planning.cluster_checks import cluster_findings
+from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.plan import Check, Plan
 from tests.backends.ray.answers import Answers, answering, recorded
 
@@ -249,15 +252,26 @@ def test_a_cluster_that_is_too_old(
     assert version in checks(planned())["ray_too_old"].summary
 
 
-def test_another_python_than_the_environment_is_for(cluster: Answers, planned: Planned) -> None:
-    cluster.by_path["/api/v0/cluster_metadata"]["data"]["pythonVersion"] = "3.10.4"
-    found = checks(planned(more="env: {snapshot: true}\n"))["python_differs"]
-    assert "3.10.4" in found.summary
-    assert "`python` in `backend`" in found.hint
-    more = "env: {snapshot: true}\n"
-    assert "python_differs" not in checks(
-        planned(backend="  python: /usr/bin/python3\n", more=more)
-    )
+@pytest.mark.parametrize(
+    ("sent", "block", "found"),
+    [
+        ("3.12.1", {}, True),
+        ("3.11.2", {}, False),
+        (None, {}, False),
+        ("3.12.1", {"python": "/opt/python3.12"}, False),
+    ],
+)
+def test_another_python_than_the_environment_is_for(
+    sent: str | None, block: dict[str, str], found: bool
+) -> None:
+    fields = {"name": "a", "gpus": 1, "type": "CPU", "command": ["x"]}
+    config = RunConfig.model_validate({**fields, "backend": {"kind": "ray", **block}})
+    state = ClusterState(ray="2.60.0", python="3.11.7", nodes=(), scales=False)
+    findings = list(cluster_findings(config, {}, state, python=sent, called=False))
+    assert [item.code for item in findings] == ["python_differs"] * found
+    if found:
+        assert "3.12.1, and the cluster runs Python 3.11.7" in findings[0].summary
+        assert "`python` in `backend`" in findings[0].hint
 
 
 def test_a_head_without_memory(cluster: Answers, planned: Planned) -> None:
