@@ -16,6 +16,7 @@ import pytest
 from sgpu_decl.agent.attempt_status import request_cancel
 from sgpu_decl.agent.processes import carriers, variables
 from sgpu_decl.rendering.spec import Entry, RaySpec, RetrySpec
+from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.agent.ray.conftest import output, ray_folder, ray_pid
 from tests.support import PATIENCE
 
@@ -243,6 +244,32 @@ def test_a_cancel_during_the_start_leaves_nothing(make_driver: Any) -> None:
     request_cancel(attempt.folder)
     assert attempt.wait()["state"] == "cancelled"
     _check_end(attempt, folder)
+
+
+@pytest.mark.expensive
+def test_a_killed_driver_takes_its_cluster_along(make_driver: Any) -> None:
+    attempt = make_driver(WAITS).launch()
+    folder = _until_up(attempt)
+    os.kill(attempt.rank_pid(0), signal.SIGKILL)
+    assert attempt.wait()["class"] == "killed"
+    _check_end(attempt, folder)
+
+
+@pytest.mark.expensive
+def test_the_users_own_cluster_on_the_same_machine_stays_and_is_not_joined(
+    make_driver: Any, ray_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+def main():
+    import ray
+    ray.init()
+    return ray.cluster_resources()["CPU"]
+"""
+    with ray_cluster(nodes=1, cpus=7, python=ray_python) as own:
+        monkeypatch.setenv("RAY_ADDRESS", own.url)
+        assert make_driver(source).launch().values() == [1.0]
+        assert own.get("/api/version")["session_name"]
+        assert own.processes(0, "raylet")
 
 
 @pytest.mark.expensive

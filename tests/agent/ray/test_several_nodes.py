@@ -143,6 +143,16 @@ def test_other_versions_of_ray_are_refused_before_anything_starts(make_nodes: An
     assert not nodes.events("ray_head_starting")
 
 
+def test_a_node_that_lacks_something_keeps_the_cluster_from_starting(make_cluster: Any) -> None:
+    nodes = make_cluster("def main(): pass")
+    nodes.start(0)
+    nodes.start(1, also=("--unprepared", "staging_failed", "node 1 has no code"))
+    assert nodes.wait() == [1, 1]
+    cause = nodes.read()["first_cause"]
+    assert (cause["class"], cause["summary"]) == ("staging_failed", "node 1 has no code")
+    assert not nodes.events("ray_head_starting")
+
+
 def test_it_spans_two_hosts(make_cluster: Any, two_hosts: tuple[str, str, str]) -> None:
     first, second, address = two_hosts
     source = """
