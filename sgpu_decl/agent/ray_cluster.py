@@ -91,7 +91,6 @@ class RayCluster:
 
     def ordered(self, message: Mapping[str, Any]) -> None:
         """Do what agent 0 sent to this node."""
-        self._record.event("ray_joining")
         try:
             self._process.join(message["head"], message["folder"])
         except LaunchError as error:
