@@ -31,12 +31,12 @@ def open_databricks(context: "BackendContext") -> Backend:
     launcher = DatabricksLauncher(context, launches, attempts, workspaces)
 
     def jobs(block: BackendOptions) -> "JobBackend":
-        from sgpu_decl.backends.databricks.jobs.folders import JobFolders
         from sgpu_decl.backends.databricks.jobs.workspace_jobs import WorkspaceJobs
+        from sgpu_decl.backends.remote.job_folders import JobFolders
 
         workspace = workspaces.of(block)
         gc_due = partial(pending_gc.add, workspace.key)
-        return WorkspaceJobs(workspace, JobFolders(workspace, launcher.uploader, gc_due))
+        return WorkspaceJobs(workspace, JobFolders(workspace.area, launcher.uploader, gc_due))
 
     def checks(block: BackendOptions) -> "PlatformChecks":
         from sgpu_decl.backends.databricks.conformance.workspace_checks import WorkspaceChecks

@@ -19,7 +19,6 @@ from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.options import DatabricksOptions
 from sgpu_decl.backends.databricks.planning.catalog import make_folder, policy_of
 from sgpu_decl.backends.databricks.watching.run_cache import RunCache
-from sgpu_decl.backends.remote.files import RemoteFiles
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.config.backend import BackendOptions
@@ -56,20 +55,10 @@ class Workspace:
             return StagingArea(layout, files, WorkspaceFiles(self.connection), key=self.key)
         return StagingArea(RemoteLayout(root), WorkspaceFiles(self.connection), key=self.key)
 
-    @property
-    def layout(self) -> RemoteLayout:
-        """Where things lie."""
-        return self.area.layout
-
-    @property
-    def files(self) -> RemoteFiles:
-        """The files of the staging folder."""
-        return self.area.files
-
     @cached_property
     def experiments(self) -> str:
         """The folder of experiments that name none."""
-        return experiments_home(self.user, self.layout.root)
+        return experiments_home(self.user, self.area.layout.root)
 
     @cached_property
     def user(self) -> str:
@@ -83,9 +72,9 @@ class Workspace:
         return StagedLaunch(
             config=launching.config,
             placement=launching.inputs.placement,
-            folder=self.layout.commands(folder),
+            folder=self.area.layout.commands(folder),
             experiments=self.experiments,
-            code=self.layout.code(code) if code is not None else None,
+            code=self.area.layout.code(code) if code is not None else None,
             policy=policy_of(self.connection, budget) if budget is not None else None,
         )
 

@@ -22,6 +22,8 @@ No backend is known here. A backend whose ranks run on other machines puts these
 7. `storage.RemoteStorage`: its `Storage`, as it is. `pending_gc.PendingGc` remembers where gc had
    to wait.
 
+`job_folders.JobFolders` are the launch folders of what is launched again and again.
+
 `remote_survey.RemoteSurvey` and the rules beside it are what planning asks of all of them.
 `answer_cache.AnswerCache` keeps the answers of a platform between commands.
 

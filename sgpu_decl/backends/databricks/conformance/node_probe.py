@@ -94,7 +94,7 @@ class _Probe:
         self._options = options
         self._note = note
         self._token = f"sgpu-doctor-{uuid.uuid4().hex[:12]}"
-        self._root = workspace.layout.root
+        self._root = workspace.area.layout.root
         self._folder = f"{self._root}/{self._token}"
         self._rootless = _missing(workspace, self._root)
         self._runs = [ProbeRun(workspace, act, self._folder, self._token) for act in _acts(options)]
@@ -137,9 +137,9 @@ class _Probe:
             except BackendError as error:
                 problems.append(error)
         with suppress(BackendError):
-            self._workspace.files.delete(self._folder)
-            if self._rootless and not self._workspace.files.list(self._root):
-                self._workspace.files.delete(self._root)
+            self._workspace.area.files.delete(self._folder)
+            if self._rootless and not self._workspace.area.files.list(self._root):
+                self._workspace.area.files.delete(self._root)
         if problems:
             raise BackendError(
                 f"the probe could not delete all that it made: {problems[0].message}",
@@ -321,4 +321,4 @@ class _Listening:
 def _missing(workspace: Workspace, folder: str) -> bool:
     """Whether a staging folder is yet to be made."""
     parent, _, name = folder.rpartition("/")
-    return name not in {item.name for item in workspace.files.list(parent)}
+    return name not in {item.name for item in workspace.area.files.list(parent)}

@@ -65,7 +65,7 @@ class ProbeRun:
         self._act = act
         self._token = f"{token}-{act.name}"
         self._folder = f"{folder}/{act.name}"
-        self._commands = workspace.layout.commands(self._folder)
+        self._commands = workspace.area.layout.commands(self._folder)
         self._back = f"{self._folder}/back"
         self._ref = AttemptRef(Address.parse(f"run.sgpu-doctor-{act.name}"), 1)
         self._body: dict[str, Json] = {}
@@ -99,9 +99,9 @@ class ProbeRun:
         config = _config(act, self._token)
         workspace.make_experiment_folder(config)
         for folder in (f"{objects}/agent", self._back):
-            workspace.files.make_folder(folder)
+            workspace.area.files.make_folder(folder)
         workspace.area.command_files.make_folder(self._commands)
-        workspace.files.put(f"{objects}/agent/{digest}.zip", agent)
+        workspace.area.files.put(f"{objects}/agent/{digest}.zip", agent)
         if act.secret is not None:
             secrets = json.dumps(secret_sidecar(config.env.secrets)).encode()
             workspace.area.command_files.put(f"{self._commands}/secret_env_vars.json", secrets)
@@ -126,7 +126,7 @@ class ProbeRun:
 
     def _pack(self, packs: str) -> str:
         """Have a locked environment in the folder `packs`; return its digest in hex."""
-        files = self._workspace.files
+        files = self._workspace.area.files
         files.make_folder(packs)
         with tempfile.TemporaryDirectory(prefix="sgpu-upload-") as scratch:
             digest = pack_tree(self._act.base or DEFAULT_BASE, Path(scratch))
@@ -158,7 +158,7 @@ class ProbeRun:
         """A record that a node wrote to the launch folder, as it is there now."""
         path = f"{self._back}/{attempt}/node_{node}/{name}.json"
         try:
-            record = json.loads(self._workspace.files.get(path))
+            record = json.loads(self._workspace.area.files.get(path))
         except (RemoteMissing, ValueError):  # not there, or not whole
             return None
         return record if isinstance(record, dict) else None
@@ -186,7 +186,7 @@ class ProbeRun:
 
     def put(self, name: str) -> None:
         """Upload a small file for nodes to see."""
-        self._workspace.files.put(f"{self._back}/{name}", b"1")
+        self._workspace.area.files.put(f"{self._back}/{name}", b"1")
 
     def lines(self, heard: Callable[[str], None], *, follow: bool) -> None:
         """Pass on the lines of its log; all there is, or as they come until it ends."""
@@ -229,7 +229,7 @@ class ProbeRun:
                     )
             with suppress(RemoteMissing):
                 tell("deleting a probe", "/api/2.2/jobs/runs/delete", {"run_id": self.run_id})
-        self._workspace.files.delete(self._folder)
+        self._workspace.area.files.delete(self._folder)
         if self._commands != self._folder:
             self._workspace.area.command_files.delete(self._commands)
 

@@ -34,9 +34,9 @@ def submission_findings(workspace: Workspace) -> Generator[Finding, None, None]:
 class _Validation:
     def __init__(self, workspace: Workspace) -> None:
         self._connection = workspace.connection
-        root = workspace.layout.root
+        root = workspace.area.layout.root
         self._volume = root if root.startswith(VOLUMES) else None
-        folder = workspace.layout.commands(f"{root}/runs/doctor")
+        folder = workspace.area.layout.commands(f"{root}/runs/doctor")
         config = RunConfig.model_validate(_PLAIN)
         self._staged = StagedLaunch(config=config, folder=folder, experiments=workspace.experiments)
 

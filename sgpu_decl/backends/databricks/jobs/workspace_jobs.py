@@ -14,13 +14,13 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     permissions_of,
     settings_of,
 )
-from sgpu_decl.backends.databricks.jobs.folders import JobFolders
 from sgpu_decl.backends.databricks.jobs.job_settings import describe
 from sgpu_decl.backends.databricks.planning.catalog import policy_of
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.job_backend import JobDescription, ListedJob
 from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.job_folders import JobFolders
 from sgpu_decl.config.job import Job
 from sgpu_decl.model.job import PERMISSIONS
 from sgpu_decl.model.job_view import JobLaunch
@@ -56,6 +56,7 @@ class WorkspaceJobs:
         return describe(job, name, mode, user, staged)
 
     def stage(self, launching: Launching) -> None:
+        self._workspace.make_experiment_folder(launching.config)
         self._folders.stage(launching)
 
     def staged(self, launching: Launching) -> bool:

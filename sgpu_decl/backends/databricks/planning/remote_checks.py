@@ -210,7 +210,7 @@ class RemoteChecks:
             placement: that of the launch.
         """
         workspace = self.workspace
-        folder = workspace.layout.commands(f"{workspace.layout.runs}/{self.config.name}")
+        folder = workspace.area.layout.commands(f"{workspace.area.layout.runs}/{self.config.name}")
         body = validation_body(
             StagedLaunch(
                 config=self.config,

@@ -4,23 +4,22 @@ import json
 from collections.abc import Callable
 
 from sgpu_decl.backends.base import Launching
-from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_gc import free_launch
 from sgpu_decl.backends.remote.remote_layout import BACK, MARKER, render_marker, uses_in
+from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.uploader import Uploader
+
+__all__ = ["JobFolders"]
 
 
 class JobFolders:
-    """The launch folders of jobs in one workspace. `gc_due` is called before a folder is deleted:
-    shared objects may become free."""
+    """The launch folders of jobs in one staging area. `gc_due` is called before a folder is
+    deleted: shared objects may become free."""
 
-    def __init__(
-        self, workspace: Workspace, uploader: Uploader, gc_due: Callable[[], None]
-    ) -> None:
-        self._workspace = workspace
-        self._area = workspace.area
+    def __init__(self, area: StagingArea, uploader: Uploader, gc_due: Callable[[], None]) -> None:
+        self._area = area
         self._uploader = uploader
         self._gc_due = gc_due
 
@@ -45,7 +44,6 @@ class JobFolders:
 
     def stage(self, launching: Launching) -> None:
         """Fill the folder, unless it is staged. Raises SgpuError."""
-        self._workspace.make_experiment_folder(launching.config)
         try:
             if self.staged(launching):
                 return
