@@ -35,28 +35,29 @@ class AttemptMemory:
     def get(self, record: LaunchRecord) -> Mapping[str, Any]:
         """The facts of an attempt; none if they are of another launch."""
         with self._lock:
-            return self._known(record)
+            known = self._facts.get(record.ref) or self._read(record.ref)
+            if known.get("token") != record.token:
+                return {}
+            self._facts[record.ref] = known
+            return known
 
     def remember(self, record: LaunchRecord, **facts: Json) -> None:
-        """Add facts; they are on the disk when this returns."""
+        """Add facts."""
         with self._lock:
-            known = {**self._known(record), **facts, "v": _FORMAT, "token": record.token}
+            before = self._read(record.ref)  # another process may have added some
+            before = before if before.get("token") == record.token else {}
+            known = {**before, **facts, "v": _FORMAT, "token": record.token}
             folder = self._layout.attempt(record.ref)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomic(folder / self._file, json.dumps(known, sort_keys=True).encode())
+            write_atomic(
+                folder / self._file, json.dumps(known, sort_keys=True).encode(), durable=False
+            )
             self._facts[record.ref] = known
 
     def forget(self, ref: AttemptRef) -> None:
         """The folder of the attempt was deleted."""
         with self._lock:
             self._facts.pop(ref, None)
-
-    def _known(self, record: LaunchRecord) -> Mapping[str, Any]:
-        known = self._facts.get(record.ref) or self._read(record.ref)
-        if known.get("token") != record.token:
-            return {}
-        self._facts[record.ref] = known
-        return known
 
     def _read(self, ref: AttemptRef) -> Mapping[str, Any]:
         try:

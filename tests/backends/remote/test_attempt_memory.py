@@ -28,6 +28,16 @@ def test_facts_of_another_launch_do_not_count(tmp_path: Path) -> None:
     assert memory(tmp_path).get(replace(RECORD, token="other")) == {}
 
 
+def test_facts_of_another_process_are_kept(tmp_path: Path) -> None:
+    first, second = memory(tmp_path), memory(tmp_path)
+    first.remember(RECORD, seen=True)
+    assert second.get(RECORD)["seen"]
+    first.remember(RECORD, ended={"state": "succeeded"})
+    second.remember(RECORD, other=1)
+
+    assert memory(tmp_path).get(RECORD).keys() >= {"seen", "ended", "other"}
+
+
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
     memory(tmp_path).remember(RECORD, seen=True)
     (AttemptLayout(tmp_path).attempt(RECORD.ref) / FILE).write_bytes(b'{"v": 1, "tok')
