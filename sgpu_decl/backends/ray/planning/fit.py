@@ -1,6 +1,8 @@
 """Whether rank groups fit on nodes: exact, since all bundles of a run are equal."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from math import isqrt
 
 from sgpu_decl.backends.ray.options import Strategy
 
@@ -24,17 +26,19 @@ def launches_at_once(counts: Iterable[int], groups: int, strategy: Strategy) -> 
     most = sum(room) // groups
     if strategy is Strategy.PACK:
         return most
-    # The groups of one launch need nodes of their own; those of two launches may share one.
-    return next(
-        launches
-        for launches in range(most, -1, -1)
-        if sum(min(count, launches) for count in room) >= groups * launches
+    # The groups of one launch need nodes of their own; those of two launches may share one. If so
+    # many launches fit, fewer do.
+    return bisect_right(
+        range(1, most + 1),
+        0,
+        key=lambda launches: groups * launches - sum(min(count, launches) for count in room),
     )
 
 
 def divisors(number: int) -> Sequence[int]:
     """The divisors of a number, the largest first."""
-    return [item for item in range(number, 0, -1) if number % item == 0]
+    small = [item for item in range(1, isqrt(number) + 1) if number % item == 0]
+    return sorted({*small, *(number // item for item in small)}, reverse=True)
 
 
 def _steps(amount: float) -> int:
