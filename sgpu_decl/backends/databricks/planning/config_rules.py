@@ -3,7 +3,7 @@
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sgpu_decl.backends.databricks.bases import base_named
@@ -27,7 +27,6 @@ from sgpu_decl.backends.databricks.planning.machines import (
 )
 from sgpu_decl.backends.databricks.planning.pools import check_priority
 from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
-from sgpu_decl.config.env import Env
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -72,7 +71,7 @@ def config_findings(
     config: RunConfig,
     places: Places,
     folder: Path,
-    interpreter: Callable[[Env, Path], Interpreter | None],
+    python: Interpreter | None,
     *,
     called: bool,
 ) -> Iterator[Diagnostic]:
@@ -80,7 +79,7 @@ def config_findings(
 
     Args:
         folder: what paths in the config start from.
-        interpreter: gives the Python that a declared environment is made from.
+        python: what a declared environment is made from.
         called: the run is a function of this process.
     """
     yield from _machines(config, places)
@@ -92,7 +91,7 @@ def config_findings(
     yield from _secrets(config, places)
     yield from entrypoint_findings(config, places, folder)
     yield from _paths(config, places)
-    yield from _python(config, places, folder, interpreter, called=called)
+    yield from _python(config, places, python, called=called)
 
 
 def _machines(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
@@ -295,12 +294,7 @@ def _texts(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _python(
-    config: RunConfig,
-    places: Places,
-    folder: Path,
-    interpreter: Callable[[Env, Path], Interpreter | None],
-    *,
-    called: bool,
+    config: RunConfig, places: Places, source: Interpreter | None, *, called: bool
 ) -> Iterator[Diagnostic]:
     base = base_named(base_of(config))
     if base is None or config.image is not None:
@@ -315,7 +309,7 @@ def _python(
             place=places.get("env.base") or places.get("backend"),
             hint=f"call from Python {'.'.join(version.split('.')[:2])}, or use another base",
         )
-    python, source = config.env.python, interpreter(config.env, folder)
+    python = config.env.python
     if source is not None and config.env.base is None:  # else the checks of bases say it
         yield from check_python(
             base.environment, source.version, places.get("env"), severity=Severity.ERROR

@@ -20,21 +20,16 @@ from sgpu_decl.backends.databricks.planning.remote_checks import RemoteChecks
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
 from sgpu_decl.config.backend import BackendOptions
-from sgpu_decl.config.env import Env
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.interpreters import Pythons
+from sgpu_decl.environments.interpreters import NoPython, Pythons
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.ray_cluster import NodeShape
 from sgpu_decl.staging.snapshot import Snapshot
 
 _NOTICED = 300.0  # seconds that two clocks may differ without a word
-
-
-def _no_interpreter(env: Env, folder: Path) -> Interpreter | None:  # noqa: ARG001  the signature
-    return None
 
 
 class DatabricksSurvey(RemoteSurvey):
@@ -72,7 +67,7 @@ class DatabricksSurvey(RemoteSurvey):
     def rules(
         self, config: RunConfig, places: Mapping[str, Place], folder: Path
     ) -> Sequence[Diagnostic]:
-        return tuple(config_findings(config, places, folder, _no_interpreter, called=False))
+        return tuple(config_findings(config, places, folder, None, called=False))
 
     def check(
         self,
@@ -83,9 +78,10 @@ class DatabricksSurvey(RemoteSurvey):
         called: bool,
     ) -> Sequence[Diagnostic]:
         workspace = self._workspaces.of(config.backend)
-        findings = list(config_findings(config, places, folder, self.interpreter, called=called))
         python = self.python(config.env, folder)
-        if python is not None and not isinstance(python, Interpreter) and not has_errors(findings):
+        source = python if isinstance(python, Interpreter) else None
+        findings = list(config_findings(config, places, folder, source, called=called))
+        if isinstance(python, NoPython) and not has_errors(findings):
             findings.append(python.diagnostic(places.get("env.python")))
         try:
             catalog = catalog_of(workspace.connection)
