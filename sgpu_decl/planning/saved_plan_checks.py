@@ -30,7 +30,7 @@ _ENDING = (Action.DESTROY, Action.FORGET)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 _CHECK = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_PLACEMENT = re.compile(r"[ -~]{1,4096}")
+_PLACEMENT = re.compile(r"[ -~]{1,65536}")
 _TOKEN = re.compile(re.escape(TOKEN_PREFIX) + r"[a-z2-7]{52}")
 
 

@@ -105,8 +105,7 @@ def test_the_placement_is_what_ray_is_asked_for(planned: Planned) -> None:
     found = placement(planned(4, backend=backend))
     assert (found.nodes, found.ranks_per_node, found.scales) == (1, 4, False)
     assert found.bundle == {"CPU": 2.0, "GPU": 4, "memory": 4_000_000_000, "ssd_fast": 1.0}
-    # The other node with GPUs has the label of the type too, so it tells no nodes apart.
-    assert found.labels["market"] == "spot"
+    assert found.labels == {"market": "spot", "ray.io/accelerator-type": "H100"}
 
 
 def test_a_type_is_held_by_its_label_or_its_resource(cluster: Answers, planned: Planned) -> None:

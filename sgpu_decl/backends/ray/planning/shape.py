@@ -149,8 +149,10 @@ def _type_terms(
     config: RunConfig, state: ClusterState, nodes: Sequence[ClusterNode]
 ) -> tuple[dict[str, str], dict[str, float]]:
     """The labels and the resource that hold ranks on nodes of their type: the first that all of
-    these nodes have, and no other node with GPUs."""
-    others = [node for node in state.nodes if node.gpus and node not in nodes]
+    these nodes have, and no other node with GPUs and the labels of the run."""
+    own = {node.id for node in nodes}
+    labelled = (node for node in state.nodes if has_labels(node, options_of(config).labels))
+    others = [node for node in labelled if node.gpus and node.id not in own]
     values = {node.labels.get(TYPE_LABEL) for node in nodes}
     resources = {node.type_resources for node in nodes}
     if (
@@ -167,7 +169,7 @@ def _type_terms(
     if scales(config, state) or not nodes:  # they come when they are asked for
         named = config.type.kind is not GPUType.GPU
         return {}, {f"{TYPE_RESOURCE}{config.type.name}": _TYPE_SHARE} if named else {}
-    return {NODE_LABEL: _either({node.id for node in nodes})}, {}
+    return {NODE_LABEL: _either({*own})}, {}
 
 
 def _either(values: set[str | None]) -> str:
