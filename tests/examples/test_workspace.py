@@ -34,3 +34,22 @@ def test_an_example_applies_and_is_then_up_to_date(
     assert {run["state"] for run in runs} == {"succeeded"}
     assert {run["backend"] for run in runs} == {"databricks"}
     assert item.sgpu("plan", "--detailed-exitcode", *THERE, "run.yaml").returncode == 0
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+def test_the_ray_example_has_a_cluster_of_two_nodes(example: Copied, workspace: Any) -> None:
+    item = example("ray")
+    # Nodes here have the packages of this interpreter, which a plan cannot know; and no GPU.
+    nodes = ("gpus=2", "ray.num_gpus=0", "env.variables.PYTHONPATH=/nonexistent")
+    there = (*THERE, *(word for setting in nodes for word in ("--set", setting)))
+
+    applied = item.sgpu("apply", "-y", *there, "run.yaml")
+
+    assert applied.returncode == 0, applied.stderr
+    assert "of 4 tasks on 2 node(s)" in applied.stdout
+    (run,) = item.data("status")["runs"]
+    assert [(rank["rank"], rank["state"]) for rank in run["ranks"]] == [(0, "succeeded")]
+    (result,) = item.data("results", "sweep")["results"]
+    assert result["value"]["rate"] == 0.3
+    assert item.sgpu("plan", "--detailed-exitcode", *there, "run.yaml").returncode == 0

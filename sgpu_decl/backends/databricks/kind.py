@@ -43,7 +43,9 @@ KIND = BackendKind(
     bases=_bases,
     capabilities=Capabilities(
         remote=True,
-        fields=frozenset({"pool", "priority", "permissions", "budget", "image", "on_finish"}),
+        fields=frozenset(
+            {"pool", "priority", "permissions", "budget", "image", "on_finish", "ray"}
+        ),
         queues=False,
     ),
     open=_open,
