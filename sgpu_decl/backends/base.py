@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.model.call import Call
     from sgpu_decl.model.desired import Interpreter, Placement
     from sgpu_decl.model.rank_output import LogLines, Output
-    from sgpu_decl.model.ray_cluster import NodeShape
+    from sgpu_decl.model.ray_size import NodeShape
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.staging.snapshot import Snapshot
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
-from sgpu_decl.model.ray_cluster import is_reserved_for_ray
+from sgpu_decl.model.ray_size import is_reserved_for_ray
 
 __all__ = ["ORIGINS", "ComparedFields", "Contradiction", "contradictions"]
 

@@ -17,7 +17,7 @@ from sgpu_decl.config.block import Block, Flag
 from sgpu_decl.config.env import VariableName
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Duration, Size
-from sgpu_decl.model.ray_cluster import is_reserved_for_ray
+from sgpu_decl.model.ray_size import is_reserved_for_ray
 
 __all__ = ["Ray"]
 

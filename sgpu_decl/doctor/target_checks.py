@@ -48,6 +48,11 @@ def _blocks(project: OpenedProject) -> tuple[list[BackendOptions], list[BackendO
     """The different `backend` blocks of the runs and jobs of the file, and those of platforms."""
     loaded = read_file(project.opened, project.location).loaded
     jobs = DeclaredJobs.of(loaded, "")
-    blocks = [run.config.backend for run in loaded.runs]
-    blocks = list(dict.fromkeys([*blocks, *(jobs.backend_of(job) for job in loaded.jobs)]))
+    blocks: list[BackendOptions] = []
+    for block in (
+        *(run.config.backend for run in loaded.runs),
+        *(jobs.backend_of(job) for job in loaded.jobs),
+    ):
+        if block not in blocks:  # a block with a mapping has no hash
+            blocks.append(block)
     return blocks, [block for block in blocks if is_remote(block.kind)]

@@ -22,7 +22,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter, Placement
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.ray_cluster import RayCluster
+from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planning.unsupported_fields import not_yet
@@ -121,7 +121,7 @@ class _FactReader:
         self._surveys: dict[str, Survey | None] = {}
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
         self._placements: dict[Hashable, Placement | None] = {}
-        self._clusters: dict[Hashable, RayCluster | None] = {}
+        self._clusters: dict[Hashable, RaySize | None] = {}
         # A call takes its paths from the file of the project.
         self._folder = opened.root if call_path is not None else absolute(opened.file).parent
         self._owner = opened.owner
@@ -211,7 +211,7 @@ class _FactReader:
         self.findings.extend(findings)
         return placement
 
-    def _ray(self, run: "LoadedRun", installed: PackageList | None) -> RayCluster | None:
+    def _ray(self, run: "LoadedRun", installed: PackageList | None) -> RaySize | None:
         """The Ray cluster that a run asks for."""
         config, backend = run.config, self._backend(run.config)
         if config.ray is None:

@@ -15,7 +15,7 @@ from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.environments.package_lists.base_environments import base_named
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.ray_cluster import NodeShape, RayCluster
+from sgpu_decl.model.ray_size import NodeShape, RaySize
 
 if TYPE_CHECKING:
     from sgpu_decl.config.ray import Ray
@@ -61,16 +61,16 @@ def ray_packages(config: "RunConfig", installed: PackageList | None) -> RayPacka
     return RayPackages(versions=dict(packages), complete=complete)
 
 
-def ray_cluster(ray: "Ray", shape: NodeShape | None, packages: RayPackages) -> RayCluster:
+def ray_cluster(ray: "Ray", shape: NodeShape | None, packages: RayPackages) -> RaySize:
     """Return the cluster that a run would get; `shape` is that of its nodes, if it is known."""
     store = ray.object_store_memory.bytes if ray.object_store_memory is not None else None
     if shape is None:
-        return RayCluster(object_store_memory=store, version=packages.ray)
+        return RaySize(object_store_memory=store, version=packages.ray)
     if store is None and shape.memory is not None and shape.shm is not None:
         store = min(int(shape.memory * _STORE_SHARE), shape.shm)
     gpus = shape.gpus if ray.num_gpus is None else ray.num_gpus
     cpus = shape.cpus if ray.num_cpus is None else ray.num_cpus
-    return RayCluster(
+    return RaySize(
         nodes=shape.nodes,
         gpus=shape.nodes * gpus,
         cpus=None if cpus is None else shape.nodes * cpus,

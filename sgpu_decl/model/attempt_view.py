@@ -12,7 +12,7 @@ from sgpu_decl.model.launch import LaunchRecord
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import FirstCause, Restart, WorkingFiles
-    from sgpu_decl.model.ray_cluster import RayStatus
+    from sgpu_decl.model.ray_size import RayStatus
 
 __all__ = [
     "AttemptView",
@@ -136,7 +136,7 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
 
 
 def _ray(item: Mapping[str, Any], state: AttemptState) -> "RayStatus":
-    from sgpu_decl.model.ray_cluster import RayStatus
+    from sgpu_decl.model.ray_size import RayStatus
 
     known = {"version": item["version"], "nodes": item["nodes"]}
     if not (state.active and item["dashboard"]):

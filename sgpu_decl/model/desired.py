@@ -10,7 +10,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.launch import LaunchInputs
-from sgpu_decl.model.ray_cluster import RayCluster
+from sgpu_decl.model.ray_size import RaySize
 
 __all__ = ["NO_PLACES", "CodeFacts", "Desired", "Interpreter", "Placement"]
 
@@ -79,7 +79,7 @@ class Desired:
     environment: DesiredEnvironment | None = None
     interpreter: Interpreter | None = None
     placement: Placement | None = None
-    ray: RayCluster | None = None
+    ray: RaySize | None = None
     jobs: tuple[Address, ...] = ()
     places: Mapping[str, Place] = field(
         default_factory=lambda: NO_PLACES, compare=False, hash=False

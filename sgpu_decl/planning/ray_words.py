@@ -6,7 +6,7 @@ from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.desired import Desired
 from sgpu_decl.model.plan import Check
-from sgpu_decl.model.ray_cluster import RayCluster
+from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.planning.unsupported_fields import place_of
 
 __all__ = ["ray_checks"]
@@ -15,7 +15,7 @@ __all__ = ["ray_checks"]
 def ray_checks(launched: Sequence[Desired]) -> tuple[Check, ...]:
     """Return one check for each kind of cluster: the first run that gets one, and how many others
     do. Each of them has a cluster of its own."""
-    runs: dict[RayCluster, list[Desired]] = {}
+    runs: dict[RaySize, list[Desired]] = {}
     for run in launched:
         if run.ray is not None:
             runs.setdefault(run.ray, []).append(run)
@@ -31,7 +31,7 @@ def ray_checks(launched: Sequence[Desired]) -> tuple[Check, ...]:
     )
 
 
-def _words(cluster: RayCluster, others: int) -> str:
+def _words(cluster: RaySize, others: int) -> str:
     parts = ", ".join(_parts(cluster)) or "its size is known on its nodes only"
     version = f"; Ray {cluster.version}" if cluster.version else ""
     more = f"; one as large for each of {others:,} more runs" if others > 1 else ""
@@ -40,7 +40,7 @@ def _words(cluster: RayCluster, others: int) -> str:
     return f"Ray cluster: {parts}{version}{more}"
 
 
-def _parts(cluster: RayCluster) -> Iterator[str]:
+def _parts(cluster: RaySize) -> Iterator[str]:
     nodes = cluster.nodes
     for amount, unit in ((nodes, "node"), (cluster.gpus, "GPU"), (cluster.cpus, "CPU")):
         if amount:

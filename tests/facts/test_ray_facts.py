@@ -9,7 +9,7 @@ from sgpu_decl.api import PlanOptions, Session
 from sgpu_decl.config.ray import Ray
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.facts.ray_facts import RayPackages, ray_cluster, ray_findings
-from sgpu_decl.model.ray_cluster import NodeShape, RayCluster
+from sgpu_decl.model.ray_size import NodeShape, RaySize
 
 WHOLE = dict.fromkeys(("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client"), "1.0")
 TWO_NODES = NodeShape(nodes=2, gpus=4)
@@ -78,7 +78,7 @@ def test_a_node_that_is_declared_larger_than_it_is() -> None:
 
 def test_the_size_is_that_of_the_nodes_where_nothing_else_is_said() -> None:
     cluster = ray_cluster(Ray(), MACHINE, packages("2.60.0"))
-    assert cluster == RayCluster(
+    assert cluster == RaySize(
         nodes=1, gpus=1, cpus=8, object_store_memory=16 << 30, version="2.60.0"
     )
     small = NodeShape(nodes=1, gpus=0, cpus=2, memory=1000, shm=16 << 30)
@@ -88,10 +88,10 @@ def test_the_size_is_that_of_the_nodes_where_nothing_else_is_said() -> None:
 def test_options_are_those_of_each_node() -> None:
     ray = Ray.model_validate({"num_cpus": 16, "num_gpus": 2, "object_store_memory": "8GB"})
     cluster = ray_cluster(ray, TWO_NODES, packages("2.60.0"))
-    assert cluster == RayCluster(
+    assert cluster == RaySize(
         nodes=2, gpus=4, cpus=32, object_store_memory=8_000_000_000, version="2.60.0"
     )
-    assert ray_cluster(ray, None, packages(None)) == RayCluster(object_store_memory=8_000_000_000)
+    assert ray_cluster(ray, None, packages(None)) == RaySize(object_store_memory=8_000_000_000)
 
 
 def test_a_plan_shows_the_cluster_and_its_mistakes_once(

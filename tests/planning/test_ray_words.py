@@ -4,34 +4,32 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.model.ray_cluster import RayCluster
+from sgpu_decl.model.ray_size import RaySize
 
 
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
         (
-            RayCluster(
-                nodes=2, gpus=8, cpus=16, object_store_memory=8_000_000_000, version="2.60.0"
-            ),
+            RaySize(nodes=2, gpus=8, cpus=16, object_store_memory=8_000_000_000, version="2.60.0"),
             "Ray cluster: 2 nodes, 8 GPUs, 16 CPUs, object store 2 × 8.0 GB; Ray 2.60.0",  # noqa: RUF001
         ),
         (
-            RayCluster(nodes=1, gpus=0, cpus=1, object_store_memory=75 << 20),
+            RaySize(nodes=1, gpus=0, cpus=1, object_store_memory=75 << 20),
             "Ray cluster: 1 node, 1 CPU, object store 78.6 MB",
         ),
-        (RayCluster(), "Ray cluster: its size is known on its nodes only"),
+        (RaySize(), "Ray cluster: its size is known on its nodes only"),
     ],
 )
 def test_the_size_and_the_version_as_far_as_they_are_known(
-    world: Any, cluster: RayCluster, words: str
+    world: Any, cluster: RaySize, words: str
 ) -> None:
     (check,) = world.want(ray=cluster).plan().checks
     assert (check.id, str(check.severity), check.summary) == ("ray_cluster", "info", words)
 
 
 def test_equal_clusters_are_shown_once_with_their_number(world: Any) -> None:
-    cluster = RayCluster(nodes=1, gpus=1, version="2.60.0")
+    cluster = RaySize(nodes=1, gpus=1, version="2.60.0")
     made = world.want("a", ray=cluster).want("b", ray=cluster).want("c").plan()
     (check,) = made.checks
     assert str(check.address) == "run.a"
@@ -39,7 +37,7 @@ def test_equal_clusters_are_shown_once_with_their_number(world: Any) -> None:
 
 
 def test_a_matrix_says_how_many_cells_get_such_a_cluster(world: Any) -> None:
-    cluster = RayCluster(nodes=1, cpus=4)
+    cluster = RaySize(nodes=1, cpus=4)
     for name in "abcd":
         world.want(name, ray=cluster)
     (check,) = world.plan().checks
@@ -49,5 +47,5 @@ def test_a_matrix_says_how_many_cells_get_such_a_cluster(world: Any) -> None:
 def test_a_run_that_is_not_launched_shows_none(world: Any) -> None:
     from sgpu_decl.model.attempt import AttemptState
 
-    made = world.had(AttemptState.SUCCEEDED).want(ray=RayCluster(nodes=1)).plan()
+    made = world.had(AttemptState.SUCCEEDED).want(ray=RaySize(nodes=1)).plan()
     assert made.checks == ()

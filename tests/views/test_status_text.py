@@ -5,7 +5,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_details import FirstCause
 from sgpu_decl.model.attempt_view import AttemptView, RankView, status_fields, view_in
-from sgpu_decl.model.ray_cluster import RayStatus
+from sgpu_decl.model.ray_size import RayStatus
 from sgpu_decl.model.run_history import RunHistory
 from sgpu_decl.views.apply_text import state_line
 from sgpu_decl.views.status_text import (

@@ -18,7 +18,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.gpu import GPUType
-from sgpu_decl.model.ray_cluster import NodeShape
+from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
     from sgpu_decl.config.env import Env

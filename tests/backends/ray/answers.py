@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.backends.ray.api.address import DashboardAddress
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 
 RECORDED = Path(__file__).parent / "recorded"
 """What the dashboards of two clusters answered, each with a head and a node, GPUs that were

@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from sgpu_decl.backends.ray.api.address import DashboardAddress
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
+from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from tests.backends.ray.answers import answering

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.ray.api.address import DashboardAddress
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
-from sgpu_decl.backends.ray.planning.shape import Fit, fit_of, placement_of
+from sgpu_decl.backends.ray.planning.group_shape import Fit, fit_of, placement_of
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.ray_versions import BOTH_RAYS, interpreter_with

@@ -26,7 +26,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import NoPython, Pythons
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.desired import Interpreter, Placement
-from sgpu_decl.model.ray_cluster import NodeShape
+from sgpu_decl.model.ray_size import NodeShape
 from sgpu_decl.staging.snapshot import Snapshot
 
 _NOTICED = 300.0  # seconds that two clocks may differ without a word

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from sgpu_decl import __version__
-from sgpu_decl.backends.ray.api.address import DashboardAddress
 from sgpu_decl.backends.ray.api.credentials import TOKEN_PLACES, Credentials
+from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json

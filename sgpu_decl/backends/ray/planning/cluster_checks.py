@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 from packaging.version import Version
 
-from sgpu_decl.backends.ray.api.address import DashboardAddress
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
-from sgpu_decl.backends.ray.planning.shape import options_of
+from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place

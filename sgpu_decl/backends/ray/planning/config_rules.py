@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sgpu_decl.backends.ray.planning.fit import divisors
-from sgpu_decl.backends.ray.planning.shape import options_of
+from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
 from sgpu_decl.backends.secret_resolution import missing_secret
 from sgpu_decl.config.run import RunConfig

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
-from sgpu_decl.backends.ray.api.address import address_of
 from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.api.dashboard_address import address_of
 from sgpu_decl.backends.ray.planning.cluster_checks import (
     access_findings,
     cluster_findings,
@@ -17,8 +17,7 @@ from sgpu_decl.backends.ray.planning.cluster_checks import (
 )
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.config_rules import config_findings, machine_findings
-from sgpu_decl.backends.ray.planning.holders import running_attempts
-from sgpu_decl.backends.ray.planning.shape import (
+from sgpu_decl.backends.ray.planning.group_shape import (
     fit_of,
     in_words,
     is_gpu_run,
@@ -26,7 +25,8 @@ from sgpu_decl.backends.ray.planning.shape import (
     placement_of,
     scales,
 )
-from sgpu_decl.backends.ray.planning.verdict import room_findings
+from sgpu_decl.backends.ray.planning.holders import running_attempts
+from sgpu_decl.backends.ray.planning.room_checks import room_findings
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -35,7 +35,7 @@ from sgpu_decl.environments.interpreters import Pythons
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.gpu import GPUType
-from sgpu_decl.model.ray_cluster import NodeShape
+from sgpu_decl.model.ray_size import NodeShape
 
 _PATIENCE = 10.0  # seconds that all answers together may take
 Places = Mapping[str, Place]

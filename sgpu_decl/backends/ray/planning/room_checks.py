@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from sgpu_decl.backends.ray.options import Strategy
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState
 from sgpu_decl.backends.ray.planning.fit import bundles_in, launches_at_once
-from sgpu_decl.backends.ray.planning.shape import (
+from sgpu_decl.backends.ray.planning.group_shape import (
     Fit,
     has_labels,
     is_gpu_run,

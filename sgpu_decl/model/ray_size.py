@@ -2,7 +2,7 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["NodeShape", "RayCluster", "RayStatus", "is_reserved_for_ray"]
+__all__ = ["NodeShape", "RaySize", "RayStatus", "is_reserved_for_ray"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class NodeShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayCluster:
+class RaySize:
     """`gpus` and `cpus` are those of all nodes, `object_store_memory` is the bytes of the store of
     each node, `version` that of Ray; None where it is not known."""
 
