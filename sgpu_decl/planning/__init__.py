@@ -1,1 +1,1 @@
-"""From wanted, recorded and observed to a plan: arithmetic, with everything passed in."""
+"""From desired, recorded and observed state to a plan: arithmetic, with everything passed in."""

@@ -28,44 +28,44 @@ Lists = Mapping[str, PackageList]
 
 
 def environment_change(
-    wanted: DesiredEnvironment, resource: Resource | None, known: Lists
+    desired: DesiredEnvironment, resource: Resource | None, known: Lists
 ) -> Change:
     """Return the change of one declared environment: compared with what was applied last."""
     before = None if resource is None or resource.gone else parse(resource.spec)
     if before is None:
         action, reason = Action.CREATE, Reason.FIRST_RUN
-    elif before.get("digest") != wanted.digest:
+    elif before.get("digest") != desired.digest:
         action, reason = Action.UPDATE, Reason.ENVIRONMENT_CHANGED
     else:
         action, reason = Action.NO_OP, Reason.UP_TO_DATE
     return Change(
-        address=wanted.address,
-        kind=wanted.address.kind,
-        backend=wanted.backend,
+        address=desired.address,
+        kind=desired.address.kind,
+        backend=desired.backend,
         action=action,
         reason=reason,
         environment=EnvironmentChange(
-            digest=wanted.digest,
-            packages=difference(_list(before, known), wanted.packages),
-            bytes=wanted.bytes,
-            bytes_to_stage=wanted.bytes_to_stage,
+            digest=desired.digest,
+            packages=difference(_list(before, known), desired.packages),
+            bytes=desired.bytes,
+            bytes_to_stage=desired.bytes_to_stage,
         ),
         launch=PlannedLaunch(
-            owner=wanted.owner,
+            owner=desired.owner,
             inputs=LaunchInputs(
-                spec=wanted.spec,
-                fingerprint=wanted.digest,
-                environment_digest=wanted.digest,
-                packages_digest=wanted.packages.digest,
+                spec=desired.spec,
+                fingerprint=desired.digest,
+                environment_digest=desired.digest,
+                packages_digest=desired.packages.digest,
             ),
         ),
     )
 
 
-def of_run(wanted: Desired, last: Attempt | None, known: Lists) -> EnvironmentChange | None:
+def of_run(desired: Desired, last: Attempt | None, known: Lists) -> EnvironmentChange | None:
     """Return what a run's declared environment changes for the run: against its own last attempt.
     Of a first run nothing is listed; the change of the environment says it all."""
-    environment = wanted.environment
+    environment = desired.environment
     if environment is None:
         return None
     before = known.get(last.inputs.packages_digest or "") if last else None
@@ -86,12 +86,12 @@ def difference(before: PackageList | None, after: PackageList) -> tuple[PackageC
 
 
 def interpreter_checks(
-    wanted: "list[tuple[Desired, Attempt | None]]", state: State
+    runs_and_last: "list[tuple[Desired, Attempt | None]]", state: State
 ) -> tuple[Check, ...]:
     """Say which Python the ranks use where no environment is declared, each that is used once, and
     which of its packages changed since the last attempt. It forces nothing."""
     found: dict[tuple[Interpreter, str | None], Check] = {}
-    for desired, last in wanted:
+    for desired, last in runs_and_last:
         used = desired.interpreter
         if used is None:
             continue

@@ -61,15 +61,15 @@ def join(parent: str, key: str) -> str:
 
 def leaves(spec: _Object, parent: str = "") -> list[tuple[str, Json]]:
     """Return every path and its value in sorted order of keys; an empty mapping is a value."""
-    found: list[tuple[str, Json]] = []
+    items: list[tuple[str, Json]] = []
     for key in sorted(spec):
         value = spec[key]
         path = join(parent, key)
         if isinstance(value, dict) and value:
-            found += leaves(value, path)
+            items += leaves(value, path)
         else:
-            found.append((path, _shown(path, value)))
-    return found
+            items.append((path, _shown(path, value)))
+    return items
 
 
 def compare(
@@ -81,10 +81,10 @@ def compare(
     """
     if before == after:
         return ()
-    found = _walk(parse(before), parse(after), "")
+    items = _walk(parse(before), parse(after), "")
     return tuple(
         sorted(
-            (item for item in found if not covered(item.path, ignored)), key=lambda item: item.path
+            (item for item in items if not covered(item.path, ignored)), key=lambda item: item.path
         )
     )
 

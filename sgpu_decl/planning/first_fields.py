@@ -22,13 +22,13 @@ class NewFields:
         self._places: Mapping[str, Place] = NO_PLACES
         self._made: dict[tuple[str, type, Json], FieldChange] = {}
 
-    def of(self, wanted: Desired) -> tuple[FieldChange, ...]:
+    def of(self, desired: Desired) -> tuple[FieldChange, ...]:
         make = self._field
-        if wanted.places is not self._places:
-            self._places = wanted.places
+        if desired.places is not self._places:
+            self._places = desired.places
             self._made.clear()
             make = self._new
-        return tuple([make(path, value) for path, value in leaves(parse(wanted.spec))])
+        return tuple([make(path, value) for path, value in leaves(parse(desired.spec))])
 
     def _field(self, path: str, value: Json) -> FieldChange:
         kind = type(value)  # `1` and `true` are equal, and not the same

@@ -1,4 +1,4 @@
-"""Where a run stands: its recorded attempts, corrected by what the backends say now."""
+"""The current attempts of runs: those that are recorded, corrected by what backends say now."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,7 +10,7 @@ from sgpu_decl.model.plan import Prior
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planning.decisions import Situation, situation_of
 
-__all__ = ["NOWHERE", "CurrentAttempts", "prior_of", "standings"]
+__all__ = ["NO_ATTEMPTS", "CurrentAttempts", "current_attempts", "prior_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ class CurrentAttempts:
 
     @property
     def next_attempt(self) -> int:
-        given = self.resource.numbered if self.resource else 0
+        numbered = self.resource.numbered if self.resource else 0
         newest = self.last.ref.number if self.last else 0
-        return 1 + max(given, newest, *(attempt.ref.number for attempt in self.active), 0)
+        return 1 + max(numbered, newest, *(attempt.ref.number for attempt in self.active), 0)
 
     @property
     def current(self) -> Attempt | None:
@@ -50,23 +50,23 @@ def prior_of(attempt: Attempt) -> Prior:
     return Prior(attempt=attempt.ref.number, state=attempt.state, ended_at=attempt.ended_at)
 
 
-NOWHERE = CurrentAttempts()
+NO_ATTEMPTS = CurrentAttempts()
 
 
-def standings(
+def current_attempts(
     state: State, observed: Mapping[AttemptRef, AttemptView]
 ) -> Mapping[Address, CurrentAttempts]:
-    """Return the standing of every recorded resource, in one pass over the state."""
+    """Return the current attempts of every recorded resource, in one pass over the state."""
     active: dict[Address, list[Attempt]] = {}
     for attempt in state.active:
         active.setdefault(attempt.ref.address, []).append(attempt)
     return {
-        address: _standing(resource, active.get(address, ()), observed)
+        address: _attempts_of(resource, active.get(address, ()), observed)
         for address, resource in state.resources.items()
     }
 
 
-def _standing(
+def _attempts_of(
     resource: Resource,
     recorded: Iterable[Attempt],
     observed: Mapping[AttemptRef, AttemptView],

@@ -15,10 +15,10 @@ def placement_checks(launched: Sequence[Desired]) -> tuple[Check, ...]:
     """Return one check for each placement, with the first run that it holds for; without a run
     where it holds for all. Launches with the same placement share its room."""
     placed: dict[Placement, list[Desired]] = {}
-    for wanted in launched:
-        if wanted.placement is not None:
-            placed.setdefault(wanted.placement, []).append(wanted)
-    alone = len(placed) == 1 and all(wanted.placement is not None for wanted in launched)
+    for run in launched:
+        if run.placement is not None:
+            placed.setdefault(run.placement, []).append(run)
+    alone = len(placed) == 1 and all(run.placement is not None for run in launched)
     return tuple(
         check_of(
             replace(

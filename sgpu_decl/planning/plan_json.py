@@ -235,15 +235,15 @@ def _read_plan(saved: JsonObject) -> Plan:
 
 def _git(facts: object) -> dict[str, str]:
     """What is known of the checkout; a plan that was made outside of one has nothing of it."""
-    found = {} if facts is None else facts
+    entries = {} if facts is None else facts
     if (
-        not isinstance(found, dict)
-        or not found.keys() <= {"commit", "branch", "dirty"}
-        or not all(isinstance(item, str) and item.isprintable() for item in found.values())
-        or any(len(item) > _LONGEST_FACT for item in found.values())
+        not isinstance(entries, dict)
+        or not entries.keys() <= {"commit", "branch", "dirty"}
+        or not all(isinstance(item, str) and item.isprintable() for item in entries.values())
+        or any(len(item) > _LONGEST_FACT for item in entries.values())
     ):
         raise _Refused("is not a plan: `git` says what no checkout does")
-    return found
+    return entries
 
 
 def _read_change(saved: JsonObject) -> Change:
@@ -262,13 +262,13 @@ def _read_change(saved: JsonObject) -> Change:
 
 def _read_environment(saved: JsonObject) -> EnvironmentChange:
     packages = saved.part(_Packages)
-    found = [
+    entries = [
         PackageChange(name=item.name, before=None, after=item.version) for item in packages.added
     ]
-    found += [
+    entries += [
         PackageChange(name=item.name, before=item.version, after=None) for item in packages.removed
     ]
-    found += packages.changed
+    entries += packages.changed
     return replace(
-        saved.part(EnvironmentChange), packages=tuple(sorted(found, key=lambda item: item.name))
+        saved.part(EnvironmentChange), packages=tuple(sorted(entries, key=lambda item: item.name))
     )

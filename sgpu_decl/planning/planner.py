@@ -1,4 +1,4 @@
-"""The plan: what is wanted, recorded and observed goes in; every change and its reason comes out.
+"""The plan: desired, recorded and observed state goes in; every change and its reason comes out.
 
 Nothing is read here. The same input gives the same plan.
 """
@@ -24,7 +24,7 @@ from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.environment_changes import environment_change, interpreter_checks
 from sgpu_decl.planning.estimate import Spending
 from sgpu_decl.planning.first_fields import NewFields
-from sgpu_decl.planning.last_known import NOWHERE, CurrentAttempts, standings
+from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, current_attempts
 from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.ray_words import ray_checks
 from sgpu_decl.planning.removals import destroyed, removed
@@ -90,50 +90,50 @@ def plan(
     counts. `capabilities` are those of the backends that can run something, by name. `seen_jobs`
     holds every job that is planned and can be.
     """
-    known = standings(state, observed)
-    wanted: dict[Address, Desired] = {}
+    known = current_attempts(state, observed)
+    desired_runs: dict[Address, Desired] = {}
     for item in desired:
-        wanted.setdefault(item.address, item)
-    wanted_jobs = {job.address: job for job in jobs}
-    listed = wanted.keys() | wanted_jobs.keys()
+        desired_runs.setdefault(item.address, item)
+    desired_jobs = {job.address: job for job in jobs}
+    listed = desired_runs.keys() | desired_jobs.keys()
     owned = _owned(known, listed, request, owner)
-    found = _Found(state, known, request)
+    parts = _PlanParts(state, known, request)
     considered = set(owned)
     if request.destroy:
-        found.end(owned, now, destroyed)
+        parts.end(owned, now, destroyed)
     else:
-        resting = {one.address: one for one in wanted.values() if _rests(one, request)}
-        chosen = [
+        resting = {one.address: one for one in desired_runs.values() if _rests(one, request)}
+        selected_runs = [
             item
-            for address, item in wanted.items()
+            for address, item in desired_runs.items()
             if request.selects(address) and address not in resting
         ]
-        found.runs(chosen, now, capabilities)
+        parts.runs(selected_runs, now, capabilities)
         by_jobs = [one.run for one in jobs if one.run is not None and one.address in seen_jobs]
-        environments = found.environments((*chosen, *by_jobs))
-        found.jobs(wanted_jobs, seen_jobs)
-        declared = {one.environment.address for one in wanted.values() if one.environment}
+        environments = parts.environments((*selected_runs, *by_jobs))
+        parts.jobs(desired_jobs, seen_jobs)
+        declared = {one.environment.address for one in desired_runs.values() if one.environment}
         # Which environments are declared is not known where one could not be looked at.
         unsure = has_errors(findings)
         unlisted = {
-            address: standing
-            for address, standing in owned.items()
+            address: attempts
+            for address, attempts in owned.items()
             if address not in listed
             and address not in declared
             and not (unsure and address.kind is Kind.ENVIRONMENT)
         }
-        found.end(unlisted, now, removed)
-        found.checks += [check_of(finding, None) for finding in findings]
-        found.checks += run_checks((*chosen, *by_jobs), capabilities)
-        found.checks += [
+        parts.end(unlisted, now, removed)
+        parts.checks += [check_of(finding, None) for finding in findings]
+        parts.checks += run_checks((*selected_runs, *by_jobs), capabilities)
+        parts.checks += [
             _by_job(item, request.target) for one, item in resting.items() if request.selects(one)
         ]
         considered |= listed | environments
         considered -= resting.keys()
     changes = tuple(
-        sorted((change for change, _ in found.results), key=lambda one: str(one.address))
+        sorted((change for change, _ in parts.results), key=lambda one: str(one.address))
     )
-    checks = [*found.checks, *(check for _, said in found.results for check in said)]
+    checks = [*parts.checks, *(check for _, own_checks in parts.results for check in own_checks)]
     return Plan(
         tool_version=tool_version,
         target=request.target,
@@ -147,15 +147,15 @@ def plan(
         applyable=is_applyable(changes, checks),
         changes=changes,
         checks=_in_order(checks),
-        estimate=found.spending.estimate(),
+        estimate=parts.spending.estimate(),
         summary=summary_of(changes),
-        package_lists=_package_lists(changes, wanted),
+        package_lists=_package_lists(changes, desired_runs),
     )
 
 
-class _Found:
-    """What becomes of everything, step by step: changes with what must be said about each, and what
-    is to be said beside them."""
+class _PlanParts:
+    """The parts of a plan as they are collected: changes with the checks about each, and other
+    checks."""
 
     def __init__(
         self, state: State, known: Mapping[Address, CurrentAttempts], request: PlanRequest
@@ -168,20 +168,23 @@ class _Found:
         self.spending = Spending()
 
     def runs(
-        self, chosen: Sequence[Desired], now: datetime, capabilities: Mapping[str, Capabilities]
+        self,
+        selected_runs: Sequence[Desired],
+        now: datetime,
+        capabilities: Mapping[str, Capabilities],
     ) -> None:
-        """Runs that are wanted, and where those that are launched run."""
+        """Add the changes of runs, and check where those that are launched will run."""
         new_fields = NewFields()
         launched = []
-        for item in chosen:
+        for item in selected_runs:
             options = _options(item, self._request, self._state, now, capabilities)
-            result = change_of(item, self._standing(item.address), options, new_fields)
+            result = change_of(item, self._attempts_of(item.address), options, new_fields)
             self.results.append(result)
             self.spending.add(result[0])
             if result[0].launches:
                 launched.append(item)
         self.checks += interpreter_checks(
-            [(item, self._standing(item.address).current) for item in launched], self._state
+            [(item, self._attempts_of(item.address).current) for item in launched], self._state
         )
         self.checks += (*placement_checks(launched), *ray_checks(launched))
 
@@ -196,54 +199,54 @@ class _Found:
         return set(declared)
 
     def jobs(
-        self, wanted: "Mapping[Address, DesiredJob]", seen: "Mapping[Address, ObservedJob]"
+        self, desired_jobs: "Mapping[Address, DesiredJob]", seen: "Mapping[Address, ObservedJob]"
     ) -> None:
-        """Jobs that are wanted, and what is wrong with those that cannot be."""
-        if not wanted:
+        """Add the changes of jobs, and the findings of those that cannot be planned."""
+        if not desired_jobs:
             return
         from sgpu_decl.planning.jobs.job_diff import job_change
 
-        for address, job in wanted.items():
+        for address, job in desired_jobs.items():
             if self._request.selects(address):
                 self.checks += [check_of(finding, address) for finding in job.findings]
             if address in seen:
                 target = self._request.target
                 self.results.append(job_change(job, seen[address], self._state, target))
 
-    def end(self, standing: Mapping[Address, CurrentAttempts], now: datetime, how: _Ending) -> None:
-        """What is there, and is not wanted any more."""
+    def end(self, attempts: Mapping[Address, CurrentAttempts], now: datetime, how: _Ending) -> None:
+        """Add the changes of resources that the file no longer declares."""
         self.results += [
             how(item.resource, item, now)
-            for address, item in standing.items()
+            for address, item in attempts.items()
             if item.resource is not None and self._request.selects(address)
         ]
 
-    def _standing(self, address: Address) -> CurrentAttempts:
-        return self._known.get(address, NOWHERE)
+    def _attempts_of(self, address: Address) -> CurrentAttempts:
+        return self._known.get(address, NO_ATTEMPTS)
 
 
 def _rests(run: Desired, request: PlanRequest) -> bool:
-    """Whether a job launches it, and not we."""
+    """Whether a job launches the run, so that apply does not."""
     return bool(run.jobs) and run.address not in request.rerun
 
 
 def _owned(
     known: Mapping[Address, CurrentAttempts],
-    wanted: Collection[Address],
+    declared: Collection[Address],
     request: PlanRequest,
     owner: str | None,
 ) -> dict[Address, CurrentAttempts]:
-    """Return what stands and belongs to the planned file: by its record, or by being listed."""
-    names = {address.name for address in wanted}
+    """Return the resources of the planned file: it declares them, or its record says so."""
+    names = {address.name for address in declared}
     return {
-        address: standing
-        for address, standing in known.items()
-        if standing.resource is not None
-        and not standing.resource.gone
+        address: attempts
+        for address, attempts in known.items()
+        if attempts.resource is not None
+        and not attempts.resource.gone
         and (
-            address in wanted
+            address in declared
             or (
-                owner in (None, standing.resource.owner)
+                owner in (None, attempts.resource.owner)
                 and (request.whole_project or request.destroy or address.name in names)
             )
         )
@@ -263,10 +266,10 @@ def _by_job(run: Desired, target: str | None) -> Check:
 
 
 def _package_lists(
-    changes: Iterable[Change], wanted: Mapping[Address, Desired]
+    changes: Iterable[Change], desired_runs: Mapping[Address, Desired]
 ) -> tuple[PackageList, ...]:
-    """Those that the launches speak of, once each."""
-    lists = {one.digest: one for one in (item.packages for item in wanted.values()) if one}
+    """The package lists that launches refer to, each once."""
+    lists = {one.digest: one for one in (item.packages for item in desired_runs.values()) if one}
     used = {change.launch.inputs.packages_digest for change in changes if change.launch}
     return tuple(lists[digest] for digest in sorted(lists.keys() & used))
 

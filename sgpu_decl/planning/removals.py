@@ -18,21 +18,21 @@ __all__ = ["destroyed", "removed"]
 
 
 def removed(
-    resource: Resource, standing: CurrentAttempts, now: datetime
+    resource: Resource, attempts: CurrentAttempts, now: datetime
 ) -> tuple[Change, tuple[Check, ...]]:
     """What was taken out of its file: a run is forgotten when inactive, destroyed when active; a
     job goes on by itself, so it is destroyed."""
-    if not standing.active and resource.address.kind is not Kind.JOB:
-        return _ending(resource, standing, Action.FORGET), ()
-    return destroyed(resource, standing, now)
+    if not attempts.active and resource.address.kind is not Kind.JOB:
+        return _ending(resource, attempts, Action.FORGET), ()
+    return destroyed(resource, attempts, now)
 
 
 def destroyed(
-    resource: Resource, standing: CurrentAttempts, now: datetime
+    resource: Resource, attempts: CurrentAttempts, now: datetime
 ) -> tuple[Change, tuple[Check, ...]]:
     """The end of a run: cancelled if it is active, and marked as gone. History stays. That of a
     job: deleted where it is kept, with the history that is kept there."""
-    checks = work_lost(standing.active, now)
+    checks = work_lost(attempts.active, now)
     if _prevented(resource):
         refusal = Check(
             id="prevent_destroy",
@@ -42,11 +42,11 @@ def destroyed(
             hint="apply it once without `prevent_destroy`, or leave it out with `--exclude`",
         )
         checks = (*checks, refusal)
-    return _ending(resource, standing, Action.DESTROY), checks
+    return _ending(resource, attempts, Action.DESTROY), checks
 
 
-def _ending(resource: Resource, standing: CurrentAttempts, action: Action) -> Change:
-    last, current = standing.last, standing.current
+def _ending(resource: Resource, attempts: CurrentAttempts, action: Action) -> Change:
+    last, current = attempts.last, attempts.current
     first = LaunchInputs(spec=resource.spec, fingerprint=fingerprint(resource.spec, None))
     inputs = last.inputs if last else first
     return Change(
@@ -55,12 +55,12 @@ def _ending(resource: Resource, standing: CurrentAttempts, action: Action) -> Ch
         backend=resource.backend,
         action=action,
         reason=Reason.REMOVED_FROM_CONFIG,
-        destructive=bool(standing.active) or resource.address.kind is Kind.JOB,
+        destructive=bool(attempts.active) or resource.address.kind is Kind.JOB,
         prior=prior_of(current) if current else None,
         launch=PlannedLaunch(
             owner=resource.owner,
             inputs=replace(inputs, spec=resource.spec),
-            stop=tuple(attempt.ref.number for attempt in standing.active),
+            stop=tuple(attempt.ref.number for attempt in attempts.active),
         ),
     )
 

@@ -1,4 +1,4 @@
-"""What becomes of one wanted run: the decision table applied to where it stands."""
+"""The change of one run: the decision table, applied to its attempts."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -64,95 +64,95 @@ class _Start:
 
 
 def change_of(
-    wanted: Desired, standing: CurrentAttempts, options: Options, new_fields: NewFields
+    desired: Desired, attempts: CurrentAttempts, options: Options, new_fields: NewFields
 ) -> Changed:
-    """Return the change of one wanted run and what must be said about it."""
-    same_as = _same_as(wanted, standing)
-    decision = _decision(wanted, standing, same_as, options)
-    if not standing.known:
-        fields = new_fields.of(wanted)
+    """Return the change of one run, and the checks about it."""
+    same_as = _same_as(desired, attempts)
+    decision = _decision(desired, attempts, same_as, options)
+    if not attempts.known:
+        fields = new_fields.of(desired)
     else:
-        fields = _changed_fields(wanted, standing, same_as or standing.current, options)
+        fields = _changed_fields(desired, attempts, same_as or attempts.current, options)
     if decision.verdict in (RunVerdict.KEEP, RunVerdict.ADOPT):
-        change = _kept(wanted, standing, same_as, decision, fields)
+        change = _kept(desired, attempts, same_as, decision, fields)
         return change, ()
-    start = _start(wanted, standing, options)
-    reason = decision.reason or _what_differs(wanted, standing.current, fields)
-    change = _launched(wanted, standing, start, reason, fields, options)
-    return change, tuple(_start_checks(wanted, standing, start, options))
+    start = _start(desired, attempts, options)
+    reason = decision.reason or _what_differs(desired, attempts.current, fields)
+    change = _launched(desired, attempts, start, reason, fields, options)
+    return change, tuple(_start_checks(desired, attempts, start, options))
 
 
 def _decision(
-    wanted: Desired, standing: CurrentAttempts, same_as: Attempt | None, options: Options
+    desired: Desired, attempts: CurrentAttempts, same_as: Attempt | None, options: Options
 ) -> Decision:
-    situation = standing.situation
-    if standing.known and standing.active and (same_as is None or same_as.state.active):
+    situation = attempts.situation
+    if attempts.known and attempts.active and (same_as is None or same_as.state.active):
         situation = Situation.ACTIVE
     return decide(
         situation,
         same=same_as is not None,
-        rerun=options.rerun or wanted.until == "always",
+        rerun=options.rerun or desired.until == "always",
         retry_failed=options.retry_failed,
     )
 
 
-def _same_as(wanted: Desired, standing: CurrentAttempts) -> Attempt | None:
+def _same_as(desired: Desired, attempts: CurrentAttempts) -> Attempt | None:
     """Return the attempt that computes what is wanted: the newest active one, else the last."""
-    if not standing.known or standing.last is None:
+    if not attempts.known or attempts.last is None:
         return None
-    for attempt in (*reversed(standing.active), standing.last):
-        if _same_inputs(wanted, attempt) and not any(
-            class_of(found.path) is FieldClass.DATA
-            for found in compare(attempt.inputs.spec, wanted.spec, ignored=wanted.ignore_changes)
+    for attempt in (*reversed(attempts.active), attempts.last):
+        if _same_inputs(desired, attempt) and not any(
+            class_of(item.path) is FieldClass.DATA
+            for item in compare(attempt.inputs.spec, desired.spec, ignored=desired.ignore_changes)
         ):
             return attempt
     return None
 
 
-def _same_inputs(wanted: Desired, attempt: Attempt) -> bool:
+def _same_inputs(desired: Desired, attempt: Attempt) -> bool:
     return (
-        attempt.inputs.code_digest == wanted.code_digest
-        and attempt.inputs.environment_digest == wanted.environment_digest
+        attempt.inputs.code_digest == desired.code_digest
+        and attempt.inputs.environment_digest == desired.environment_digest
     )
 
 
 def _changed_fields(
-    wanted: Desired, standing: CurrentAttempts, base: Attempt | None, options: Options
+    desired: Desired, attempts: CurrentAttempts, base: Attempt | None, options: Options
 ) -> tuple[FieldChange, ...]:
-    active = bool(standing.active)
+    active = bool(attempts.active)
     return tuple(
-        _field_change(wanted, item, options.in_place, active=active)
-        for item in differences(wanted.spec, standing, base, wanted.ignore_changes)
+        _field_change(desired, item, options.in_place, active=active)
+        for item in differences(desired.spec, attempts, base, desired.ignore_changes)
     )
 
 
 def differences(
-    spec: str, standing: CurrentAttempts, base: Attempt | None, ignored: Collection[str]
+    spec: str, attempts: CurrentAttempts, base: Attempt | None, ignored: Collection[str]
 ) -> tuple[FieldDifference, ...]:
     """What a spec changes: data fields against the attempt that they decide about, the others
     against what was recorded last, which an update may have moved on since."""
-    recorded = standing.resource.spec if standing.resource else spec
+    recorded = attempts.resource.spec if attempts.resource else spec
     computed = base.inputs.spec if base else recorded
     if recorded == computed:
-        found = compare(recorded, spec, ignored=ignored)
+        changes = compare(recorded, spec, ignored=ignored)
     else:
         data = compare(computed, spec, ignored=ignored)
         rest = compare(recorded, spec, ignored=ignored)
         mixed = [item for item in data if class_of(item.path) is FieldClass.DATA]
         mixed += [item for item in rest if class_of(item.path) is not FieldClass.DATA]
-        found = tuple(sorted(mixed, key=lambda item: item.path))
-    return tuple(item for item in found if class_of(item.path) is not FieldClass.IDENTITY)
+        changes = tuple(sorted(mixed, key=lambda item: item.path))
+    return tuple(item for item in changes if class_of(item.path) is not FieldClass.IDENTITY)
 
 
 def _field_change(
-    wanted: Desired, item: FieldDifference, in_place: frozenset[str], *, active: bool
+    desired: Desired, item: FieldDifference, in_place: frozenset[str], *, active: bool
 ) -> FieldChange:
     return FieldChange(
         path=item.path,
         before=item.before,
         after=item.after,
         effect=effect_of(item.path, in_place, active=active),
-        origin=None if item.removed else place_of(wanted.places, item.path + _member(item)),
+        origin=None if item.removed else place_of(desired.places, item.path + _member(item)),
         added=item.added,
         removed=item.removed,
     )
@@ -167,119 +167,119 @@ def _member(item: FieldDifference) -> str:
     return next((f".{at}" for at, one in enumerate(new) if same[at : at + 1] != [one]), "")
 
 
-def _what_differs(wanted: Desired, base: Attempt | None, fields: Sequence[FieldChange]) -> Reason:
+def _what_differs(desired: Desired, base: Attempt | None, fields: Sequence[FieldChange]) -> Reason:
     if any(field.effect is FieldEffect.NEW_ATTEMPT for field in fields):
         return Reason.CONFIG_CHANGED
-    if base is not None and base.inputs.code_digest == wanted.code_digest:
+    if base is not None and base.inputs.code_digest == desired.code_digest:
         return Reason.ENVIRONMENT_CHANGED
     return Reason.CODE_CHANGED
 
 
-def _start(wanted: Desired, standing: CurrentAttempts, options: Options) -> _Start:
-    if not standing.active:
+def _start(desired: Desired, attempts: CurrentAttempts, options: Options) -> _Start:
+    if not attempts.active:
         return _Start()
-    if not standing.known:
+    if not attempts.known:
         # Destroyed and still stopping: the next attempt starts once that has ended.
-        return _Start(wait_for=standing.active)
-    match options.on_active or wanted.on_active:
+        return _Start(wait_for=attempts.active)
+    match options.on_active or desired.on_active:
         case "replace":
-            return _Start(action=Action.REPLACE, stop=standing.active)
+            return _Start(action=Action.REPLACE, stop=attempts.active)
         case "queue" if not options.queues:
             return _Start(refused=True)
         case "queue":
-            return _Start(wait_for=standing.active)
+            return _Start(wait_for=attempts.active)
         case "parallel":
             return _Start()
         case _:
-            return _Start(action=Action.REPLACE, stop=standing.active, refused=True)
+            return _Start(action=Action.REPLACE, stop=attempts.active, refused=True)
 
 
 def _start_checks(
-    wanted: Desired, standing: CurrentAttempts, start: _Start, options: Options
+    desired: Desired, attempts: CurrentAttempts, start: _Start, options: Options
 ) -> Iterator[Check]:
-    if start.refused and (options.on_active or wanted.on_active) == "queue":
+    if start.refused and (options.on_active or desired.on_active) == "queue":
         yield Check(
             id="cannot_queue",
             severity=Severity.ERROR,
-            address=wanted.address,
-            summary=f"the backend `{wanted.backend}` starts what it is given: no attempt can wait "
-            f"there for `{standing.active[-1].ref}` to end",
-            hint=f"wait for it with `sgpu wait '{standing.active[-1].ref}'"
+            address=desired.address,
+            summary=f"the backend `{desired.backend}` starts what it is given: no attempt can wait "
+            f"there for `{attempts.active[-1].ref}` to end",
+            hint=f"wait for it with `sgpu wait '{attempts.active[-1].ref}'"
             f"{target_option(options.target)}` and apply then, or choose `--on-active replace` or "
             "`parallel`",
-            place=place_of(wanted.places, "on_active"),
+            place=place_of(desired.places, "on_active"),
         )
         return
     if start.refused:
-        refs = ", ".join(f"`{attempt.ref}`" for attempt in standing.active)
-        one = len(standing.active) == 1
+        refs = ", ".join(f"`{attempt.ref}`" for attempt in attempts.active)
+        one = len(attempts.active) == 1
         each = "it" if one else "them"
         yield Check(
             id="active_run",
             severity=Severity.ERROR,
-            address=wanted.address,
+            address=desired.address,
             summary=f"{refs} {'is' if one else 'are'} active, and `on_active` is `error`",
             hint=f"wait for {each} or cancel {each}, or choose `--on-active replace`, `queue` or "
             "`parallel`",
-            place=place_of(wanted.places, "on_active"),
+            place=place_of(desired.places, "on_active"),
         )
         return
     yield from work_lost(start.stop, options.now)
-    if start.stop and wanted.prevent_destroy:
+    if start.stop and desired.prevent_destroy:
         yield Check(
             id="prevent_destroy",
             severity=Severity.ERROR,
-            address=wanted.address,
+            address=desired.address,
             summary="replacing the active run is forbidden by `lifecycle.prevent_destroy`",
             hint="choose `--on-active queue` or `parallel`, or remove `prevent_destroy`",
-            place=place_of(wanted.places, "lifecycle.prevent_destroy"),
+            place=place_of(desired.places, "lifecycle.prevent_destroy"),
         )
 
 
 def _launched(
-    wanted: Desired,
-    standing: CurrentAttempts,
+    desired: Desired,
+    attempts: CurrentAttempts,
     start: _Start,
     reason: Reason,
     fields: tuple[FieldChange, ...],
     options: Options,
 ) -> Change:
-    number = standing.next_attempt
-    about = standing.last if reason in _ABOUT_THE_LAST else standing.current
-    code = wanted.code
-    print_ = fingerprint(wanted.spec, wanted.code_digest, wanted.environment_digest)
+    number = attempts.next_attempt
+    about = attempts.last if reason in _ABOUT_THE_LAST else attempts.current
+    code = desired.code
+    print_ = fingerprint(desired.spec, desired.code_digest, desired.environment_digest)
     launch = PlannedLaunch(
-        owner=wanted.owner,
-        inputs=wanted.launch_inputs(wanted.spec, print_),
-        token=token(options.lineage, wanted.address, number, print_),
+        owner=desired.owner,
+        inputs=desired.launch_inputs(desired.spec, print_),
+        token=token(options.lineage, desired.address, number, print_),
         stop=tuple(attempt.ref.number for attempt in start.stop),
         wait_for=tuple(attempt.ref.number for attempt in start.wait_for),
     )
     return Change(
-        address=wanted.address,
-        kind=wanted.address.kind,
-        backend=wanted.backend,
+        address=desired.address,
+        kind=desired.address.kind,
+        backend=desired.backend,
         action=start.action,
         reason=reason,
         destructive=bool(start.stop),
-        depends_on=(wanted.environment.address,) if wanted.environment else (),
+        depends_on=(desired.environment.address,) if desired.environment else (),
         attempt=number,
         prior=prior_of(about) if about else None,
         fields=fields,
-        unchanged=_unchanged(wanted, fields) if standing.known else 0,
+        unchanged=_unchanged(desired, fields) if attempts.known else 0,
         code=None
         if code is None
         else CodeChange(
             digest=code.digest, files=code.files, bytes=code.bytes, changed=code.changed
         ),
-        environment=of_run(wanted, standing.current, options.package_lists),
+        environment=of_run(desired, attempts.current, options.package_lists),
         launch=None if start.refused else launch,
     )
 
 
 def _kept(
-    wanted: Desired,
-    standing: CurrentAttempts,
+    desired: Desired,
+    attempts: CurrentAttempts,
     same_as: Attempt | None,
     decision: Decision,
     fields: tuple[FieldChange, ...],
@@ -289,26 +289,28 @@ def _kept(
     action = Action.ADOPT if decision.verdict is RunVerdict.ADOPT else Action.NO_OP
     reason = decision.reason
     launch = None
-    moved = standing.resource is not None and standing.resource.owner != wanted.owner
+    moved = attempts.resource is not None and attempts.resource.owner != desired.owner
     if fields or moved:
         action = Action.UPDATE
         if decision.verdict is RunVerdict.KEEP:
             reason = Reason.CONFIG_CHANGED
-        launch = PlannedLaunch(owner=wanted.owner, inputs=replace(same_as.inputs, spec=wanted.spec))
+        launch = PlannedLaunch(
+            owner=desired.owner, inputs=replace(same_as.inputs, spec=desired.spec)
+        )
     return Change(
-        address=wanted.address,
-        kind=wanted.address.kind,
-        backend=wanted.backend,
+        address=desired.address,
+        kind=desired.address.kind,
+        backend=desired.backend,
         action=action,
         reason=reason,
         attempt=same_as.ref.number if decision.verdict is RunVerdict.ADOPT else None,
         prior=prior_of(same_as),
         fields=fields,
-        unchanged=_unchanged(wanted, fields) if action is Action.UPDATE else 0,
+        unchanged=_unchanged(desired, fields) if action is Action.UPDATE else 0,
         launch=launch,
     )
 
 
-def _unchanged(wanted: Desired, fields: Sequence[FieldChange]) -> int:
+def _unchanged(desired: Desired, fields: Sequence[FieldChange]) -> int:
     changed = {field.path for field in fields}
-    return sum(path not in changed for path, _ in leaves(parse(wanted.spec)))
+    return sum(path not in changed for path, _ in leaves(parse(desired.spec)))

@@ -16,7 +16,7 @@ from sgpu_decl.model.plan import Action, Change, Plan, PlannedLaunch
 from sgpu_decl.model.state import State
 from sgpu_decl.planning.field_changes import leaves, parse
 from sgpu_decl.planning.fingerprint import TOKEN_PREFIX, fingerprint, token
-from sgpu_decl.planning.last_known import NOWHERE, CurrentAttempts, standings
+from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, current_attempts
 from sgpu_decl.planning.planner import is_applyable, summary_of
 from sgpu_decl.planning.run_changes import differences
 
@@ -55,10 +55,10 @@ def contradictions(plan: Plan) -> Iterator[str]:
 
 def disagreements(plan: Plan, state: State) -> Iterator[str]:
     """The parts of a plan that contradict the state, in words that follow "the plan"."""
-    known = standings(state, {})
+    known = current_attempts(state, {})
     for change in plan.changes:
-        standing = known.get(change.address, NOWHERE)
-        yield from (f"{what} of `{change.address}`" for what in _disagreements(change, standing))
+        attempts = known.get(change.address, NO_ATTEMPTS)
+        yield from (f"{what} of `{change.address}`" for what in _disagreements(change, attempts))
 
 
 def _contradictions(plan: Plan, change: Change) -> Iterator[str]:
@@ -144,15 +144,15 @@ def _backend_of(address: Address, spec: str) -> str | None:
         return None
 
 
-def _disagreements(change: Change, standing: CurrentAttempts) -> Iterator[str]:
+def _disagreements(change: Change, attempts: CurrentAttempts) -> Iterator[str]:
     launch = change.launch
     if launch is None:
         return
-    active = {attempt.ref.number for attempt in standing.active}
+    active = {attempt.ref.number for attempt in attempts.active}
     if not {*launch.stop, *launch.wait_for} <= active:
         yield "waits for attempts that are not active"
     if change.action in _ENDING:
-        resource = standing.resource
+        resource = attempts.resource
         if resource is None or (resource.spec, resource.owner) != (
             launch.inputs.spec,
             launch.owner,
@@ -161,23 +161,23 @@ def _disagreements(change: Change, standing: CurrentAttempts) -> Iterator[str]:
         return
     if change.kind is not Kind.RUN:
         return
-    if change.action in _LAUNCHING and change.attempt != standing.next_attempt:
+    if change.action in _LAUNCHING and change.attempt != attempts.next_attempt:
         yield "does not fit the number of the next attempt"
     shown = {field.path: (field.before, field.after) for field in change.fields}
-    if shown not in _expected(launch.inputs.spec, standing):
+    if shown not in _expected(launch.inputs.spec, attempts):
         yield "does not show what changes"
 
 
-def _expected(spec: str, standing: CurrentAttempts) -> list[dict[str, object]]:
+def _expected(spec: str, attempts: CurrentAttempts) -> list[dict[str, object]]:
     """The fields that may be shown, by the attempt that they were compared with."""
-    if not standing.known:
+    if not attempts.known:
         return [{path: (None, value) for path, value in leaves(parse(spec))}]
     lifecycle = parse(spec).get("lifecycle")
     ignored = lifecycle.get("ignore_changes", ()) if isinstance(lifecycle, dict) else ()
     return [
         {
             difference.path: (difference.before, difference.after)
-            for difference in differences(spec, standing, base, ignored)
+            for difference in differences(spec, attempts, base, ignored)
         }
-        for base in (standing.last, *standing.active)
+        for base in (attempts.last, *attempts.active)
     ]

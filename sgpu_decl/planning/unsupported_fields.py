@@ -28,13 +28,13 @@ def run_checks(
 
     A finding that repeats in many cells of a matrix is given once, for the first of them.
     """
-    found: dict[tuple[str, str, Place | None], Check] = {}
-    for wanted in desired:
-        for finding in (*wanted.findings, *_refusals(wanted, capabilities)):
+    checks: dict[tuple[str, str, Place | None], Check] = {}
+    for run in desired:
+        for finding in (*run.findings, *_refusals(run, capabilities)):
             key = (finding.code, finding.summary, finding.place)
-            if key not in found:
-                found[key] = check_of(finding, wanted.address)
-    return tuple(found.values())
+            if key not in checks:
+                checks[key] = check_of(finding, run.address)
+    return tuple(checks.values())
 
 
 def not_yet(name: str, place: Place | None) -> Diagnostic:
@@ -68,39 +68,39 @@ def place_of(places: Mapping[str, Place], path: str) -> Place | None:
     return None
 
 
-def _refusals(wanted: Desired, capabilities: Mapping[str, Capabilities]) -> Iterator[Diagnostic]:
-    can = capabilities.get(wanted.backend)
+def _refusals(run: Desired, capabilities: Mapping[str, Capabilities]) -> Iterator[Diagnostic]:
+    can = capabilities.get(run.backend)
     if can is None:
         offered = ", ".join(f"`{name}`" for name in sorted(capabilities))
         yield Diagnostic(
             code="backend_not_yet",
             severity=Severity.ERROR,
-            summary=f"the backend `{wanted.backend}` is not available yet",
-            place=place_of(wanted.places, "backend.kind"),
+            summary=f"the backend `{run.backend}` is not available yet",
+            place=place_of(run.places, "backend.kind"),
             hint=f"use one of {offered}, here or in a target",
         )
-    yield from _unknown_paths(wanted)
-    if not any(word in wanted.spec for word in _WORDS):
+    yield from _unknown_paths(run)
+    if not any(word in run.spec for word in _WORDS):
         return
-    spec = parse(wanted.spec)
+    spec = parse(run.spec)
     anywhere = frozenset[str]().union(*(capability.fields for capability in capabilities.values()))
     for field in sorted(OPTIONAL_FIELDS - (can.fields if can is not None else anywhere)):
         if not _present(spec, field):
             continue
         if field not in anywhere:
-            yield not_yet(field, place_of(wanted.places, field))
+            yield not_yet(field, place_of(run.places, field))
         else:
             yield Diagnostic(
                 code="unsupported_field",
                 severity=Severity.ERROR,
-                summary=f"the backend `{wanted.backend}` has no `{field}`",
-                place=place_of(wanted.places, field),
+                summary=f"the backend `{run.backend}` has no `{field}`",
+                place=place_of(run.places, field),
                 hint=f"leave `{field}` out, or move it to a target whose backend has it",
             )
 
 
-def _unknown_paths(wanted: Desired) -> Iterator[Diagnostic]:
-    for path in wanted.ignore_changes:
+def _unknown_paths(run: Desired) -> Iterator[Diagnostic]:
+    for path in run.ignore_changes:
         field = path.partition(".")[0]
         if field in FIELDS:
             continue
@@ -109,7 +109,7 @@ def _unknown_paths(wanted: Desired) -> Iterator[Diagnostic]:
             code="ignore_unused",
             severity=Severity.WARNING,
             summary=f"`lifecycle.ignore_changes` names `{path}`, which no run has",
-            place=place_of(wanted.places, "lifecycle.ignore_changes"),
+            place=place_of(run.places, "lifecycle.ignore_changes"),
             hint=f"did you mean `{near}`?"
             if near
             else "name a field, such as `env.variables.SEED`",

@@ -42,20 +42,20 @@ _WHAT_CHANGED = (Reason.CONFIG_CHANGED, Reason.CODE_CHANGED, Reason.ENVIRONMENT_
 
 
 def job_change(
-    wanted: DesiredJob, seen: ObservedJob, state: State, target: str | None
+    desired: DesiredJob, seen: ObservedJob, state: State, target: str | None
 ) -> tuple[Change, tuple[Check, ...]]:
     """Return the change of one job and what must be said about it."""
-    resource = state.resources.get(wanted.address)
-    change, checks = _changed(wanted, resource, seen, state.lineage, target)
-    if change.action in (Action.CREATE, Action.UPDATE) and wanted.run is not None:
+    resource = state.resources.get(desired.address)
+    change, checks = _changed(desired, resource, seen, state.lineage, target)
+    if change.action in (Action.CREATE, Action.UPDATE) and desired.run is not None:
         before = resource.spec if resource is not None and not resource.gone else "{}"
-        change = _with_run(change, wanted.run, launched_by(before), state.package_lists)
-        checks = (*checks, *_hours(wanted, wanted.run))
+        change = _with_run(change, desired.run, launched_by(before), state.package_lists)
+        checks = (*checks, *_hours(desired, desired.run))
     return change, checks
 
 
 def _changed(
-    wanted: DesiredJob,
+    desired: DesiredJob,
     resource: Resource | None,
     seen: ObservedJob,
     lineage: str,
@@ -63,99 +63,102 @@ def _changed(
 ) -> tuple[Change, tuple[Check, ...]]:
     handle = _handle(resource)
     if resource is None or resource.gone or handle is None:
-        fields = tuple(_new(wanted, path, value) for path, value in leaves(parse(wanted.spec)))
-        change = _created(wanted, resource, lineage, Reason.FIRST_RUN, _told(wanted, fields))
-        return change, tuple(_namesakes(wanted, seen, target))
+        fields = tuple(_new(desired, path, value) for path, value in leaves(parse(desired.spec)))
+        change = _created(desired, resource, lineage, Reason.FIRST_RUN, _told(desired, fields))
+        return change, tuple(_namesakes(desired, seen, target))
     if handle.workspace != seen.workspace:
-        refused = _elsewhere(wanted, handle, seen, target)
-        return _change(wanted, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
+        refused = _elsewhere(desired, handle, seen, target)
+        return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
     if seen.document is None:
-        found = compare(resource.spec, wanted.spec)
-        fields = tuple(_field(wanted, item, FieldEffect.IN_PLACE) for item in found)
-        return _created(wanted, resource, lineage, Reason.PREVIOUS_LOST, _told(wanted, fields)), ()
-    return _kept(wanted, resource, seen.document, staged=seen.staged)
+        differences = compare(resource.spec, desired.spec)
+        fields = tuple(_field(desired, item, FieldEffect.IN_PLACE) for item in differences)
+        return _created(
+            desired, resource, lineage, Reason.PREVIOUS_LOST, _told(desired, fields)
+        ), ()
+    return _kept(desired, resource, seen.document, staged=seen.staged)
 
 
 def _kept(
-    wanted: DesiredJob, resource: Resource, document: str, *, staged: bool
+    desired: DesiredJob, resource: Resource, document: str, *, staged: bool
 ) -> tuple[Change, tuple[Check, ...]]:
-    live = without_defaults(document, wanted.rules, wanted.spec, resource.spec)
-    ignored = [path for path in wanted.ignore_changes if not is_ours(path)]
-    spec = _with_ignored(wanted, live, ignored)
+    live = without_defaults(document, desired.rules, desired.spec, resource.spec)
+    ignored = [path for path in desired.ignore_changes if not is_ours(path)]
+    spec = _with_ignored(desired, live, ignored)
     changed = {item.path: item for item in compare(resource.spec, spec, ignored=ignored)}
     there = {item.path: item for item in compare(live, spec) if not is_ours(item.path)}
     drifted = sorted(there.keys() - changed.keys())
     fields = [
         # Where the workspace was changed too, what is there now is what goes.
-        _field(wanted, there[path], FieldEffect.IN_PLACE)
+        _field(desired, there[path], FieldEffect.IN_PLACE)
         if path in there
-        else _field(wanted, item, FieldEffect.STATE_ONLY)
+        else _field(desired, item, FieldEffect.STATE_ONLY)
         for path, item in changed.items()
     ]
     fields += [
-        replace(_field(wanted, there[path], FieldEffect.IN_PLACE), drifted=True) for path in drifted
+        replace(_field(desired, there[path], FieldEffect.IN_PLACE), drifted=True)
+        for path in drifted
     ]
     # Where the task changes in any case, it is staged anew.
-    if not staged and not any(path.startswith(f"{wanted.rules.task}.") for path in changed):
+    if not staged and not any(path.startswith(f"{desired.rules.task}.") for path in changed):
         drifted = [*drifted, STAGED]
-        fields.append(_staged_again(wanted))
-    reasons = {reason_of(path, wanted.rules) for path in _leading(wanted, changed.values())}
+        fields.append(_staged_again(desired))
+    reasons = {reason_of(path, desired.rules) for path in _leading(desired, changed.values())}
     reason = next((item for item in _WHAT_CHANGED if item in reasons), None)
-    moved = resource.owner != wanted.owner or resource.backend != wanted.backend
+    moved = resource.owner != desired.owner or resource.backend != desired.backend
     if reason is None and not drifted and not moved:
-        return _change(wanted, Action.NO_OP, Reason.UP_TO_DATE), ()
+        return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), ()
     if reason is None:
         reason = Reason.LIVE_DRIFTED if drifted else Reason.CONFIG_CHANGED
     shown = {field.path for field in fields}
     change = replace(
-        _change(replace(wanted, spec=spec), Action.UPDATE, reason),
-        fields=_told(wanted, sorted(fields, key=lambda field: field.path)),
+        _change(replace(desired, spec=spec), Action.UPDATE, reason),
+        fields=_told(desired, sorted(fields, key=lambda field: field.path)),
         unchanged=sum(path not in shown for path, _ in leaves(parse(spec))),
     )
-    return change, (_drift(wanted, drifted),) if drifted else ()
+    return change, (_drift(desired, drifted),) if drifted else ()
 
 
-def _staged_again(wanted: DesiredJob) -> FieldChange:
+def _staged_again(desired: DesiredJob) -> FieldChange:
     """What the job launches was deleted, and the job itself was not touched."""
     return FieldChange(
         path=STAGED,
         before="deleted",
         after="staged",
         effect=FieldEffect.IN_PLACE,
-        origin=place_of(wanted.places, RUN),
+        origin=place_of(desired.places, RUN),
         drifted=True,
     )
 
 
-def _told(wanted: DesiredJob, fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
+def _told(desired: DesiredJob, fields: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
     """Without what merely follows from a changed run, and without digests, which `code` and
     `environment` of the change tell. What somebody edited is told in any case."""
-    found = tuple(fields)
-    leading = _leading(wanted, found)
+    differences = tuple(fields)
+    leading = _leading(desired, differences)
     return tuple(
         item
-        for item in found
+        for item in differences
         if item.drifted or (item.path in leading and item.path not in _DIGESTS)
     )
 
 
-def _leading(wanted: DesiredJob, found: Iterable[FieldDifference | FieldChange]) -> set[str]:
+def _leading(desired: DesiredJob, differences: Iterable[FieldDifference | FieldChange]) -> set[str]:
     """Those that do not follow from others: where a run changed, so did the task that is made of
     it."""
-    removed = {item.path: item.removed for item in found}
+    removed = {item.path: item.removed for item in differences}
     if not {RUN, STAGED}.intersection(path.partition(".")[0] for path in removed):
         return set(removed)
-    return {path for path, gone in removed.items() if not _follows(wanted, path, gone)}
+    return {path for path, gone in removed.items() if not _follows(desired, path, gone)}
 
 
-def _follows(wanted: DesiredJob, path: str, removed: bool) -> bool:  # noqa: FBT001 - private
+def _follows(desired: DesiredJob, path: str, removed: bool) -> bool:  # noqa: FBT001 - private
     """Of a job that launches a notebook now, or did, the file says what its task is."""
     block, _, below = path.partition(".")
-    if block not in wanted.rules.of_run:
+    if block not in desired.rules.of_run:
         return False
-    if any(part in wanted.rules.of_notebook for part in below.split(".")[1:2]):
+    if any(part in desired.rules.of_notebook for part in below.split(".")[1:2]):
         return False
-    return wanted.run is not None or removed
+    return desired.run is not None or removed
 
 
 def _with_run(
@@ -187,10 +190,10 @@ def _with_run(
     )
 
 
-def without_defaults(document: str, rules: JobRules, *asked: str) -> str:
+def without_defaults(document: str, rules: JobRules, *specs: str) -> str:
     """Return what is seen, less what the workspace adds by itself where none of the specs that were
     asked for says anything."""
-    named = {path for spec in asked for path, _ in leaves(parse(spec))}
+    named = {path for spec in specs for path, _ in leaves(parse(spec))}
     kept = _kept_below(parse(document), "", named, rules)
     # Who may see a job is left alone where the file says nothing of it.
     if not any(path == PERMISSIONS or path.startswith(PERMISSIONS + ".") for path in named):
@@ -215,27 +218,27 @@ def _kept_below(
     return kept
 
 
-def _with_ignored(wanted: DesiredJob, live: str, ignored: Collection[str]) -> str:
+def _with_ignored(desired: DesiredJob, live: str, ignored: Collection[str]) -> str:
     """What is wanted, with what is seen at the paths whose changes are not acted upon."""
     if not ignored:
-        return wanted.spec
-    return canonical(_taking(parse(wanted.spec), parse(live), "", ignored))
+        return desired.spec
+    return canonical(_taking(parse(desired.spec), parse(live), "", ignored))
 
 
 def _taking(
     mine: Mapping[str, Json], theirs: Mapping[str, Json], parent: str, ignored: Collection[str]
 ) -> dict[str, Json]:
-    taken: dict[str, Json] = {}
+    result: dict[str, Json] = {}
     for key in mine.keys() | theirs.keys():
         path = join(parent, key)
         if covered(path, ignored):
-            taken |= {key: theirs[key]} if key in theirs else {}
+            result |= {key: theirs[key]} if key in theirs else {}
         elif any(item.startswith(f"{path}.") for item in ignored):
             below = _taking(_mapping(mine.get(key)), _mapping(theirs.get(key)), path, ignored)
-            taken |= {key: below} if below or key in mine else {}
+            result |= {key: below} if below or key in mine else {}
         elif key in mine:
-            taken[key] = mine[key]
-    return taken
+            result[key] = mine[key]
+    return result
 
 
 def _mapping(value: Json) -> Mapping[str, Json]:
@@ -246,58 +249,58 @@ def _handle(resource: Resource | None) -> JobHandle | None:
     return JobHandle.parse(resource.remote) if resource and resource.remote else None
 
 
-def _new(wanted: DesiredJob, path: str, value: Json) -> FieldChange:
+def _new(desired: DesiredJob, path: str, value: Json) -> FieldChange:
     return FieldChange(
         path=path,
         before=None,
         after=value,
         effect=effect_of(path),
-        origin=place_of(wanted.places, path),
+        origin=place_of(desired.places, path),
         added=True,
     )
 
 
-def _field(wanted: DesiredJob, item: FieldDifference, effect: FieldEffect) -> FieldChange:
+def _field(desired: DesiredJob, item: FieldDifference, effect: FieldEffect) -> FieldChange:
     return FieldChange(
         path=item.path,
         before=item.before,
         after=item.after,
         effect=effect_of(item.path, otherwise=effect),
-        origin=place_of(wanted.places, item.path),
+        origin=place_of(desired.places, item.path),
         added=item.added,
         removed=item.removed,
     )
 
 
 def _created(
-    wanted: DesiredJob,
+    desired: DesiredJob,
     resource: Resource | None,
     lineage: str,
     reason: Reason,
     fields: tuple[FieldChange, ...],
 ) -> Change:
     number = (resource.numbered if resource else 0) + 1
-    change = _change(wanted, Action.CREATE, reason)
+    change = _change(desired, Action.CREATE, reason)
     assert change.launch is not None  # noqa: S101 - set by _change
-    mark = token(lineage, wanted.address, number, change.launch.inputs.fingerprint)
+    mark = token(lineage, desired.address, number, change.launch.inputs.fingerprint)
     return replace(change, fields=fields, launch=replace(change.launch, token=mark))
 
 
-def _change(wanted: DesiredJob, action: Action, reason: Reason) -> Change:
+def _change(desired: DesiredJob, action: Action, reason: Reason) -> Change:
     return Change(
-        address=wanted.address,
-        kind=wanted.address.kind,
-        backend=wanted.backend,
+        address=desired.address,
+        kind=desired.address.kind,
+        backend=desired.backend,
         action=action,
         reason=reason,
         launch=PlannedLaunch(
-            owner=wanted.owner,
-            inputs=LaunchInputs(spec=wanted.spec, fingerprint=digest(wanted.spec)),
+            owner=desired.owner,
+            inputs=LaunchInputs(spec=desired.spec, fingerprint=digest(desired.spec)),
         ),
     )
 
 
-def _namesakes(wanted: DesiredJob, seen: ObservedJob, target: str | None) -> Iterator[Check]:
+def _namesakes(desired: DesiredJob, seen: ObservedJob, target: str | None) -> Iterator[Check]:
     if not seen.namesakes:
         return
     first, *more = seen.namesakes
@@ -305,16 +308,16 @@ def _namesakes(wanted: DesiredJob, seen: ObservedJob, target: str | None) -> Ite
     yield Check(
         id="namesake",
         severity=Severity.WARNING,
-        address=wanted.address,
-        summary=f"`{seen.workspace}` has {ids} of the name `{wanted.title}` already, and a further "
-        "one would be made",
-        hint=f"if it is this one, take it over with `sgpu adopt {wanted.address} {first}"
+        address=desired.address,
+        summary=f"`{seen.workspace}` has {ids} of the name `{desired.title}` already, and apply "
+        "would make another one",
+        hint=f"if it is this one, take it over with `sgpu adopt {desired.address} {first}"
         f"{target_option(target)}`; or give this one another `name`",
-        place=place_of(wanted.places, "name"),
+        place=place_of(desired.places, "name"),
     )
 
 
-def _hours(wanted: DesiredJob, run: Desired) -> Iterator[Check]:
+def _hours(desired: DesiredJob, run: Desired) -> Iterator[Check]:
     """What one launch may take: a schedule repeats it."""
     spec = parse(run.spec)
     gpus, hours = gpus_of(spec), worst_hours(spec)
@@ -326,38 +329,38 @@ def _hours(wanted: DesiredJob, run: Desired) -> Iterator[Check]:
     yield Check(
         id="launch_hours",
         severity=Severity.INFO,
-        address=wanted.address,
+        address=desired.address,
         summary=f"each launch takes {most}, of {gpus:,} GPU{'s' if gpus > 1 else ''}",
         hint=None if hours is not None else f"`timeout` of `{run.address}` is a limit",
-        place=place_of(wanted.places, f"{RUN}.timeout"),
+        place=place_of(desired.places, f"{RUN}.timeout"),
     )
 
 
 def _elsewhere(
-    wanted: DesiredJob, handle: JobHandle, seen: ObservedJob, target: str | None
+    desired: DesiredJob, handle: JobHandle, seen: ObservedJob, target: str | None
 ) -> Check:
     return Check(
         id="other_workspace",
         severity=Severity.ERROR,
-        address=wanted.address,
-        summary=f"it is the job {handle.id} of `{handle.workspace}`, and `{seen.workspace}` is "
-        "meant now",
+        address=desired.address,
+        summary=f"it is the job {handle.id} of `{handle.workspace}`, and the settings here lead to "
+        f"`{seen.workspace}`",
         hint="use a target of its own for each workspace; or destroy it there first, or forget it "
-        f"with `sgpu state rm {wanted.address}{target_option(target)}`",
-        place=place_of(wanted.places, "backend"),
+        f"with `sgpu state rm {desired.address}{target_option(target)}`",
+        place=place_of(desired.places, "backend"),
     )
 
 
-def _drift(wanted: DesiredJob, paths: list[str]) -> Check:
+def _drift(desired: DesiredJob, paths: list[str]) -> Check:
     more = len(paths) - _SHOWN
     listed = ", ".join(f"`{path}`" for path in paths[:_SHOWN])
     return Check(
         id="live_drifted",
         severity=Severity.WARNING,
-        address=wanted.address,
+        address=desired.address,
         summary=f"it was edited in the workspace: {listed}"
         + (f" and {more} more" if more > 0 else ""),
         hint="applying puts back what the file says; to keep an edit, write it into the file, or "
         "name it in `lifecycle.ignore_changes`",
-        place=place_of(wanted.places, paths[0]),
+        place=place_of(desired.places, paths[0]),
     )

@@ -31,8 +31,8 @@ POLICY: Mapping[str, JobRule] = MappingProxyType(
 
 def reason_of(path: str, rules: JobRules) -> Reason:
     """Return what changed where the setting at `path` did."""
-    found = first_match((*POLICY.items(), *rules.reasons.items()), path)
-    return found.reason if found is not None else Reason.CONFIG_CHANGED
+    rule = first_match((*POLICY.items(), *rules.reasons.items()), path)
+    return rule.reason if rule is not None else Reason.CONFIG_CHANGED
 
 
 def is_ours(path: str) -> bool:
