@@ -26,14 +26,20 @@ PATIENCE = 60.0
 STOPPED = "60"
 HEAD = """# Faults
 
-What the node agent makes of each fault, written by `scripts/fault_table.py` from the tests in
-`tests/agent`. Two ranks without torch, rank 1 the culprit unless the fault is another; a grace of
-0.4 s between TERM and KILL (torchrun's is 30 s), as in the tests. *Noticed*: from the fault to the
-agent's first event about it (a hang by `progress_timeout: 0.4s`, spinning by `timeout: 1s`, memory
-once it has run out; a node by `--silence 1.5`). *Over*: until the outcome is there and no process
-is left. *Left*: processes of the run found by their environment after that. torchrun ran the same
-script with `--standalone`; *over* is its return, *blames* the rank that its report calls the root
-cause.
+What the node agent reports for each fault. `scripts/fault_table.py` writes this page from the tests
+in `tests/agent`.
+
+Each run has two ranks without torch. Rank 1 causes the fault, unless the name of the fault says
+otherwise. Between TERM and KILL there are 0.4 s (30 s with torchrun).
+
+- *noticed*: the time from the fault to the first event of the agent about it. A rank that hangs is
+  noticed by `progress_timeout: 0.4s`, one that spins by `timeout: 1s`, full memory when it has run
+  out, and a lost node by `--silence 1.5`.
+- *over*: the time until the outcome is written and no process is left; for torchrun, until it
+  returns.
+- *left*: processes of the run after that, found by their environment.
+- *blames*: the rank that torchrun's report calls the root cause. It ran the same script with
+  `--standalone`.
 
 | fault | verdict | rank | noticed | over | left | torchrun: blames | over | left |
 |---|---|---|---|---|---|---|---|---|
