@@ -113,6 +113,8 @@ class RayCluster:
                 self._start_head()
         elif "ready" in message:
             self._metrics[node] = message["ready"]["metrics"]
+            if len(self._metrics) == self._node.count:  # Ray may list a node before it says so
+                self._monitor.start(self._metrics, self._options["metrics_interval"])
             if node == 0:
                 self._head_is_ready()
         elif "complete" in message:
@@ -177,5 +179,4 @@ class RayCluster:
             "token_file": self._process.token_path,
         }
         self._record.update(ray=shown)
-        self._monitor.start(self._metrics, self._options["metrics_interval"])
         self.on_complete(self._process.driver_variables())
