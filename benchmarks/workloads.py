@@ -20,7 +20,7 @@ __all__ = [
 
 
 def blocks(folder: Path, count: int) -> Path:
-    """Write a project of `count` separate runs."""
+    """Write a project of `count` separate runs, each with four variables and three tags."""
     lines = ["project: {name: bench}", "runs:"]
     for number in range(count):
         lines += [
@@ -30,6 +30,8 @@ def blocks(folder: Path, count: int) -> Path:
             f'    command: ["true", "{number}"]',
             "    timeout: 5m",
             "    mlflow: {enabled: false}",
+            f'    env: {{variables: {{SEED: "{number}", LR: "0.001", DATA: /data, MODE: train}}}}',
+            f'    tags: {{team: vision, stage: sweep, number: "{number}"}}',
         ]
     return _write(folder / "sgpu.yml", "\n".join(lines) + "\n")
 
@@ -86,10 +88,12 @@ def remember_as_succeeded(file: Path) -> None:
 
 
 def terraform_blocks(folder: Path, count: int) -> None:
-    """Write as many `terraform_data` resources, with an input of about the same size."""
+    """Write as many `terraform_data` resources, with an input of the same fields."""
     text = "".join(
         f'resource "terraform_data" "r{number:05}" {{\n'
-        f'  input = {{ gpus = 1, type = "CPU", command = ["true", "{number}"], timeout = "5m" }}\n'
+        f'  input = {{ gpus = 1, type = "CPU", command = ["true", "{number}"], timeout = "5m",\n'
+        f'    variables = {{ SEED = "{number}", LR = "0.001", DATA = "/data", MODE = "train" }},\n'
+        f'    tags = {{ team = "vision", stage = "sweep", number = "{number}" }} }}\n'
         "}\n"
         for number in range(count)
     )
@@ -111,10 +115,13 @@ def terraform_count(folder: Path, count: int) -> None:
 def terraform_state(folder: Path, count: int, *, counted: bool) -> None:
     """Write the state that an apply of `terraform_blocks` or `terraform_count` leaves."""
     if counted:
-        instances = [{"index_key": at, **_instance(at)} for at in range(count)]
+        instances = [{"index_key": at, **_instance(_input(at))} for at in range(count)]
         resources = [_resource("many", instances)]
     else:
-        resources = [_resource(f"r{at:05}", [_instance(at)]) for at in range(count)]
+        resources = [
+            _resource(f"r{at:05}", [_instance({**_input(at), **_more_input(at)})])
+            for at in range(count)
+        ]
     state = {
         "version": 4,
         "terraform_version": "1.5.0",
@@ -138,15 +145,34 @@ def _resource(name: str, instances: list[dict[str, object]]) -> dict[str, object
     }
 
 
-def _instance(number: int) -> dict[str, object]:
-    fields = {"command": ["tuple", ["string", "string"]], "gpus": "number",
-              "timeout": "string", "type": "string"}  # fmt: skip
-    value = {"command": ["true", str(number)], "gpus": 1, "timeout": "5m", "type": "CPU"}
-    typed = {"value": value, "type": ["object", fields]}
+def _input(number: int) -> dict[str, object]:
+    return {"command": ["true", str(number)], "gpus": 1, "timeout": "5m", "type": "CPU"}
+
+
+def _more_input(number: int) -> dict[str, object]:
+    """What a block has beside the input of a cell."""
+    variables = {"DATA": "/data", "LR": "0.001", "MODE": "train", "SEED": str(number)}
+    return {
+        "variables": variables,
+        "tags": {"number": str(number), "stage": "sweep", "team": "vision"},
+    }
+
+
+def _type_of(value: object) -> object:
+    """A type as terraform writes it beside a value."""
+    if isinstance(value, dict):
+        return ["object", {name: _type_of(item) for name, item in value.items()}]
+    if isinstance(value, list):
+        return ["tuple", [_type_of(item) for item in value]]
+    return "string" if isinstance(value, str) else "number"
+
+
+def _instance(value: dict[str, object]) -> dict[str, object]:
+    typed = {"value": value, "type": _type_of(value)}
     return {
         "schema_version": 0,
         "attributes": {
-            "id": f"00000000-0000-0000-0000-{number:012}",
+            "id": "00000000-0000-0000-0000-000000000000",
             "input": typed,
             "output": typed,
             "triggers_replace": None,
