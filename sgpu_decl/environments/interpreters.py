@@ -26,8 +26,6 @@ from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.regular_files import is_below
 
-__all__ = ["LocalPython", "NoPython", "Pythons", "has_package", "interpreter_of"]
-
 _VERSION = re.compile(r"(\d+\.\d+)(\.\d+)?")
 _NAME = re.compile(r"(python|pypy|graalpy)[\w.]*")
 _FREE_THREADED = re.compile(r"cpython-\d+t\b")

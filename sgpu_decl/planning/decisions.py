@@ -8,8 +8,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt import AttemptState, Blame, FailureClass, blame_of
 from sgpu_decl.model.plan import Reason
 
-__all__ = ["DECISIONS", "Decision", "RunVerdict", "Situation", "decide", "situation_of"]
-
 
 class Situation(StrEnum):
     """Where a run stands by its last attempt."""

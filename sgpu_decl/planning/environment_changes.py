@@ -20,8 +20,6 @@ from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.package_changes import compare
 
-__all__ = ["difference", "environment_change", "interpreter_checks", "of_run"]
-
 _SHOWN = 5
 
 Lists = Mapping[str, PackageList]

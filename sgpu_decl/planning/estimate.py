@@ -8,8 +8,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, Estimate
 from sgpu_decl.planning.field_changes import parse
 
-__all__ = ["Spending", "gpus_of", "seconds_of", "worst_hours"]
-
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 

@@ -14,8 +14,6 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.planning.policy import SECRETS, SWITCHES
 
-__all__ = ["FieldDifference", "compare", "covered", "join", "leaves", "parse"]
-
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _SECRETS = (SECRETS, f"run.{SECRETS}")  # of a run, and of one that a job launches
 _Object: TypeAlias = Mapping[str, Json]

@@ -9,8 +9,6 @@ from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.planning.field_changes import join, parse
 from sgpu_decl.planning.policy import SWITCHES, FieldClass, class_of, has_entries_below
 
-__all__ = ["fingerprint", "token"]
-
 TOKEN_PREFIX = "sgpu1-"  # noqa: S105 - the version of the scheme, no secret
 
 

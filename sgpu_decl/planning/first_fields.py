@@ -9,8 +9,6 @@ from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.planning.field_changes import leaves, parse
 from sgpu_decl.planning.unsupported_fields import place_of
 
-__all__ = ["NewFields"]
-
 _SCALARS = (str, int, float, bool, type(None))
 
 

@@ -10,8 +10,6 @@ from sgpu_decl.model.plan import Prior
 from sgpu_decl.model.state import Attempt, Resource, State
 from sgpu_decl.planning.decisions import Situation, situation_of
 
-__all__ = ["NO_ATTEMPTS", "CurrentAttempts", "current_attempts", "prior_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAttempts:

@@ -8,8 +8,6 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.planning.jobs.launched_run import launched_by
 
-__all__ = ["Needs", "needs_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.plan import PackageChange
 
-__all__ = ["compare"]
-
 
 def compare(before: Iterable[Package], after: Iterable[Package]) -> tuple[PackageChange, ...]:
     """Return what was added, removed or changed, by name."""

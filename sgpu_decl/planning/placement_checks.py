@@ -8,8 +8,6 @@ from sgpu_decl.model.desired import Desired, Placement
 from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.unsupported_fields import check_of, place_of
 
-__all__ = ["placement_checks"]
-
 
 def placement_checks(launched: Sequence[Desired]) -> tuple[Check, ...]:
     """Return one check for each placement, with the first run that it holds for; without a run

@@ -25,8 +25,6 @@ from sgpu_decl.model.plan import (
     Plan,
 )
 
-__all__ = ["plan_id", "plan_to_json", "saved_from_json", "saved_text", "saved_to_json"]
-
 _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
 _SAVED = frozenset({"project", "destroy"})
 _SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})

@@ -34,8 +34,6 @@ from sgpu_decl.planning.unsupported_fields import check_of, run_checks
 if TYPE_CHECKING:
     from sgpu_decl.model.job import DesiredJob, ObservedJob
 
-__all__ = ["PlanRequest", "is_applyable", "plan", "summary_of"]
-
 _Changed = tuple[Change, tuple[Check, ...]]
 _Ending = Callable[[Resource, CurrentAttempts, datetime], _Changed]
 

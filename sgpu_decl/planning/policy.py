@@ -17,19 +17,6 @@ from types import MappingProxyType
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.plan import FieldEffect
 
-__all__ = [
-    "FIELDS",
-    "OPTIONAL_FIELDS",
-    "POLICY",
-    "SECRETS",
-    "SWITCHES",
-    "FieldClass",
-    "FieldRule",
-    "class_of",
-    "effect_of",
-    "has_entries_below",
-]
-
 
 class FieldClass(StrEnum):
     IDENTITY = "identity"

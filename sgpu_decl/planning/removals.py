@@ -14,8 +14,6 @@ from sgpu_decl.planning.fingerprint import fingerprint
 from sgpu_decl.planning.last_known import CurrentAttempts, prior_of
 from sgpu_decl.planning.work_lost import work_lost
 
-__all__ = ["destroyed", "removed"]
-
 
 def removed(
     resource: Resource, attempts: CurrentAttempts, now: datetime

@@ -30,8 +30,6 @@ from sgpu_decl.planning.policy import FieldClass, class_of, effect_of
 from sgpu_decl.planning.unsupported_fields import place_of
 from sgpu_decl.planning.work_lost import work_lost
 
-__all__ = ["Options", "change_of", "differences"]
-
 Changed = tuple[Change, tuple[Check, ...]]
 
 _ABOUT_THE_LAST = (Reason.PREVIOUS_FAILED, Reason.PREVIOUS_LOST)

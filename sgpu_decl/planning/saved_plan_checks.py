@@ -20,8 +20,6 @@ from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, current_
 from sgpu_decl.planning.planner import is_applyable, summary_of
 from sgpu_decl.planning.run_changes import differences
 
-__all__ = ["contradictions", "disagreements"]
-
 _MOST_ATTEMPTS = 1_000_000_000
 _LONGEST_PATH = 4096
 _LAUNCHING = (Action.CREATE, Action.REPLACE)

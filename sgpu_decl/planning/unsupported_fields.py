@@ -14,9 +14,6 @@ from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.policy import FIELDS, OPTIONAL_FIELDS
 
-__all__ = ["check_of", "not_yet", "place_of", "run_checks"]
-
-
 # A spec that holds none of these words cannot hold the fields: 10,000 specs are not parsed for it.
 _WORDS = tuple(f'"{field}":' for field in OPTIONAL_FIELDS)
 

@@ -10,8 +10,6 @@ from sgpu_decl.model.state import Attempt
 from sgpu_decl.planning.estimate import gpus_of
 from sgpu_decl.planning.field_changes import parse
 
-__all__ = ["work_lost"]
-
 WORK_LOST = "work_lost"
 
 

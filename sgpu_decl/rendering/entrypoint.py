@@ -8,8 +8,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.rendering.spec import Entry
 from sgpu_decl.rendering.templates import render
 
-__all__ = ["air_diff", "declared_entry", "render_air"]
-
 _PLAIN = re.compile(r"[A-Za-z0-9_./:<>-]{1,200}")
 _ANY_SPEC = "0" * 64
 

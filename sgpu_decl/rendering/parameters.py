@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 from sgpu_decl.model.jsonable import Json
 
-__all__ = ["render_parameters"]
-
 
 def render_parameters(parameters: Mapping[str, Json]) -> str:
     """Return the text of the file, with sorted keys.

@@ -6,21 +6,6 @@ from typing import Literal
 
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = [
-    "CallSpec",
-    "Entry",
-    "EntryKind",
-    "Gpus",
-    "LaunchSpec",
-    "Parallel",
-    "RaySpec",
-    "RetrySpec",
-    "Tether",
-    "TrackerSpec",
-    "Warm",
-    "render_spec",
-]
-
 EntryKind = Literal["script", "file_function", "module_function", "command", "shell", "pickle"]
 
 

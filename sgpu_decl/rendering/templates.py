@@ -9,8 +9,6 @@ from sgpu_decl.resources import locate
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["render"]
-
 
 def render(folder: str, template: str, **values: str | bool | Sequence[object]) -> str:
     """Return the text of a template, to the byte the same for the same values.

@@ -4,8 +4,6 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Binding", "Follow", "Function", "binding_of"]
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Follow = Callable[[ast.ImportFrom, str], ast.Module | None]
 

@@ -20,8 +20,6 @@ from sgpu_decl.staging.shared_store import YOUNG_SECONDS, SharedStore
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 from sgpu_decl.system_errors import FULL, advice, error_text, path_in_errors
 
-__all__ = ["CodeStore", "default_root"]
-
 
 def default_root() -> Path:
     """The store of this user."""

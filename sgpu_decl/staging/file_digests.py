@@ -14,8 +14,6 @@ from pathlib import Path
 from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.regular_files import open_regular
 
-__all__ = ["HashCache", "digest_file"]
-
 VERSION = 1
 YOUNG = 2.0  # seconds
 LIMIT = 50_000  # entries; a larger cache keeps only those of this command

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-__all__ = ["IgnoreRules", "Pattern", "bad_pattern", "patterns_of"]
-
 
 class Pattern(NamedTuple):
     """One line of an ignore file; `file` is relative to the root of the code. A pattern of the YAML

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.staging.sources import Source
 
-__all__ = ["code_names", "outside_imports"]
-
 # In the standard library of other versions of Python.
 # fmt: off
 _ELSEWHERE = frozenset({

@@ -15,8 +15,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.staging.sources import Source
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = ["installs_in_code", "installs_in_command"]
-
 _PIP = re.compile(r"pip(\d+(\.\d+)?)?")
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})

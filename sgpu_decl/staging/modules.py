@@ -14,8 +14,6 @@ from types import ModuleType
 from sgpu_decl.staging.file_digests import digest_file
 from sgpu_decl.staging.snapshot import Snapshot, SnapshotEntry
 
-__all__ = ["ModuleFolder", "own_modules", "snapshot_of"]
-
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _OURS = frozenset({"__main__", "sgpu_decl"})
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from sgpu_decl.staging.sources import Source
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = ["OpenedFile", "opened_files"]
-
 _OPEN = frozenset({
     "open", "load", "listdir", "scandir", "glob", "iglob", "walk", "File", "ZipFile",
     "fromfile", "memmap", "loadtxt", "genfromtxt", "open_memmap", "imread", "ImageFolder",

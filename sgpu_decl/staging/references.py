@@ -27,8 +27,6 @@ from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.owner import Owner, Presence
 from sgpu_decl.system_errors import path_in_errors
 
-__all__ = ["MISSING_SECONDS", "Reference", "References"]
-
 MISSING_SECONDS = 30 * 86400.0
 
 

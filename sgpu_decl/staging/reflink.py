@@ -8,8 +8,6 @@ import os
 
 from sgpu_decl.system_errors import path_in_errors
 
-__all__ = ["copy_into"]
-
 FICLONE = 0x40049409  # linux/fs.h
 CHUNK = 1 << 20  # bytes
 

@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-__all__ = ["repository_top"]
-
 
 def repository_top(folder: Path) -> Path | None:
     """The nearest folder upward with a `.git`; `None` outside of a repository."""

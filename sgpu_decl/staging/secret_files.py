@@ -8,8 +8,6 @@ from pathlib import PurePosixPath
 
 from sgpu_decl.regular_files import open_regular
 
-__all__ = ["LOOK", "content_is_secret", "holds_secret", "is_secret", "may_hold_secret"]
-
 _FILES = (
     ".env*", "*.pem", "*.p12", "*.pfx", "*.ppk", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*",
     "id_ed25519*", ".netrc", ".pgpass", ".git-credentials", ".pypirc", ".npmrc", ".databrickscfg",

@@ -15,18 +15,6 @@ from sgpu_decl.staging.ignore_rules import IgnoreRules, Pattern, patterns_of
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.staging.secret_files import LOOK, holds_secret, is_secret, may_hold_secret
 
-__all__ = [
-    "RULES",
-    "Exclusion",
-    "Selection",
-    "SelectionRule",
-    "exclusion_of",
-    "lines_of",
-    "never_counts",
-    "rules_above",
-    "rules_in",
-]
-
 RULES = (".gitignore", ".sgpuignore")
 
 _NEVER_NAMES = frozenset({

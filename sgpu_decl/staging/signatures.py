@@ -16,8 +16,6 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.staging.bindings import Follow, Function, binding_of
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = ["check_entrypoint"]
-
 Locate = Callable[[str], Place | None]
 
 

@@ -15,8 +15,6 @@ from sgpu_decl.staging.ignore_rules import bad_pattern
 from sgpu_decl.staging.secret_files import is_secret
 from sgpu_decl.staging.selection import Exclusion, Selection, SelectionRule, rules_in
 
-__all__ = ["Snapshot", "SnapshotEntry", "changed", "own_outputs", "snapshot"]
-
 # A root such as a home folder is a mistake that would take hours to read.
 MOST_FILES = 200_000
 LARGE = 1 << 30  # bytes

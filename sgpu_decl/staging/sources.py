@@ -13,8 +13,6 @@ from pathlib import Path
 
 from sgpu_decl.staging.syntax_trees import parse_source
 
-__all__ = ["Import", "Source", "certain_statements", "sources"]
-
 # At most half a second: a plan should not take longer for a warning.
 _MOST = 100
 _WITH_A_BODY = (

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from sgpu_decl.regular_files import open_regular
 
-__all__ = ["parse_source"]
-
 
 def parse_source(path: Path) -> ast.Module:
     """Return the tree of a file. Thousands of runs may share one entrypoint, which is parsed once.

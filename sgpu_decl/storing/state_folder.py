@@ -7,8 +7,6 @@ from pathlib import Path
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["is_folder", "state_folder", "unreachable"]
-
 _REMOTE = frozenset(
     {
         "9p",

@@ -11,8 +11,6 @@ from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.state_store import StateStore
 
-__all__ = ["FORMAT_VERSION", "attempt_to_json", "pull"]
-
 FORMAT_VERSION = "1.0"
 
 

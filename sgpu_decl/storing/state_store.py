@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.environment import PackageList
     from sgpu_decl.model.owner import Presence
 
-__all__ = ["AT_ONCE", "Patience", "StateStore", "StateWriter"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:

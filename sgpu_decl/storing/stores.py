@@ -5,8 +5,6 @@ from pathlib import Path
 from sgpu_decl.storing.sqlite.store import SCHEME, SqliteStore
 from sgpu_decl.storing.state_store import StateStore
 
-__all__ = ["local_store", "open_store"]
-
 
 def local_store(folder: Path) -> StateStore:
     """The store of a target whose files lie in a folder of this machine."""

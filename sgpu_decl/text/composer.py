@@ -20,8 +20,6 @@ from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.text.file_limits import FileLimits, too_many
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
-__all__ = ["Composer", "Stop"]
-
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
 _TAG = "tag:yaml.org,2002:"
 _SCALAR_TAGS: dict[str, type] = {"int": int, "float": float, "bool": bool, "null": type(None)}

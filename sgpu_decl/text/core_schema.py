@@ -7,8 +7,6 @@ and text. Source: https://yaml.org/spec/1.2.2/#1032-tag-resolution
 import re
 from typing import TypeAlias
 
-__all__ = ["Value", "is_null", "resolve"]
-
 Value: TypeAlias = bool | int | float | str | None
 
 _INFINITE = (".inf", ".Inf", ".INF")

@@ -7,16 +7,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.yaml_nodes import Mapping
 
-__all__ = [
-    "PROJECT_FILE",
-    "RUN_FILE",
-    "FileLimits",
-    "is_project",
-    "limits_for",
-    "too_large",
-    "too_many",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLimits:

@@ -14,8 +14,6 @@ from sgpu_decl.diagnostics.secret_names import names_secret
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, place_of
 
-__all__ = ["SPACES", "Scope", "axes_in", "interpolate"]
-
 SPACES = ("var", "target", "project", "matrix", "git", "env")
 """What stands before the dot of a reference."""
 

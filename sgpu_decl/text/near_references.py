@@ -10,8 +10,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.text.interpolation import SPACES
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
-__all__ = ["has_near_references", "near_references"]
-
 _DOTTED = re.compile(r"\$\{\{?\s*([A-Za-z_]{2,20})\s*\.\s*([A-Za-z0-9_]+)\s*\}?\}")
 _OTHER_NAMES = {
     "vars": "var", "variable": "var", "variables": "var",

@@ -12,8 +12,6 @@ from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
 from sgpu_decl.text.yaml_reader import load
 
-__all__ = ["from_option", "in_full", "merge", "set_value", "sources"]
-
 _COLLECTION = re.compile(r"\s*[\[{]")
 
 

@@ -10,8 +10,6 @@ from types import MappingProxyType
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text import yaml_nodes
 
-__all__ = ["ANY", "TEXT", "Shape"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:

@@ -11,8 +11,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.secret_names import names_secret
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
-__all__ = ["has_shell_references", "shell_references"]
-
 _VARIABLE = re.compile(r"\$(?:\{([A-Z][A-Z0-9_]+)(?::?[-=?+][^{}]*)?\}|([A-Z][A-Z0-9_]+)\b)")
 _HOME = re.compile(r"~/")
 _WORD = re.compile(r"[\w./:=,@%+~-]*")

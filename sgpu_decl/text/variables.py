@@ -8,8 +8,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text.core_schema import is_null
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, place_of
 
-__all__ = ["read_variables"]
-
 _FIELDS = ("default", "description")
 
 

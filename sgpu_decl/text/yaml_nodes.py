@@ -10,8 +10,6 @@ from typing import NamedTuple, TypeAlias
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "children", "place_of", "without"]
-
 
 class Scalar(NamedTuple):
     """`text` as written; `plain` where it was unquoted, so that it may mean a number, a boolean or

@@ -11,8 +11,6 @@ from sgpu_decl.text.composer import Composer, Stop
 from sgpu_decl.text.file_limits import RUN_FILE, FileLimits, too_large
 from sgpu_decl.text.yaml_nodes import Document, Mapping, Node, Sequence, place_of
 
-__all__ = ["load"]
-
 # Not YAML characters, but for tab and line breaks; libyaml would refuse them without a place.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")

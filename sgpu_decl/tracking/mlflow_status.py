@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-__all__ = ["TrackedOutcome", "outcome"]
-
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 _ENDED = frozenset({"succeeded", "failed", "cancelled", "lost"})
 _STATUS: Mapping[str, Status] = {"succeeded": "FINISHED", "cancelled": "KILLED"}

@@ -20,8 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 
-__all__ = ["OpenRun", "close_runs"]
-
 _ACTIVE = frozenset({"queued", "staging", "starting", "running", "stopping"})
 
 

@@ -24,18 +24,6 @@ from sgpu_decl.tracking.store_location import (
     default_uri,
 )
 
-__all__ = [
-    "BATCH",
-    "FILE",
-    "KEY_LIMIT",
-    "TrackingRequest",
-    "from_json",
-    "parameters",
-    "request",
-    "run_tags",
-    "to_json",
-]
-
 FILE = "tracking.json"
 BATCH = 100  # MAX_PARAMS_TAGS_PER_BATCH of mlflow.utils.validation
 KEY_LIMIT = 250  # MAX_ENTITY_KEY_LENGTH of mlflow.utils.validation

@@ -4,15 +4,6 @@ import shlex
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = [
-    "absolute_location",
-    "absolute_uri",
-    "artifact_folder",
-    "default_uri",
-    "sqlite_file",
-    "ui_command",
-]
-
 _SQLITE = "sqlite:///"
 
 

@@ -25,8 +25,6 @@ from sgpu_decl.tracking.tracker_files import change_record, read_record
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-__all__ = ["SyncResult", "push_run"]
-
 _ORIGIN = "sgpu.origin_run_id"  # on the server: the id that a run has in the local store
 _PARENT = "mlflow.parentRunId"
 _METRICS = 1000  # MAX_METRICS_PER_BATCH there

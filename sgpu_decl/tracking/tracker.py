@@ -31,8 +31,6 @@ from sgpu_decl.tracking.stores.choice import open_store
 from sgpu_decl.tracking.stores.store_protocol import CreatedRun, RunStore, StoreError
 from sgpu_decl.tracking.tracker_files import DOING, TRACKED, write_record
 
-__all__ = ["main"]
-
 _SHORT = 2.0  # seconds: a shorter run needs no samples, which MLflow takes every 10 s
 _INTERVAL = "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
 

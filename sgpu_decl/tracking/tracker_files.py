@@ -17,18 +17,6 @@ from sgpu_decl.agent.locks import held
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.model.jsonable import Json
 
-__all__ = [
-    "DOING",
-    "OPEN",
-    "TRACKED",
-    "change_record",
-    "forgotten_runs",
-    "has_open_runs",
-    "read_record",
-    "tracking_links",
-    "write_record",
-]
-
 TRACKED = "mlflow.json"
 DOING = "tracker.json"
 OPEN = "mlflow-open"  # in `.sgpu`: a file for each MLflow run that is still open

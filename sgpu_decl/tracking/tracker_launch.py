@@ -4,8 +4,6 @@ import sys
 from importlib.util import find_spec
 from typing import TypedDict
 
-__all__ = ["TrackerCommand", "available", "tracker_spec"]
-
 
 class TrackerCommand(TypedDict):
     argv: list[str]

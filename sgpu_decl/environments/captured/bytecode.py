@@ -8,8 +8,6 @@ from sgpu_decl.environments.captured.file_worker import FileStat
 from sgpu_decl.environments.captured.interpreter_facts import InterpreterFacts
 from sgpu_decl.environments.captured.stat_cache import StatCache
 
-__all__ = ["BytecodeFile", "bytecode_files"]
-
 _FOLDER = "d"  # the kind of cache entry for the names in a folder
 
 

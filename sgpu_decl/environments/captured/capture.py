@@ -27,8 +27,6 @@ from sgpu_decl.environments.captured.site_layout import Layout, lay_out
 from sgpu_decl.environments.captured.stat_cache import StatCache, default_cache
 from sgpu_decl.model.step_progress import Progress
 
-__all__ = ["Captured", "capture"]
-
 TRIES = 3
 
 

@@ -10,8 +10,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.environments.captured.stat_cache import StatCache
 from sgpu_decl.environments.package_lists.packages import normalise
 
-__all__ = ["packages"]
-
 _INFO = re.compile(r"(.+)/([^/]+\.(?:dist|egg)-info)(?:/(.+))?")
 _METADATA = ("METADATA", "PKG-INFO", None)  # None: the .egg-info is a file itself
 

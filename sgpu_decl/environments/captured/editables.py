@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Editable", "editable_folders", "editable_of", "named_places"]
-
 _IMPORTS = re.compile(r"import[ \t]+(\w+)")
 _MAPPED = re.compile(r"__editable___\w+_finder|_editable_impl_\w+|__editables_\w+")
 _SCIKIT_BUILD = re.compile(r"_editable_skbc_\w+|_\w+_editable")

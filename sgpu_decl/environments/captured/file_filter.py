@@ -12,8 +12,6 @@ from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.staging.secret_files import content_is_secret, is_secret
 from sgpu_decl.staging.selection import RULES, lines_of, never_counts, rules_above
 
-__all__ = ["Choice", "choice_of"]
-
 # Takes a folder's path, relative to the root with a trailing `/`, empty for the root itself, and
 # returns a function: from an entry's name and whether it is a folder to whether it is left out.
 Choice = Callable[[str], Callable[[str, bool], bool]]

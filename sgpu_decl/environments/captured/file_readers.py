@@ -18,8 +18,6 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.staging.shared_store import store_error
 from sgpu_decl.system_errors import advice, error_text
 
-__all__ = ["Destination", "read"]
-
 MOST_WORKERS = 8
 BATCH_FILES = 256
 ALONE = 1 << 20  # bytes: larger files come first, so that no worker ends late

@@ -18,8 +18,6 @@ from sgpu_decl.environments.captured.file_filter import Choice, choice_of
 from sgpu_decl.environments.captured.file_worker import FileStat, Form
 from sgpu_decl.environments.captured.site_layout import Layout, Root
 
-__all__ = ["WalkEntry", "WalkResult", "walk", "walk_entry"]
-
 MOST_OF_PROJECT = 200_000  # files; a larger folder is a home folder, or data
 _CACHE = "__pycache__"
 

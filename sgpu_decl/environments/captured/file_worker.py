@@ -19,8 +19,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 from sgpu_decl.environments.captured.normal_form import bytecode, record, script
 
-__all__ = ["FIXED", "Form", "Problem", "ReadJob", "Reply", "main", "receive", "send"]
-
 FIXED = 946_684_800 * 10**9  # 2000-01-01 in ns: the modification time of all objects
 FICLONE = 0x40049409  # linux/fs.h
 PIECE = 1 << 20  # bytes; larger files are read in pieces

@@ -12,8 +12,6 @@ from sgpu_decl.agent.environment.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.captured import interpreter_probe
 
-__all__ = ["InterpreterFacts", "UnusableInterpreter", "ask"]
-
 PATIENCE = 60.0  # seconds for an interpreter to answer
 
 

@@ -8,8 +8,6 @@ import json
 import os
 import sys
 
-__all__ = ["answer"]
-
 
 def answer(user_site, prefix=""):
     # type: (bool, str) -> dict[str, object]

@@ -7,8 +7,6 @@ import _imp
 import re
 import struct
 
-__all__ = ["bytecode", "is_script", "record", "script"]
-
 _PYTHON = rb"[^\n]*?\bpythonw?[0-9.]*['\"]?(?:[ \t][^\n]*)?\r?\n"
 _SHEBANG = re.compile(rb"#!" + _PYTHON)
 # Written by pip and distlib where the path of the interpreter is too long for the kernel.

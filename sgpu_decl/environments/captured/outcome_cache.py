@@ -16,8 +16,6 @@ from sgpu_decl.environments.captured.file_walk import WalkResult
 from sgpu_decl.environments.captured.interpreter_facts import InterpreterFacts
 from sgpu_decl.environments.captured.site_layout import Layout
 
-__all__ = ["CaptureOutcome", "fingerprint"]
-
 _PLAIN = 2  # the version of marshal that gives equal bytes for equal values
 
 

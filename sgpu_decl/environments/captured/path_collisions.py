@@ -5,8 +5,6 @@ from collections.abc import Collection
 from sgpu_decl.agent.environment.manifest import BadManifest, check_path
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
-__all__ = ["collisions"]
-
 
 def collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
     """The errors for paths that a manifest would refuse.

@@ -10,8 +10,6 @@ from sgpu_decl.environments.captured.file_worker import Form
 from sgpu_decl.environments.captured.normal_form import is_script
 from sgpu_decl.environments.captured.site_layout import Layout, Root
 
-__all__ = ["listed_files"]
-
 HEAD = 4096  # bytes of a file that say whether it is a script
 _OUTSIDE = re.compile(rb'^"?((?:\.\./)+[^"\n]*?)"?,[^,\n]*,[^,\n]*$', re.MULTILINE)
 # Every tree has its own.

@@ -19,8 +19,6 @@ from sgpu_decl.environments.captured.editables import (
 from sgpu_decl.environments.captured.interpreter_facts import InterpreterFacts
 from sgpu_decl.regular_files import is_below
 
-__all__ = ["Layout", "Root", "lay_out"]
-
 
 @dataclass(frozen=True, slots=True)
 class Root:

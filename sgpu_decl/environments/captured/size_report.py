@@ -5,8 +5,6 @@ from collections import defaultdict
 from sgpu_decl.agent.environment.manifest import Manifest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 
-__all__ = ["largest", "over_limit"]
-
 MIB, GIB = 1 << 20, 1 << 30
 
 

@@ -18,8 +18,6 @@ from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.environments.captured.file_worker import FileStat
 from sgpu_decl.environments.captured.outcome_cache import CaptureOutcome
 
-__all__ = ["CacheEntry", "StatCache", "default_cache"]
-
 VERSION = 2
 YOUNG = 2 * 10**9  # ns
 

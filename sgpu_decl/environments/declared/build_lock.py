@@ -11,8 +11,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["build_folder", "remove_leftovers"]
-
 _LOCK = ".lock"
 
 

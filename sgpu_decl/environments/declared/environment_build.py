@@ -22,8 +22,6 @@ from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.staging.shared_store import store_error
 
-__all__ = ["BuildFailed", "BuildResult", "build", "find_build"]
-
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _DONE = re.compile(r"\s*(?:Downloaded|Built) ")
 _ALL = re.compile(r"(?:Prepared|Installed) \d+ package")

@@ -1,7 +1,7 @@
 """Reads the lock of one interpreter from the tables of a `pylock.toml`.
 
-`packaging.pylock` does not read them: uv writes no hash for a wheel of this machine, and that
-reader refuses a file without one."""
+`packaging.pylock` (26.3) refuses an empty table of hashes, and uv 0.8, the oldest that is used here,
+writes one for a wheel of a local index (measured; uv 0.13.9 writes the hash)."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -15,8 +15,6 @@ from sgpu_decl.environments.package_lists.markers import applies, marker_values
 from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.environments.package_lists.toml import table, tables, text_of, texts
 from sgpu_decl.staging.file_digests import digest_file
-
-__all__ = ["UnusableLock", "lock_of"]
 
 _MACOS = "macosx"
 

@@ -12,8 +12,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.toml import tables, texts
 
-__all__ = ["local_index", "local_requirement", "local_sources_of_settings"]
-
 _SOURCES = (".tar.gz", ".tgz", ".zip", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar")
 _REQUIREMENTS = (
     "override-dependencies",

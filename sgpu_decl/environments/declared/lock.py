@@ -17,8 +17,6 @@ from sgpu_decl.environments.declared.uv import without_credentials
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.jsonable import Json, canonical
 
-__all__ = ["Artifact", "Lock", "LockEntry", "Repository"]
-
 FORMAT = 1
 KINDS = ("wheel", "sdist", "archive")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

@@ -16,8 +16,6 @@ from sgpu_decl.environments.package_lists.requirements import RequirementLine, R
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock
 
-__all__ = ["RequirementInputs", "read_requirement_inputs"]
-
 _INDEX = re.compile(r"(?:-i|--index-url|--extra-index-url|-f|--find-links)(?:\s*=?\s*)(.+)")
 _PASSWORD = re.compile(r"://[^/\s@:]*:[^/\s@]+@|https?://(?!git@)[^/\s@:]+@")
 _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")

@@ -39,8 +39,6 @@ from sgpu_decl.model.step_progress import Progress
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock
 
-__all__ = ["ResolveRequest", "resolve"]
-
 FORMAT = 1
 
 

@@ -11,8 +11,6 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.environments.declared.lock import Lock
 from sgpu_decl.model.jsonable import Json, canonical, digest
 
-__all__ = ["Resolution", "ResolutionCache", "UvWarning"]
-
 _KEPT = 500
 
 

@@ -19,8 +19,6 @@ from typing import NamedTuple
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import SgpuError
 
-__all__ = ["UvResult", "find_uv", "run_uv", "without_credentials"]
-
 OLDEST = (0, 8)  # the first whose `pylock.toml` holds hashes and is installed from
 _VERSION = re.compile(r"uv (\d+)\.(\d+)\.")
 _USER = re.compile(r"(?<=://)[^/\s@`'\"]+@")

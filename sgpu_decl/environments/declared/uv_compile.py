@@ -17,8 +17,6 @@ from sgpu_decl.environments.declared.uv_errors import UvReport, read_report, rea
 from sgpu_decl.environments.interpreters import LocalPython
 from sgpu_decl.environments.package_lists.packages import normalise
 
-__all__ = ["UvFailure", "compile_requirements", "export_project"]
-
 _WORD = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
 _YANKED = re.compile(r"is yanked\b")
 

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["CODES", "UvReport", "read_report", "read_warnings"]
-
 _GLYPHS = re.compile(r"^\s*(?:[\u00d7╰├│─▶]+\s?)*(?:Caused by:|cause:)?\s*")
 _PROGRESS = re.compile(
     r"\s*(?:Resolved|Prepared|Installed|Uninstalled|Audited|Downloading|Downloaded|Building|Built|"

@@ -12,8 +12,6 @@ from pathlib import Path
 from sgpu_decl.environments.declared.uv import without_credentials
 from sgpu_decl.regular_files import read_regular
 
-__all__ = ["project_settings", "uv_settings"]
-
 _VARIABLES = (
     "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
     "UV_INDEX_STRATEGY", "UV_RESOLUTION", "UV_PRERELEASE", "UV_FORK_STRATEGY", "UV_EXCLUDE_NEWER",

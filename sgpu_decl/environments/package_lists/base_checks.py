@@ -22,8 +22,6 @@ from sgpu_decl.model.known_environment import Environment
 if TYPE_CHECKING:
     from sgpu_decl.config.env import EnvironmentBlock
 
-__all__ = ["check_base"]
-
 Locate = Callable[[str], Place | None]
 
 

@@ -13,8 +13,6 @@ from sgpu_decl.model.known_environment import Environment
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["check_packages", "check_python", "check_requirements"]
-
 
 def check_requirements(
     base: Environment, declared: Iterable[RequirementLine], values: Mapping[str, str]

@@ -9,8 +9,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.known_environment import Environment
 
-__all__ = ["Base", "BaseSource", "base_named", "requirements_of", "unknown_base"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseSource:

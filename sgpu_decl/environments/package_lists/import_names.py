@@ -4,8 +4,6 @@ import the name. Other names may come from any package."""
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["DISTRIBUTIONS"]
-
 # fmt: off
 _SAME = (
     "accelerate", "bitsandbytes", "boto3", "catboost", "datasets", "deepspeed", "diffusers",

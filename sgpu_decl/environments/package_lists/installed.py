@@ -10,8 +10,6 @@ from sgpu_decl.environments.package_lists.packages import cuda_of, normalise
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment, EnvironmentKind
 
-__all__ = ["installed", "this_interpreter"]
-
 
 def installed(folders: Iterable[str]) -> tuple[Package, ...]:
     """The packages in these folders of `sys.path`, sorted by name. Of equal names the first counts,

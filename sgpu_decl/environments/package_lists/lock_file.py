@@ -7,8 +7,6 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.environment import Package
 
-__all__ = ["LockedPackages", "Pin", "invalid", "settle"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedPackages:

@@ -13,8 +13,6 @@ from sgpu_decl.environments.package_lists.requirements import read_text
 from sgpu_decl.environments.package_lists.toml import read_toml
 from sgpu_decl.environments.package_lists.uvlock import read_uv_lock
 
-__all__ = ["read_lock"]
-
 _TOML = (".toml", ".lock")
 
 

@@ -11,8 +11,6 @@ from sgpu_decl.agent.environment.manifest import Python
 if TYPE_CHECKING:
     from packaging.markers import Marker
 
-__all__ = ["applies", "marker_values"]
-
 _NAMES: Mapping[str, str] = MappingProxyType({"cpython": "CPython", "pypy": "PyPy"})
 _SYSTEMS: Mapping[str, str] = MappingProxyType({"linux": "Linux", "darwin": "Darwin"})
 

@@ -9,14 +9,6 @@ from sgpu_decl.environments.package_lists.import_names import DISTRIBUTIONS
 from sgpu_decl.model.environment import Package
 from sgpu_decl.model.known_environment import Environment
 
-__all__ = [
-    "lacking_in_base",
-    "lacking_in_interpreter",
-    "lacking_in_packages",
-    "lacking_in_snapshot",
-    "top_levels",
-]
-
 _MODULES = (".py", ".pyc", ".so", ".pyd")
 _NO_MODULES = (".dist-info", ".egg-info", ".data", ".libs")
 # These make no further module importable.

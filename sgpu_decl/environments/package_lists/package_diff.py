@@ -7,8 +7,6 @@ from sgpu_decl.model.known_environment import Environment
 from sgpu_decl.model.plan import PackageChange
 from sgpu_decl.planning.package_changes import compare
 
-__all__ = ["Difference", "FactChange", "difference"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactChange:

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 
 from sgpu_decl.model.environment import Package
 
-__all__ = ["cuda_of", "normalise", "version_of"]
-
 _SEPARATORS = re.compile(r"[-_.]+")
 _CUDA_LOCAL = re.compile(r"cu(\d{2})(\d)")
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")

@@ -17,8 +17,6 @@ from sgpu_decl.model.environment import Package
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["read_pinned"]
-
 _STRONG = re.compile(r"(?:sha256|sha384|sha512):[0-9a-f]{64,}")
 # Options that do not change what pip installs, only how or from where.
 _HARMLESS = re.compile(

@@ -16,8 +16,6 @@ from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.environments.package_lists.toml import Toml, table, tables, text_of, texts
 from sgpu_decl.model.environment import Package
 
-__all__ = ["read_pylock"]
-
 _FILES = ("archive", "sdist")
 
 

@@ -14,8 +14,6 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.packages import normalise
 from sgpu_decl.regular_files import read_regular
 
-__all__ = ["RequirementLine", "RequirementsReader", "read_text"]
-
 _LARGEST = 64 << 20  # bytes: a lock of thousands of packages has a few MB
 _DEEPEST = 20  # files that include each other
 

@@ -8,8 +8,6 @@ from typing import Any
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 
-__all__ = ["Toml", "read_toml", "table", "tables", "text_of", "texts"]
-
 # Before Python 3.14 tomllib gives the place only in its message.
 _PLACE = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)")
 

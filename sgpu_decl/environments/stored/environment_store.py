@@ -33,8 +33,6 @@ from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.staging.shared_store import SharedStore, store_error
 
-__all__ = ["EnvironmentStore"]
-
 _FOLDERS = ("", "objects", "manifests", "origins", "built", "trees", "bytecode", "incoming")
 
 

@@ -12,8 +12,6 @@ from sgpu_decl.environments.captured.file_worker import FIXED, Form, ReadJob
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress
 
-__all__ = ["copy_missing", "link_missing"]
-
 
 def copy_missing(
     captured: Captured, missing: Collection[File], into: Destination, progress: Progress

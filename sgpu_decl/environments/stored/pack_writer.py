@@ -20,8 +20,6 @@ from sgpu_decl.agent.environment.packs import MOST, Index, Pack, index_name, nee
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.step_progress import Progress, Sent
 
-__all__ = ["FolderPlace", "PackPlace", "make_index", "send", "write_pack"]
-
 _THREADS = 2
 _CHUNK = 1 << 20
 _LEVEL = 1  # higher levels take up to three times as long, and save a tenth

@@ -8,8 +8,6 @@ from pathlib import Path
 from sgpu_decl.agent.environment.manifest import Manifest
 from sgpu_decl.staging.shared_store import YOUNG_SECONDS
 
-__all__ = ["sweep"]
-
 
 def sweep(
     root: Path,

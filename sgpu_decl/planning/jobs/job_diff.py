@@ -32,8 +32,6 @@ from sgpu_decl.planning.jobs.job_policy import effect_of, is_ours, reason_of
 from sgpu_decl.planning.jobs.launched_run import launched_by, staged_inputs
 from sgpu_decl.planning.unsupported_fields import place_of
 
-__all__ = ["job_change", "without_defaults"]
-
 _SHOWN = 5
 _DIGESTS = frozenset(f"{STAGED}.{item}" for item in ("code", "environment", "packages"))
 

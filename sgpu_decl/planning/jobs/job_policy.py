@@ -12,9 +12,6 @@ from sgpu_decl.model.job import OURS, RUN, STAGED
 from sgpu_decl.model.job_rules import JobRule, JobRules, first_match
 from sgpu_decl.model.plan import FieldEffect, Reason
 
-__all__ = ["POLICY", "effect_of", "is_ours", "reason_of"]
-
-
 POLICY: Mapping[str, JobRule] = MappingProxyType(
     {
         "staged.code": JobRule(Reason.CODE_CHANGED, "the digest of the code"),

@@ -12,8 +12,6 @@ from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.planning.field_changes import parse
 from sgpu_decl.planning.fingerprint import token
 
-__all__ = ["launched_by", "mark_of", "run_part", "staged_inputs"]
-
 # What a job decides, or says itself.
 _OF_THE_JOB = frozenset(
     {"backend", "description", "lifecycle", "max_parallel", "on_active", "tags", "until"}

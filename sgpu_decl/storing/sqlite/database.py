@@ -13,17 +13,6 @@ from sgpu_decl.storing.sqlite.rows import LAUNCH_COLUMNS
 from sgpu_decl.storing.sqlite.schema import APPLICATION_ID, DDL, VERSION
 from sgpu_decl.storing.state_folder import unreachable
 
-__all__ = [
-    "backup_path",
-    "complete_attempts",
-    "connect_reading",
-    "connect_writing",
-    "explained",
-    "is_ours",
-    "prepare",
-    "unusable",
-]
-
 _BUSY_SECONDS = 10.0
 
 

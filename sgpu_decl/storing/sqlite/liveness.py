@@ -5,8 +5,6 @@ from pathlib import Path
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["ProcessMark", "mark_of_this_process", "provably_dead"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMark:

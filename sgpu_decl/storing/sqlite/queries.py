@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.environment import PackageList
     from sgpu_decl.storing.sqlite.liveness import ProcessMark
 
-__all__ = [
-    "active_of",
-    "all_attempts",
-    "history_of",
-    "holder_of",
-    "intents_of",
-    "package_lists_of",
-    "resource_at",
-    "resources_of",
-    "serial_of",
-    "state_of",
-]
-
 _ATTEMPT = ", ".join(f"a.{name}" for name in ATTEMPT_COLUMNS)
 # Written out, as SQLite takes the partial index only for the very condition it was made with.
 _IS_ACTIVE = "a.state IN ('queued', 'staging', 'starting', 'running', 'stopping')"

@@ -12,16 +12,6 @@ from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.model.state import Attempt, Intent, Resource
 from sgpu_decl.model.times import from_text, to_text
 
-__all__ = [
-    "ATTEMPT_COLUMNS",
-    "LAUNCH_COLUMNS",
-    "Cell",
-    "attempt_of",
-    "attempt_row",
-    "intent_of",
-    "intent_row",
-]
-
 Cell = str | int | float | None
 
 _INPUTS = tuple(field.name for field in fields(LaunchInputs))

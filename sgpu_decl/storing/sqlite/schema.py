@@ -2,8 +2,6 @@
 
 from sgpu_decl.storing.sqlite.rows import LAUNCH_COLUMNS
 
-__all__ = ["APPLICATION_ID", "DDL", "VERSION"]
-
 # "sgpu" in ASCII: `file state.db` and we both know by it that the database is ours.
 APPLICATION_ID = 0x73677075
 VERSION = 3

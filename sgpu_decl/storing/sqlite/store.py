@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from sgpu_decl.model.owner import Presence
     from sgpu_decl.storing.sqlite.writer import SqliteWriter
 
-__all__ = ["SCHEME", "SqliteStore"]
-
 SCHEME = "sqlite"
 
 _T = TypeVar("_T")

@@ -19,8 +19,6 @@ from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.sqlite.database import explained
 from sgpu_decl.storing.sqlite.rows import ATTEMPT_COLUMNS, attempt_row, intent_row
 
-__all__ = ["SqliteWriter"]
-
 _COLUMNS = ", ".join(ATTEMPT_COLUMNS)
 _MARKS = ", ".join("?" * len(ATTEMPT_COLUMNS))
 # What was decided at launch never changes afterwards; what was observed does.

@@ -6,8 +6,6 @@ from urllib.parse import urlsplit
 from sgpu_decl.tracking.store_location import sqlite_file
 from sgpu_decl.tracking.stores.store_protocol import RunStore, StoreError
 
-__all__ = ["PATIENCE", "needs_no_mlflow", "open_store", "store_in_words"]
-
 PATIENCE = 5.0  # seconds for one answer of a server
 
 

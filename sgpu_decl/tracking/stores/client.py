@@ -14,8 +14,6 @@ from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.request import BATCH, TrackingRequest
 from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
 
-__all__ = ["PATIENCE", "ClientRunStore"]
-
 TRIES = 6
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "8"}
 """Set before MLflow is used, which retries for minutes by default if a server is down."""

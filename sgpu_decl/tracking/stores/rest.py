@@ -23,8 +23,6 @@ from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.request import BATCH, TrackingRequest
 from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
 
-__all__ = ["RestRunStore", "needs_client"]
-
 _MORE_THAN_PLAIN = (
     "MLFLOW_TRACKING_AUTH",
     "MLFLOW_TRACKING_AWS_SIGV4",

@@ -15,8 +15,6 @@ from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.request import TrackingRequest
 from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
 
-__all__ = ["ARTIFACTS", "REVISIONS", "SqlRunStore", "revision"]
-
 ARTIFACTS = "mlruns"  # DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH of mlflow.store.tracking
 
 # `alembic_version` of every release from 3.1.0 to 3.17.2, and of the revisions between them.

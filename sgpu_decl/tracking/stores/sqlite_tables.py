@@ -18,8 +18,6 @@ from pathlib import Path
 from sgpu_decl.tracking.stores.sqlite import ARTIFACTS, revision
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 
-__all__ = ["make_store"]
-
 _MAKE = """\
 import sys
 from mlflow import MlflowClient

@@ -6,8 +6,6 @@ from typing import Protocol
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.request import TrackingRequest
 
-__all__ = ["CreatedRun", "RunStore", "StoreError", "deleted_experiment"]
-
 
 class StoreError(Exception):
     """A store did not do what it was asked. The text says why."""
