@@ -97,7 +97,7 @@ def test_what_only_this_machine_knows_is_left_to_the_plan(
 def test_what_is_for_a_later_version_is_a_warning(told: Callable[..., Told]) -> None:
     code, found = told(RUN + "targets: {cluster: {ray: true, backend: ray}}\n")
     assert code == 0
-    assert {item[0] for item in found} == {"backend_not_yet", "not_yet"}
+    assert {item[0] for item in found} == {"backend_not_yet"}
     assert {item[1] for item in found} == {"warning"}
     assert all(item[3].endswith("(target `cluster`)") for item in found)
 
