@@ -31,6 +31,7 @@ __all__ = [
     "boot_id",
     "carriers",
     "carriers_by_cookie",
+    "command_line",
     "descendants",
     "die_with_parent",
     "handles",
@@ -42,7 +43,6 @@ __all__ = [
     "send_signal",
     "start_time",
     "stop_all",
-    "title",
     "until_one_ends",
     "variables",
 ]
@@ -240,9 +240,10 @@ def carries(pid: int, entry: bytes) -> bool:
     return entry in _environment(pid)
 
 
-def title(pid: int) -> bytes:
-    """Return the first argument of a process, which it may have changed; empty if it has ended."""
-    return _read(f"/proc/{pid}/cmdline", 4096).partition(b"\0")[0].strip()
+def command_line(pid: int) -> bytes:
+    """Return the arguments of a process with a NUL after each, or the title that it wrote there;
+    empty if it has ended."""
+    return _read(f"/proc/{pid}/cmdline", 65_536)
 
 
 def handles(pid: int, number: int) -> bool:

@@ -49,7 +49,6 @@ __all__ = ["RayProcess"]
 _LOOPBACK = "127.0.0.1"
 _TEMPORARY = "/tmp"  # noqa: S108  a new folder in it is private
 _LEAVING = 5.0  # seconds from `end` to the end of the process, on however busy a machine
-_IDLE = b"ray::IDLE"
 _LOGS = "ray_logs"
 
 
@@ -185,13 +184,9 @@ class RayProcess:
             os.kill(self._pid, signal.SIGKILL)
 
     def workers(self) -> list[int]:
-        """Return the processes that run a task or an actor here: they have its name. One that waits
-        for work is `ray::IDLE`."""
+        """Return the processes that run a task or an actor here, or are about to."""
         pids = processes.descendants(self._pid) if self._pid > 0 else []
-        return [
-            pid for pid in pids
-            if (title := processes.title(pid)).startswith(b"ray::") and title != _IDLE
-        ]  # fmt: skip
+        return [pid for pid in pids if _works(processes.command_line(pid))]
 
     def remove_folder(self) -> None:
         """Remove what Ray left on the disk, once none of its processes is left."""
@@ -369,6 +364,14 @@ class RayProcess:
 
 def _failed(failure: str, summary: str, text: str | None = None) -> dict[str, Any]:
     return {"failed": {"failure": failure, "summary": summary, "traceback": text}}
+
+
+def _works(command_line: bytes) -> bool:
+    """Whether a process is a worker that does something. Ray writes the name of its task into the
+    command line; that of a worker without one is `ray::IDLE` (ray/_private/ray_constants.py)."""
+    if command_line.startswith(b"ray::"):
+        return not command_line.startswith(b"ray::IDLE")
+    return b"/default_worker.py" in command_line  # it is still importing Ray
 
 
 def _private_folder(base: str | None) -> str:

@@ -172,7 +172,7 @@ def main():
 
 
 @pytest.mark.expensive
-@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+@pytest.mark.parametrize("name", ["raylet", "gcs_server", "ray_node"])
 def test_a_killed_process_of_ray_is_a_lost_node_and_a_retry_starts_a_new_cluster(
     make_driver: Any, name: str
 ) -> None:
@@ -186,7 +186,8 @@ def main():
 """
     attempt = make_driver(source, retry=RetrySpec(max=1, backoff=0.0)).launch()
     folder = _until_up(attempt)
-    os.kill(ray_pid(attempt, name), signal.SIGKILL)
+    pid = attempt.events("ray_started")[0]["pid"] if name == "ray_node" else ray_pid(attempt, name)
+    os.kill(pid, signal.SIGKILL)
     attempt.until(lambda: len(attempt.events("ray_started")) == 2)
     (output(attempt) / "second").touch()
     assert attempt.values() == [1.0]
@@ -256,6 +257,7 @@ def test_a_killed_driver_takes_its_cluster_along(make_driver: Any) -> None:
 
 
 @pytest.mark.expensive
+@pytest.mark.parametrize("ray_python", ["newest"], indirect=True)
 def test_the_users_own_cluster_on_the_same_machine_stays_and_is_not_joined(
     make_driver: Any, ray_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
