@@ -1,5 +1,6 @@
 """Where what belongs to attempts lies on this machine."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,15 @@ class AttemptLayout:
 
     def attempt(self, ref: AttemptRef) -> Path:
         return self.run(ref.address) / str(ref.number)
+
+    def size(self, ref: AttemptRef) -> int:
+        """Bytes that an attempt takes up on the disk."""
+        total = 0
+        for root, _, files in os.walk(self.attempt(ref)):
+            for name in files:
+                status = os.lstat(os.path.join(root, name))
+                total += min(status.st_size, status.st_blocks * 512)  # cut logs have holes
+        return total
 
     def move(self, source: Address, destination: Address) -> None:
         """Give the folders of a run another address.

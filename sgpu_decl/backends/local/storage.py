@@ -30,12 +30,7 @@ class LocalStorage(Storage):
         self._environments = environments
 
     def size(self, record: LaunchRecord) -> int:
-        total = 0
-        for root, _, files in os.walk(self._layout.attempt(record.ref)):
-            for name in files:
-                status = os.lstat(os.path.join(root, name))
-                total += min(status.st_size, status.st_blocks * 512)  # cut logs have holes
-        return total
+        return self._layout.size(record.ref)
 
     def free(self, record: LaunchRecord) -> int:
         folder = self._layout.attempt(record.ref)

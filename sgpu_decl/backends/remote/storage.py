@@ -1,6 +1,5 @@
 """What attempts left of remote backends: their launch folders, and what is here of them."""
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,10 +36,7 @@ class RemoteStorage(Storage):
         self._area_with = area_with
 
     def size(self, record: LaunchRecord) -> int:
-        total = 0
-        for root, _, files in os.walk(self._layout.attempt(record.ref)):
-            total += sum(os.lstat(os.path.join(root, name)).st_size for name in files)
-        return total
+        return self._layout.size(record.ref)
 
     def free(self, record: LaunchRecord) -> int:
         from sgpu_decl.backends.remote.remote_gc import free_launch
