@@ -1,7 +1,7 @@
 """Reads the lock of one interpreter from the tables of a `pylock.toml`.
 
-`packaging.pylock` (26.3) refuses an empty table of hashes, and uv 0.8, the oldest that is used here,
-writes one for a wheel of a local index (measured; uv 0.13.9 writes the hash)."""
+`packaging.pylock` (26.3) refuses an empty table of hashes, and uv 0.8, the oldest that is used
+here, writes one for a wheel of a local index (measured; uv 0.13.9 writes the hash)."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
