@@ -268,7 +268,7 @@ def test_what_a_plan_would_say_against_runs(sgpu: Shell, on: Callable[..., Shell
         ("GLOO_SOCKET_IFNAME=lo,nope0", "fail: this machine has no such interface; it has "),
         ("NCCL_P2P_DISABLE=1", "warn: GPUs do not copy to each other directly, which is slow"),
         ("NCCL_TOPO_FILE=/no/such.xml", "warn: there is no such file"),
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING=0", "warn: ranks whose peers failed wait until"),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING=0", "warn: a rank whose peer failed waits"),
     ],
 )
 def test_variables_that_break_or_slow_down_ranks(sgpu: Shell, variable: str, said: str) -> None:
