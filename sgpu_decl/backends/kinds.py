@@ -64,6 +64,8 @@ class BackendKind:
         jobs: gives what the platform makes of the settings of jobs, if the kind keeps jobs:
             `Backend.jobs` is there.
         checks: whether its platform can be measured: `Backend.checks` is there.
+        takes_calls: whether a function that is called with `remote=True` runs there, if its project
+            names no backend; of one of our kinds alone.
         orphans: the attempts, below a state's folder, that still run though their folders were
             deleted; where its supervisors leave records elsewhere.
     """
@@ -76,6 +78,7 @@ class BackendKind:
     bases: "Callable[[], tuple[Base, ...]]" = tuple
     jobs: "Callable[[], JobRules] | None" = None
     checks: bool = False
+    takes_calls: bool = False
     orphans: "Callable[[Path], tuple[Attempt, ...]] | None" = None
 
 
@@ -158,7 +161,7 @@ def remote_kind() -> BackendKind:
     Raises:
         BackendError: there is not one, but several.
     """
-    return only_kind("runs ranks elsewhere", lambda item: item.capabilities.remote and item.open)
+    return only_kind("takes remote calls", lambda kind: kind.takes_calls)
 
 
 def _provided(point: "EntryPoint") -> BackendKind:

@@ -94,11 +94,12 @@ def test_what_only_this_machine_knows_is_left_to_the_plan(
     assert sgpu.here("plan").code == 1
 
 
-def test_what_is_for_a_later_version_is_a_warning(told: Callable[..., Told]) -> None:
+def test_a_field_that_the_backend_of_a_target_lacks_is_an_error(
+    told: Callable[..., Told],
+) -> None:
     code, found = told(RUN + "targets: {cluster: {ray: true, backend: ray}}\n")
-    assert code == 0
-    assert {item[0] for item in found} == {"backend_not_yet"}
-    assert {item[1] for item in found} == {"warning"}
+    assert code == 1
+    assert [item[:2] for item in found] == [("unsupported_field", "error")]
     assert all(item[3].endswith("(target `cluster`)") for item in found)
 
 

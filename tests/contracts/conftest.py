@@ -25,13 +25,20 @@ QUICK = {
         "test_an_attempt_whose_folder_was_deleted_is_whole_elsewhere_or_freed",
         "test_what_an_apply_has_staged_survives_gc_of_another_project",
     ),
+    "TestRay": (
+        "test_a_launch_whose_answer_is_lost_is_found_again",
+        "test_a_failed_rank_is_the_first_cause",
+        "test_cancelling_twice_is_cancelling_once",
+        "test_a_secret_reaches_ranks_and_nothing_else",
+        "test_nothing_is_moved_onto_what_is_there",
+    ),
 }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        quick = (
-            QUICK.get(item.cls.__name__) if isinstance(item, pytest.Function) and item.cls else None
-        )
-        if quick is not None and item.name not in quick:
+        if not isinstance(item, pytest.Function) or item.cls is None:
+            continue
+        quick = QUICK.get(item.cls.__name__)
+        if quick is not None and item.originalname not in quick:
             item.add_marker(pytest.mark.expensive)

@@ -7,7 +7,10 @@ import pytest
 
 from sgpu_decl.testing.contracts.backend_bench import BackendCase
 from sgpu_decl.testing.contracts.backend_contract import BackendContract
+from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from sgpu_decl.testing.workspace import Effect, ExecutionSettings, Fault, WorkspaceServer
+from tests.backends.ray.lossy_proxy import lossy_proxy
+from tests.ray_versions import BOTH_RAYS, interpreter_with
 
 ROOT = Path(__file__).parents[2]
 VALUE = "a-value-that-nobody-may-see"
@@ -94,3 +97,34 @@ class TestDatabricks(BackendContract):
             queues=False,
             lose_answer=lambda: server.faults.add(lost, tenant=tenant.key),
         )
+
+
+@pytest.fixture(scope="session", params=BOTH_RAYS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
+    with ray_cluster(nodes=2, cpus=8, python=interpreter_with(request.param)) as running:
+        yield running
+
+
+@pytest.mark.ray
+class TestRay(BackendContract):
+    @pytest.fixture
+    def case(self, cluster: RayCluster, tmp_path: Path) -> Iterator[BackendCase]:
+        shared = tmp_path / "shared"
+        shared.mkdir()
+        with lossy_proxy(cluster.url) as proxy:
+            block = {"kind": "ray", "address": proxy.url, "storage": str(shared)}
+            one = {"type": "CPU", "gpus": 1, "backend": block, "mlflow": {"enabled": False}}
+            two = {**one, "gpus": 2, "backend": {**block, "ranks_per_node": 1}}
+            yield BackendCase(
+                fields=one,
+                pair=two,
+                many={**one, "gpus": 12, "backend": {**block, "ranks_per_node": 6}},
+                environ={"THE_WORD": VALUE},
+                staging=(shared,),
+                secret=("env:THE_WORD", VALUE),
+                missing="env:NO_SUCH_WORD",
+                tells_restarts=False,
+                elsewhere=True,
+                queues=False,
+                lose_answer=lambda: setattr(proxy, "lose", "POST /api/jobs/"),
+            )

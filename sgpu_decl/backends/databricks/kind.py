@@ -51,4 +51,5 @@ KIND = BackendKind(
     open=_open,
     jobs=_jobs,
     checks=True,
+    takes_calls=True,
 )

@@ -1,4 +1,4 @@
-"""The Ray backend as the engine knows it: it answers planning, and runs nothing yet."""
+"""The Ray backend as the engine knows it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from sgpu_decl.planning.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
-    from sgpu_decl.backends.base import Survey
+    from sgpu_decl.backends.base import Backend, Survey
     from sgpu_decl.config.backend import BackendOptions
 
 
@@ -23,9 +23,16 @@ def _survey(context: "BackendContext") -> "Survey":
     return RaySurvey(context.pythons)
 
 
+def _open(context: "BackendContext") -> "Backend":
+    from sgpu_decl.backends.ray.backend import open_ray
+
+    return open_ray(context)
+
+
 KIND = BackendKind(
     name="ray",
     options=_options,
     capabilities=Capabilities(remote=True, queues=False),
     survey=_survey,
+    open=_open,
 )

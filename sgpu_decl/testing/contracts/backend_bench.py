@@ -225,8 +225,8 @@ class BackendBench:
     @contextmanager
     def backend(self) -> Iterator[Backend]:
         """The backend, opened anew, as by another process."""
-        with self._here():
-            yield self._session()._project.backend(self._kind)
+        with self._here(), self._session() as session:
+            yield session._project.backend(self._kind)
 
     def launching(self) -> Launching:
         """Have an apply die when it has written down what it will launch; return that launch."""
@@ -241,8 +241,8 @@ class BackendBench:
 
     def record(self, name: str, number: int = 1) -> LaunchRecord:
         """A launch of a run, as the state has it."""
-        with self._here():
-            return self._session().runs.record(AttemptRef(Address.run(name), number))
+        with self._here(), self._session() as session:
+            return session.runs.record(AttemptRef(Address.run(name), number))
 
     def unknown(self) -> LaunchRecord:
         """A launch that never was."""

@@ -46,8 +46,9 @@ def planned(project: Path, cluster: Answers) -> Planned:
     def plan(
         gpus: int = 1, *, kind: str = "H100", backend: str = "", more: str = "", url: str = ""
     ) -> Plan:
+        storage = "" if "storage:" in backend else f"  storage: {project}\n"
         text = RUN.format(type=kind, gpus=gpus)
-        text += f"backend:\n  kind: ray\n  address: {url or cluster.url}\n{backend}{more}"
+        text += f"backend:\n  kind: ray\n  address: {url or cluster.url}\n{backend}{storage}{more}"
         (project / "run.yaml").write_text(text)
         with Session.open(Location(project=project)) as session:
             return session.plan().plan
@@ -56,7 +57,7 @@ def planned(project: Path, cluster: Answers) -> Planned:
 
 
 def checks(plan: Plan) -> dict[str, Check]:
-    return {check.id: check for check in plan.checks if check.id != "backend_not_yet"}
+    return {check.id: check for check in plan.checks}
 
 
 def placement(plan: Plan) -> RayPlacement:
@@ -169,8 +170,8 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
          "unknown_label", "no node of the cluster has the label `markt: spot`", 8),
         ({"gpus": 4, "backend": "  ranks_per_node: 3\n"},
          "bad_ranks_per_node", "`ranks_per_node: 3` does not divide `gpus: 4`", 8),
-        ({"more": "max_parallel: 2\n"}, "unsupported_field", "`max_parallel`", 8),
-        ({"more": "code: {link: [data]}\n"}, "unsupported_field", "`code.link`", 8),
+        ({"more": "max_parallel: 2\n"}, "unsupported_field", "`max_parallel`", 9),
+        ({"more": "code: {link: [data]}\n"}, "unsupported_field", "`code.link`", 9),
         ({"backend": "  storage: /nowhere/at/all\n"}, "bad_storage", "is not there", 8),
     ],
 )  # fmt: skip
@@ -207,6 +208,14 @@ def test_what_does_not_fit_now_says_what_is_free_and_who_runs(
     assert "has 5, " in words
     assert words.endswith("these attempts run there: `run.other#3`")
     assert "ray_placement" in found
+
+
+def test_a_shared_folder_is_needed_so_far(planned: Planned, tmp_path: Path) -> None:
+    plan = planned(1, backend="  storage: null\n")
+    check = checks(plan)["not_yet"]
+    assert "`storage` is missing" in check.summary
+    assert check.place is not None
+    assert not plan.applyable
 
 
 def test_what_fits_is_silent(planned: Planned) -> None:

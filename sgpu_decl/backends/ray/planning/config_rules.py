@@ -53,7 +53,16 @@ def machine_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
                 hint=missing.hint,
             )
     storage = options_of(config).storage
-    if storage is None or os.access(storage, os.R_OK | os.W_OK | os.X_OK):
+    if storage is None:
+        yield Diagnostic(
+            code="not_yet",
+            summary="a run on a Ray cluster needs a shared folder so far, and `storage` is missing",
+            place=places.get("backend.kind") or places.get("backend"),
+            hint="set `backend.storage` to a folder that this machine and all nodes have under "
+            "that path",
+        )
+        return
+    if os.access(storage, os.R_OK | os.W_OK | os.X_OK):
         return
     fault = "is not there" if not os.path.exists(storage) else "is not writable"
     yield Diagnostic(

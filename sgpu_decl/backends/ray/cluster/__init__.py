@@ -1,0 +1,10 @@
+"""The programs that run on a Ray cluster: the driver of a launch, and the actor of each node. Only
+these import Ray, in whatever version the cluster has, and beside it the node agent alone. Their
+oldest Python is 3.10.
+
+    driver ─▶ placement group ─▶ one actor for each node ─▶ node program ─▶ agent ─▶ ranks
+
+Each dies with the one before it. The driver closes a connection, the actor a pipe, and the agent
+gets SIGTERM when the node program is gone, so that ranks have their grace, whatever was killed.
+(Ray itself ends no grandchildren, and in 2.49 no children either.)
+"""

@@ -1,0 +1,25 @@
+"""Starts the driver from its folder, the unpacked package of a launch: `python FOLDER`.
+
+The folder holds the modules of this package, `agent.zip` and `launch.json`. It is deleted once all
+of that is read.
+"""
+
+import os
+import sys
+
+_folder = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _folder]
+# The modules have no packages above them here: make these, so that imports are the same.
+for _name, _path in (
+    ("sgpu_decl", []),
+    ("sgpu_decl.agent", [os.path.join(_folder, "agent.zip")]),
+    ("sgpu_decl.backends", []),
+    ("sgpu_decl.backends.ray", []),
+    ("sgpu_decl.backends.ray.cluster", [_folder]),
+):
+    _module = sys.modules.setdefault(_name, type(sys)(_name))
+    _module.__path__ = _path
+
+from sgpu_decl.backends.ray.cluster.driver import main  # noqa: E402  the packages come first
+
+sys.exit(main(_folder))

@@ -1,0 +1,218 @@
+"""The driver of a launch: it gets nodes from Ray, starts a node program on each, watches them, and
+says how the run ended.
+
+`launch.json` has the launch: `token`, `launch`, the launch folder, `back`, `start` (see
+`NodeActor.run`), `placement`, `secrets`, whether their values are in the key-value store, `retry`,
+`grace` and `startup_timeout`. The exit code is the run's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+import traceback
+
+import ray
+
+from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
+from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
+from sgpu_decl.agent.verdict import blames_the_user
+from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
+from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
+from sgpu_decl.backends.ray.cluster.key_values import take_value
+from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
+from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
+from sgpu_decl.backends.ray.cluster.placement import NoRoom, place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+_LOOK = 0.5  # seconds between two looks for a request to cancel
+_LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
+_STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
+_VISIBLE = 30.0  # seconds until a file of a node is seen here
+
+
+def main(folder: str) -> int:
+    """Run the launch whose package lies in `folder`."""
+    with open(os.path.join(folder, "launch.json"), encoding="utf-8") as file:
+        launch = json.load(file)
+    with open(os.path.join(folder, "agent.zip"), "rb") as file:
+        agent = file.read()
+    os.chdir("/")
+    shutil.rmtree(folder, ignore_errors=True)
+    if not os.path.isdir(launch["launch"]):
+        attempt_files.say(f"`{launch['launch']}` is not on this node: see `backend.storage`")
+        return NO_STORAGE
+    return _Driver(launch, agent).run()
+
+
+class _Driver:
+    def __init__(self, launch: dict[str, Any], agent: bytes) -> None:
+        self._launch = launch
+        self._agent = agent
+        self._status = DriverStatus(launch["launch"])
+        self._back = PlatformAttempts(launch["back"])
+        self._copy = LogCopy()
+        self._cancelled = False
+        self._stopped_at: float | None = None  # by Ray
+
+    def run(self) -> int:
+        self._status.write()
+        try:
+            _connect()
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+            outcome = self._run()
+        except Exception as error:  # noqa: BLE001  whatever it is, it ends the run, and is said
+            traceback.print_exc()
+            outcome = _failed("platform", f"the driver of this run failed: {error!r}")
+        self._status.end(outcome)
+        return int(outcome["exit_code"])
+
+    def _run(self) -> dict[str, Any]:
+        secrets: dict[str, str] = {}
+        if self._launch["secrets"]:
+            value = take_value(self._launch["secrets"])
+            if value is None:
+                return _failed("staging_failed", "the values of the secrets are gone: Ray keeps "
+                               "them for ten minutes, and the driver started later")  # fmt: skip
+            secrets = json.loads(value)
+        number = 0
+        while True:
+            outcome = self._attempt(number, secrets)
+            number += 1
+            if self._stops() or not self._again(outcome, number):
+                return self._final(outcome)
+            attempt_files.say(f"starting again on other nodes: {_why(outcome)}")
+            self._pause(float(self._launch["retry"]["backoff"]))
+
+    def _attempt(self, number: int, secrets: dict[str, str]) -> dict[str, Any]:
+        """Run the ranks once; return the outcome."""
+        launch, wanted = self._launch, self._launch["placement"]
+        before = self._back.look()[1]
+        try:
+            group = place(
+                wanted, f"{launch['token']}-{number}", self._status,
+                patience=launch["startup_timeout"], stopped=self._stops,
+            )  # fmt: skip
+        except NoRoom as error:
+            return _failed(error.failure, error.summary)
+        if group is None:
+            return cancelled_outcome(None, "stopped before it had nodes", "driver")
+        nodes = NodeGroup(group, self._agent, wanted["bundle"])
+        try:
+            lost = self._watch(nodes, number, secrets)
+        finally:
+            self._copy.finish()
+            nodes.close()
+        return self._outcome(before, lost)
+
+    def _watch(self, nodes: NodeGroup, number: int, secrets: dict[str, str]) -> list[LostNode]:
+        """Start the node programs, and wait for their end; return the nodes that were lost."""
+        try:
+            nodes.meet()
+        except LostNode as error:
+            return [error]
+        logs = os.path.join(self._launch["launch"], "logs", str(number))
+        os.makedirs(logs, exist_ok=True)
+        self._status.write(state="running", nodes=nodes.places, started_at=attempt_files.stamp())
+        self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
+        every: list[LostNode] = []
+        asked = False
+        deadline: float | None = None
+        while nodes.running:
+            lost = nodes.wait(_LOOK)
+            every += lost
+            self._copy.turn()
+            if (self._stops() or every) and not asked:
+                asked = True
+                nodes.stop()
+                patience = float(self._launch["grace"]) + _LATE
+                deadline = time.monotonic() + patience if every else None
+            seen = nodes.status()
+            if seen is not None and not asked:
+                self._status.write(**{name: seen.get(name) for name in ("ranks", "restart")})
+            elif asked:
+                self._status.write(state="stopping")
+            if deadline is not None and time.monotonic() > deadline:
+                break
+            if self._out_of_time():
+                break
+        return every
+
+    def _outcome(self, before: int, lost: list[LostNode]) -> dict[str, Any]:
+        """What the first agent says of this attempt, or else what was seen of its nodes."""
+        deadline = time.monotonic() + (0.0 if lost or self._stopped_at else _VISIBLE)
+        while True:
+            outcome, starts = self._back.look()
+            if starts > before and outcome is not None:
+                if lost and outcome["state"] == "cancelled" and not self._stops():
+                    # Its node program was stopped because a node was lost.
+                    return _failed(lost[0].failure, lost[0].summary, outcome)
+                return outcome
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_LOOK)
+        status = self._status.fields
+        if self._stops():
+            return cancelled_outcome(status, "its nodes were stopped", "driver")
+        if lost:
+            return _failed(lost[0].failure, lost[0].summary, status)
+        return _failed("node_lost", "node 0 ended without an outcome", status)
+
+    def _again(self, outcome: dict[str, Any], number: int) -> bool:
+        """Whether `retry` wants another attempt; `number` is that of the ones so far."""
+        if outcome["state"] in ("succeeded", "cancelled"):
+            return False
+        retry = self._launch["retry"]
+        starts = max(number, self._back.look()[1])
+        kind = "error" if blames_the_user(outcome["class"]) else "infra"
+        return kind == "infra" and kind in retry["on"] and starts <= retry["max"]
+
+    def _final(self, outcome: dict[str, Any]) -> dict[str, Any]:
+        if outcome["state"] == "succeeded" or not self._stops():
+            return outcome
+        return {**outcome, "state": "cancelled"}
+
+    def _stops(self) -> bool:
+        """Whether somebody has asked for the end of the run."""
+        if not self._cancelled and take_value(f"{self._launch['token']}.cancel") is not None:
+            self._cancelled = True
+        return self._cancelled or self._stopped_at is not None
+
+    def _out_of_time(self) -> bool:
+        stopped = self._stopped_at
+        return stopped is not None and time.monotonic() - stopped > _STOPPED_BY_RAY
+
+    def _pause(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        self._status.write(state="queued", waiting_for="backoff")
+        while time.monotonic() < deadline and not self._stops():
+            time.sleep(min(_LOOK, max(0.0, deadline - time.monotonic())))
+
+    def _on_sigterm(self, _number: int, _frame: object) -> None:
+        self._stopped_at = self._stopped_at or time.monotonic()
+
+
+def _connect() -> None:
+    """Join the cluster as the driver of the job, but without its working folder: nodes get what
+    they need from this process."""
+    name = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+    config = json.loads(os.environ.get(name, "{}"))
+    os.environ[name] = json.dumps({**config, "runtime_env": {}})
+    ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False)
+
+
+def _failed(failure: str, summary: str, status: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {**lost_outcome(status, failure, summary, "driver"), "state": "failed"}
+
+
+def _why(outcome: dict[str, Any]) -> str:
+    cause = outcome.get("first_cause") or {}
+    return str(cause.get("summary") or outcome.get("class"))

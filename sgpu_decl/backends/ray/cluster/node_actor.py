@@ -1,0 +1,254 @@
+"""The actor of one node: it starts the node program there, and stops it.
+
+Ray sends the class by value: a node has no copy of this package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+
+import ray
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+
+# Variables of Ray's workers that mean something else to the ranks; beside them all of `RAY_`.
+_LEAKED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
+_LIFELINE, _LOCK = 3, 4  # descriptors of the node program
+_ARCHIVE = "agent.zip"
+_LOCKS = ".lock"
+
+
+class NodeActor:
+    """Node `number` of an attempt. `agent` is the archive of the node agent. The node program ends
+    when the driver, which listens at `driver`, is gone, or this process."""
+
+    def __init__(self, number: int, agent: bytes, driver: tuple[str, int]) -> None:
+        self._number = number
+        self._guard = threading.Lock()
+        self._pid: int | None = None
+        self._stopped = False
+        self._run = _run_folder(agent)
+        self._lock = _held_lock(self._run)
+        self._records = self._run if number == 0 else os.path.join(self._run, "nodes", str(number))
+        line = socket.create_connection(driver, timeout=30)
+        line.settimeout(None)
+        _watch_peer(line)
+        threading.Thread(target=self._stop_with, args=(line,), daemon=True).start()
+
+    def meet(self) -> dict[str, Any]:
+        """Where this node is; the first one has a port for the agents of the others."""
+        from sgpu_decl.agent.host_locks import host_lock_folder
+        from sgpu_decl.agent.ports import claim_port
+
+        port = 0
+        if self._number == 0:
+            port, self._port = claim_port(host_lock_folder("ports"), secrets.randbelow(1 << 30))
+        context = ray.get_runtime_context()
+        address = ray.util.get_node_ip_address()
+        return {"node": context.get_node_id(), "address": address, "port": port}
+
+    def run(self, start: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+        """Run the node program to its end; return `code`, its exit code, or `refused`: the class
+        and the reason of a failure before it began.
+
+        Args:
+            start: `launch`, the launch folder; `arguments` of the node program, in which `RUN`
+                stands for its folder; `log`, the file for its output; `python`, the interpreter,
+                if it is not the one of Ray.
+            variables: of the node, and the values of secrets.
+        """
+        here = ray.util.get_node_ip_address()
+        python = shutil.which(start["python"]) if start["python"] else sys.executable
+        if python is None:
+            reason = f"`{start['python']}`, the `python` of the backend, is not on node {here}"
+            return {"refused": ["launch_failed_user", reason]}
+        try:
+            log = os.open(start["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            reason = f"the storage is not on node {here}: `{start['log']}`: {error.strerror}"
+            return {"refused": ["staging_failed", reason]}
+        with self._guard:
+            if not self._stopped:
+                self._pid = self._spawn(python, start["arguments"], variables, log)
+        os.close(log)
+        if self._pid is None:
+            return {"code": 128 + signal.SIGTERM}
+        return {"code": self._wait(self._pid)}
+
+    def look(self) -> dict[str, Any] | None:
+        """What the agent of this node says of the run."""
+        from sgpu_decl.agent.attempt_status import read_attempt
+
+        status = read_attempt(self._records)
+        return status if status["state"] in ("starting", "running", "stopping") else None
+
+    def stop(self) -> None:
+        """Ask the node program to stop its ranks."""
+        with self._guard:
+            self._stopped = True
+            if self._pid is not None:
+                os.kill(self._pid, signal.SIGTERM)
+
+    def _stop_with(self, line: socket.socket) -> None:
+        """Stop when the connection to the driver ends."""
+        try:
+            while line.recv(1):
+                pass
+        except OSError:
+            pass  # the machine of the driver is gone
+        self.stop()
+
+    def _spawn(
+        self, python: str, arguments: Sequence[str], variables: Mapping[str, str], log: int
+    ) -> int:
+        """Start the node program in a session of its own, with the signals of a new process: Ray's
+        workers block and ignore some. Ray's threads allow nothing between fork and exec."""
+        pipe, self._lifeline = os.pipe()
+        null = os.open(os.devnull, os.O_RDONLY)
+        given = {0: null, 1: log, 2: log, _LIFELINE: pipe, _LOCK: self._lock}
+        # Above the numbers that they are to get, so that none takes the place of another.
+        high = [fcntl.fcntl(item, fcntl.F_DUPFD_CLOEXEC, len(given)) for item in given.values()]
+        words = [self._run if word == "RUN" else word for word in arguments]
+        archive = os.path.join(self._run, _ARCHIVE)
+        try:
+            return os.posix_spawn(
+                python,
+                [python, "-I", "-S", archive, *words, "--lifeline", str(_LIFELINE)],
+                _environment(python, self._run, variables),
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, source, target)
+                    for source, target in zip(high, given, strict=True)
+                ],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD),
+            )
+        finally:
+            for descriptor in (pipe, null, *high):
+                os.close(descriptor)
+
+    def _wait(self, pid: int) -> int | None:
+        """Wait for the node program; None where Ray's workers let the kernel reap children."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        with self._guard:  # from now on the number may be that of another process
+            self._pid = None
+            try:
+                _, status = os.waitpid(pid, 0)
+            except ChildProcessError:
+                return None
+        return os.waitstatus_to_exitcode(status)
+
+
+def _environment(python: str, run: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of this process without those of Ray, and with the GPUs of this actor: Ray may
+    have left them out (RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RAY_") and name not in _LEAKED
+    }
+    folders = [_python_folder(python, run), kept.get("PATH", os.defpath)]
+    devices = ",".join(str(device) for device in ray.get_gpu_ids())
+    return {
+        **kept,
+        "PATH": os.pathsep.join(folders),
+        "CUDA_VISIBLE_DEVICES": devices,
+        **variables,
+    }
+
+
+def _python_folder(python: str, run: str) -> str:
+    """A folder in which `python3`, as ranks are started, is that interpreter."""
+    folder, name = os.path.split(python)
+    if name == "python3":
+        return folder
+    own = os.path.join(run, "bin")
+    os.makedirs(own, exist_ok=True)
+    script = os.path.join(own, "python3")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n')
+    os.chmod(script, 0o700)
+    return own
+
+
+def _run_folder(agent: bytes) -> str:
+    """Return a new folder for the node program, with the agent in it. Those of node programs that
+    were killed are deleted."""
+    above = os.path.join(tempfile.gettempdir(), f"sgpu-nodes-{os.getuid()}")
+    os.makedirs(above, mode=0o700, exist_ok=True)
+    if os.stat(above).st_uid != os.getuid():
+        above = tempfile.mkdtemp(prefix="sgpu-nodes-")
+    run = tempfile.mkdtemp(dir=above)
+    archive = os.path.join(run, _ARCHIVE)
+    with open(archive, "wb") as file:
+        file.write(agent)
+    _add_packages(archive)
+    _sweep(above)
+    return run
+
+
+def _add_packages(archive: str) -> None:
+    """Let this process import the agent from its archive."""
+    for name, path in (("sgpu_decl", []), ("sgpu_decl.agent", [archive])):
+        package = sys.modules.setdefault(name, type(sys)(name))
+        package.__path__ = path
+
+
+def _sweep(above: str) -> None:
+    """Delete the folders that no process uses."""
+    from sgpu_decl.agent.attempt_files import SUPERVISOR_LOCK
+    from sgpu_decl.agent.locks import held, try_lock
+
+    for name in os.listdir(above):
+        if not name.endswith(_LOCKS):
+            continue
+        path = os.path.join(above, name)
+        run = path[: -len(_LOCKS)]
+        records = [run, *(entry.path for entry in _entries(os.path.join(run, "nodes")))]
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue  # another actor deletes it
+        free = try_lock(lock) and not any(
+            held(os.path.join(item, SUPERVISOR_LOCK)) for item in records
+        )
+        if free:
+            shutil.rmtree(run, ignore_errors=True)
+            os.unlink(path)
+        os.close(lock)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder))
+    except OSError:
+        return []
+
+
+def _held_lock(run: str) -> int:
+    """Hold the lock of a folder; the node program inherits it."""
+    from sgpu_decl.agent.locks import create_held
+
+    return create_held(run + _LOCKS)
+
+
+def _watch_peer(line: socket.socket) -> None:
+    """Have the connection end some 15 s after the machine at its other end is gone."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 5)):
+        line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,0 +1,183 @@
+"""The nodes of one attempt: an actor on each bundle of its placement group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+
+import ray
+from ray.exceptions import RayError
+from ray.util.placement_group import remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from sgpu_decl.backends.ray.cluster import node_actor
+from sgpu_decl.backends.ray.cluster.node_actor import NodeActor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ray.util.placement_group import PlacementGroup
+
+
+_MEETING = 120.0  # seconds until all actors must have started
+
+
+# Nodes have no copy of this package.
+ray.cloudpickle.register_pickle_by_value(node_actor)
+
+
+class LostNode(Exception):
+    """A node that ended by itself. `failure` is the class, `summary` the reason."""
+
+    def __init__(self, failure: str, summary: str) -> None:
+        super().__init__(summary)
+        self.failure = failure
+        self.summary = summary
+
+
+class NodeGroup:
+    """The actors of an attempt, in a placement group that ends with them.
+
+    Args:
+        agent: the archive of the node agent.
+        bundle: the resources of each node, which its actor takes.
+    """
+
+    def __init__(self, group: PlacementGroup, agent: bytes, bundle: Mapping[str, float]) -> None:
+        self._group = group
+        address = ray.util.get_node_ip_address()
+        # The connections of the actors end with this process, whoever kills it.
+        self._server = socket.create_server((address, 0), backlog=group.bundle_count)
+        self._lines: list[socket.socket] = []
+        others = {name: value for name, value in bundle.items() if name not in ("CPU", "GPU")}
+        memory = others.pop("memory", None)
+        port = self._server.getsockname()[1]
+        self._actors = [
+            ray.remote(NodeActor)
+            .options(
+                num_cpus=bundle.get("CPU", 0),
+                num_gpus=bundle.get("GPU", 0),
+                memory=memory,
+                resources=others,
+                max_concurrency=4,
+                max_restarts=0,
+                # Workers run at nice 15. Ray reads this where it starts the worker.
+                runtime_env={"env_vars": {"RAY_worker_niceness": "0"}},
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    group, placement_group_bundle_index=number
+                ),
+            )
+            .remote(number, agent, (address, port))
+            for number in range(group.bundle_count)
+        ]
+        self._runs: dict[Any, int] = {}
+        self._look: Any = None
+        self.places: list[dict[str, Any]] = []
+
+    def meet(self) -> None:
+        """Wait until all actors are there.
+
+        Raises:
+            LostNode: one is not.
+        """
+        answers = [actor.meet.remote() for actor in self._actors]
+        deadline = time.monotonic() + _MEETING
+        for number, answer in enumerate(answers):
+            try:
+                self.places.append(ray.get(answer, timeout=max(0.0, deadline - time.monotonic())))
+            except RayError as error:
+                raise _loss(number, None, error) from error
+        self._server.settimeout(_MEETING)
+        for _ in self._actors:  # each connected before it answered
+            self._lines.append(self._server.accept()[0])
+        self._server.close()
+
+    def start(self, start: Mapping[str, Any], logs: str, variables: Mapping[str, str]) -> list[str]:
+        """Start the node programs; return the paths of their logs, which lie in the folder `logs`.
+
+        Args:
+            start: see `NodeActor.run`.
+            variables: for the ranks of all nodes.
+        """
+        first = self.places[0]
+        paths = [os.path.join(logs, f"{number}.log") for number in range(len(self._actors))]
+        for number, (actor, path) in enumerate(zip(self._actors, paths, strict=True)):
+            position = {
+                "NODE_RANK": str(number),
+                "NUM_NODES": str(len(self._actors)),
+                "MASTER_ADDR": first["address"],
+                "MASTER_PORT": str(first["port"]),
+            }
+            run = actor.run.remote({**start, "log": path}, {**variables, **position})
+            self._runs[run] = number
+        return paths
+
+    def wait(self, seconds: float) -> list[LostNode]:
+        """Wait until a node program ends, at most that long; return the nodes that are lost."""
+        if not self._runs:
+            return []
+        ended, _ = ray.wait(list(self._runs), timeout=seconds)
+        lost = []
+        for run in ended:
+            number = self._runs.pop(run)
+            try:
+                answer = ray.get(run)
+            except RayError as error:
+                lost.append(_loss(number, self.places[number], error))
+                continue
+            code = answer.get("code")
+            if "refused" in answer:
+                lost.append(LostNode(*answer["refused"]))
+            elif code is not None and code < 0:
+                name = signal.Signals(-code).name
+                summary = f"the node program of node {number} was ended by {name}"
+                lost.append(LostNode("killed", summary))
+        return lost
+
+    @property
+    def running(self) -> bool:
+        """Whether a node program runs."""
+        return bool(self._runs)
+
+    def status(self) -> dict[str, Any] | None:
+        """What the first agent said of the run last; None if that is nothing new."""
+        if self._look is None:
+            self._look = self._actors[0].look.remote()
+            return None
+        ready, _ = ray.wait([self._look], timeout=0)
+        if not ready:
+            return None
+        look, self._look = self._look, None
+        try:
+            answer: dict[str, Any] | None = ray.get(look)
+        except RayError:
+            return None
+        return answer
+
+    def stop(self) -> None:
+        """Ask the node programs to stop their ranks."""
+        for actor in self._actors:
+            actor.stop.remote()
+
+    def close(self) -> None:
+        """End the actors, and give their nodes back."""
+        for line in self._lines:
+            line.close()
+        self._server.close()
+        with contextlib.suppress(RayError):
+            remove_placement_group(self._group)
+
+
+def _loss(number: int, place: Mapping[str, Any] | None, error: RayError) -> LostNode:
+    where = f"node {number}" + (f" ({place['address']})" if place else "")
+    text = str(error).strip()
+    if "OutOfMemory" in type(error).__name__:
+        return LostNode("oom", f"{where}: Ray's memory monitor ended it: {text}")
+    if getattr(error, "preempted", False):
+        return LostNode("preempted", f"{where} was preempted: {text}")
+    return LostNode("node_lost", f"{where} was lost: {' '.join(text.split())[:500]}")

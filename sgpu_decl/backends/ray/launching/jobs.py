@@ -1,0 +1,82 @@
+"""Jobs of Ray's Jobs API. The token of a launch is the id of its job, which Ray takes once."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.launching.package import ENTRYPOINT
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.model.jsonable import Json
+
+_HEAD = {"node:__internal_head__": 0.001}  # a resource of the head node alone
+
+
+def session_of(dashboard: Dashboard) -> str:
+    """Return the name of the cluster's session: what it holds ends with that."""
+    path = "/api/version"
+    return str(dashboard.part(path, dashboard.get(path), "session_name", str))
+
+
+def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:
+    """Return the job of a launch; None if the cluster has none."""
+    path = f"/api/jobs/{token}"
+    job: Any = dashboard.find(path)
+    if job is None:
+        return None
+    dashboard.part(path, job, "status", str)
+    return dict(job)
+
+
+def leave_value(dashboard: Dashboard, name: str, content: bytes) -> None:
+    """Leave a value in the key-value store, for a driver or as the package of a job. If nobody
+    takes it, Ray deletes it after ten minutes: that is what it does with a package that was asked
+    for (`pin_runtime_env_uri` in `ray/_private/runtime_env/packaging.py`)."""
+    path = f"/api/packages/gcs/{name}"
+    try:
+        dashboard.put(path, content)
+    except OutcomeUnknown:  # the same once more is harmless
+        dashboard.put(path, content)
+    with suppress(RemoteMissing):  # a driver took it meanwhile
+        dashboard.read(path)
+
+
+def submit_job(dashboard: Dashboard, token: str, package: str, metadata: Mapping[str, str]) -> None:
+    """Submit the job of a launch, unless the cluster has it.
+
+    Raises:
+        OutcomeUnknown: it may have been submitted.
+        BackendError: it was not.
+    """
+    body: dict[str, Json] = {
+        "entrypoint": ENTRYPOINT,
+        "submission_id": token,
+        "runtime_env": {"working_dir": f"gcs://{package}"},
+        "metadata": dict(metadata),
+        "entrypoint_resources": dict(_HEAD),
+    }
+    try:
+        dashboard.post("/api/jobs/", body)
+    except BackendError as error:
+        # Ray answers 500 to the second submission of a job, and to much else.
+        try:
+            job = find_job(dashboard, token)
+        except BackendError as unanswered:
+            raise OutcomeUnknown(
+                f"{error.message}; whether the job was submitted is not known",
+                hint="apply again: sgpu finds what was started and does not start it twice",
+            ) from unanswered
+        if job is None:
+            raise
+
+
+def cancel_job(dashboard: Dashboard, token: str) -> None:
+    """Ask the driver to stop the ranks."""
+    leave_value(dashboard, f"{token}.cancel", json.dumps({"v": 1}).encode())
+
+
+def stop_job(dashboard: Dashboard, token: str) -> None:
+    """Have Ray end the driver, which gives it three seconds."""
+    dashboard.post(f"/api/jobs/{token}/stop", {})

@@ -1,0 +1,138 @@
+"""Launches on a Ray cluster: staged in a launch folder, and submitted to its Jobs API."""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.base import ForcedStop, Launching
+from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.launching.jobs import (
+    cancel_job,
+    find_job,
+    leave_value,
+    session_of,
+    stop_job,
+    submit_job,
+)
+from sgpu_decl.backends.ray.launching.node_program import (
+    LAUNCH,
+    RayNodes,
+    placement_of,
+    secrets_name,
+)
+from sgpu_decl.backends.ray.launching.package import launch_package
+from sgpu_decl.backends.ray.watching.attempts import RayAttempts
+from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE
+from sgpu_decl.backends.remote.files import RemoteMissing
+from sgpu_decl.backends.remote.launcher import RemoteLauncher
+from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.launch import LaunchRecord
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.backends.ray.api.dashboard import Dashboard
+
+
+_CLUSTER = "cluster.json"
+_SILENT = 15.0  # seconds beyond the grace, after which a job is stopped by Ray
+
+
+class RayLauncher(RemoteLauncher):
+    """The marker of a launch has the `address` and the `session` of its cluster. From the moment
+    before the submission on, `cluster.json` has them."""
+
+    def __init__(
+        self,
+        context: "BackendContext",
+        clusters: Clusters,
+        launches: RemoteLaunches,
+        attempts: RayAttempts,
+    ) -> None:
+        super().__init__(context, launches, attempts, RayNodes())
+        self._clusters = clusters
+
+    def check(self, launching: Launching) -> None:
+        super().check(launching)
+        placement_of(launching)
+        resolve_secrets(launching.config.env.secrets, os.environ)
+        session_of(self._clusters.of(launching.config))
+
+    def start(self, launching: Launching, folder: str) -> Mapping[str, Json]:
+        record = launching.record
+        files = self._launches.area(record).files
+        dashboard = self._clusters.of(launching.config)
+        facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
+        before = self._submitted_to(record)
+        if before is not None and before["session"] != facts["session"]:
+            return before  # submitted, perhaps, to a cluster that is gone: the attempt is lost
+        files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
+        secrets = resolve_secrets(launching.config.env.secrets, os.environ)
+        if secrets:
+            leave_value(dashboard, secrets_name(record.token), json.dumps(secrets).encode())
+        package, content = launch_package(files.get(f"{folder}/{LAUNCH}"))
+        leave_value(dashboard, package, content)
+        submit_job(dashboard, record.token, package, _metadata(record))
+        return facts
+
+    def cancel(self, record: LaunchRecord) -> None:
+        dashboard = self._dashboard(record)
+        if dashboard is not None and _active(dashboard, record):
+            cancel_job(dashboard, record.token)
+
+    def forced_stop(self, record: LaunchRecord, patience: float) -> ForcedStop | None:
+        dashboard = self._dashboard(record)
+        if dashboard is None:
+            return None
+        grace = self._launches.config(record).grace.seconds
+        return _RayStop(dashboard, record, grace + max(patience, _SILENT))
+
+    def _dashboard(self, record: LaunchRecord) -> "Dashboard | None":
+        """That of the cluster which a launch was submitted to, if it was."""
+        cluster = self._submitted_to(record) if self.staged(record) else None
+        return self._clusters.at(cluster["address"]) if cluster is not None else None
+
+    def _submitted_to(self, record: LaunchRecord) -> dict[str, str] | None:
+        """The cluster that a launch may have been submitted to."""
+        path = f"{self._launches.folder(record)}/{_CLUSTER}"
+        try:
+            cluster: dict[str, str] = json.loads(self._launches.area(record).files.get(path))
+        except RemoteMissing:
+            return None
+        return cluster
+
+
+class _RayStop(ForcedStop):
+    """Has Ray end a job whose driver does not stop it in `patience` seconds."""
+
+    def __init__(self, dashboard: "Dashboard", record: LaunchRecord, patience: float) -> None:
+        self._dashboard = dashboard
+        self._record = record
+        self._due: float | None = time.monotonic() + patience
+
+    def look(self) -> str | None:
+        if self._due is None or time.monotonic() < self._due:
+            return None
+        self._due = None
+        if not _active(self._dashboard, self._record):
+            return None
+        stop_job(self._dashboard, self._record.token)
+        return "its driver did not stop it: Ray was asked to end the job"
+
+
+def _active(dashboard: "Dashboard", record: LaunchRecord) -> bool:
+    job = find_job(dashboard, record.token)
+    return job is not None and job["status"] in ACTIVE
+
+
+def _metadata(record: LaunchRecord) -> dict[str, str]:
+    """What `ray job list` and the dashboard show of a launch."""
+    return {
+        "sgpu.version": "1",
+        "sgpu.lineage": record.lineage,
+        "sgpu.address": str(record.ref.address),
+        "sgpu.attempt": str(record.ref.number),
+    }

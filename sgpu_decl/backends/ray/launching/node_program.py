@@ -1,0 +1,61 @@
+"""The file of a launch folder that the driver of the launch reads."""
+
+import json
+from collections.abc import Mapping
+
+from sgpu_decl.agent.node.platform import PlatformTable
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.ray.placement import RayPlacement
+from sgpu_decl.backends.ray.planning.group_shape import options_of
+from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import Json, canonical
+
+LAUNCH = "launch.json"
+
+
+class RayNodes(NodeProgram):
+    """See `NodeProgram`. `backends.ray.cluster.driver` says what the file has."""
+
+    def nodes(self, launching: Launching) -> int:
+        return placement_of(launching).nodes
+
+    def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
+        config, token = launching.config, launching.record.token
+        launch: dict[str, Json] = {
+            "v": 1,
+            "token": token,
+            "launch": start.launch,
+            "back": start.back,
+            "start": {
+                "arguments": list[Json](start.arguments("RUN", PlatformTable())),
+                "python": options_of(launching.config).python,
+            },
+            "placement": json.loads(placement_of(launching).id),
+            "secrets": secrets_name(token) if config.env.secrets else None,
+            "grace": config.grace.seconds,
+            "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
+            "retry": {
+                "max": config.retry.max,
+                "on": [str(blame) for blame in config.retry.on],
+                "backoff": config.retry.backoff.seconds,
+            },
+        }
+        return {LAUNCH: canonical(launch).encode()}
+
+
+def placement_of(launching: Launching) -> RayPlacement:
+    """What a launch asks the cluster for. Raises BackendError if its plan does not say."""
+    try:
+        return RayPlacement.from_id(launching.inputs.placement or "")
+    except ValueError:
+        raise BackendError(
+            f"the plan of `{launching.ref}` does not say where its ranks go",
+            hint="plan again",
+            code="launch_failed",
+        ) from None
+
+
+def secrets_name(token: str) -> str:
+    """The key of the values of secrets."""
+    return f"{token}.secrets"

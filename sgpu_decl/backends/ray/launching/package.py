@@ -1,0 +1,43 @@
+"""The package of a launch: what Ray unpacks into the working folder of its job, named by content.
+
+It holds the programs of `cluster/`, the node agent, and `launch.json`. The text of the job, which
+goes through a shell, is the same for all launches.
+"""
+
+import hashlib
+import io
+import zipfile
+from importlib import resources
+
+from sgpu_decl.backends.archives import agent_zip
+
+_OLDEST = (1980, 1, 1, 0, 0, 0)  # what a zip can say
+
+ENTRYPOINT = (
+    'umask 077; folder=$(mktemp -d) && cp -R . "$folder" && '
+    "raylet=$(tr '\\0' '\\n' </proc/$PPID/environ | sed -n 's/^RAY_RAYLET_PID=//p') && "
+    "python=$(tr '\\0' '\\n' </proc/$raylet/cmdline"
+    " | sed -n 's/^--python_worker_command=\\([^ ]*\\).*/\\1/p'); "
+    'exec "${python:-python3}" "$folder"'
+)
+"""The job: it copies its working folder, which Ray may delete while the job runs, and starts the
+driver with the interpreter that runs Ray there, which the command line of the raylet names."""
+
+
+def launch_package(launch: bytes) -> tuple[str, bytes]:
+    """Return the package of a launch, and its name.
+
+    Args:
+        launch: the content of `launch.json`.
+    """
+    programs = resources.files("sgpu_decl.backends.ray.cluster")
+    files = {
+        item.name: item.read_bytes() for item in programs.iterdir() if item.name.endswith(".py")
+    }
+    files |= {"agent.zip": agent_zip()[1], "launch.json": launch}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name, _OLDEST), content, zipfile.ZIP_DEFLATED)
+    data = packed.getvalue()
+    return f"sgpu_{hashlib.sha256(data).hexdigest()[:40]}.zip", data

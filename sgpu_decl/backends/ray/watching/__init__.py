@@ -1,0 +1,1 @@
+"""What became of launches on a Ray cluster."""

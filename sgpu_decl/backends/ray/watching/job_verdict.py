@@ -1,0 +1,78 @@
+"""What an attempt is, by the words of its driver, of its agents, and of Ray, in this order.
+
+| seen | state |
+|---|---|
+| the driver's outcome | that, whatever Ray says |
+| no such job | lost |
+| RUNNING, and the driver's node is not alive | lost: Ray says RUNNING after the head restarted |
+| STOPPED | cancelled, by somebody else |
+| SUCCEEDED, FAILED, and an outcome of the agents | that |
+| FAILED | by `error_type`: the driver's own end is a lost supervisor, all else the platform's |
+
+A cluster that does not answer says nothing of an attempt.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
+from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
+
+ACTIVE = ("PENDING", "RUNNING")
+"""States of jobs that go on."""
+
+_OWN_END = "JOB_ENTRYPOINT_COMMAND_ERROR"
+_VISIBLE = 60.0  # seconds until this machine sees what the driver wrote last
+
+
+def judge(
+    job: Mapping[str, Any] | None,
+    seen: Mapping[str, Any],
+    outcome: Mapping[str, Any] | None,
+    *,
+    driver_alive: bool,
+) -> Mapping[str, Any]:
+    """Return the status of an attempt whose driver wrote no outcome, as `view_in` reads it.
+
+    Args:
+        job: its job; None if the cluster has none.
+        seen: what the driver said last.
+        outcome: what the agents brought back last.
+        driver_alive: whether the node of the driver is.
+    """
+    if job is None:
+        return outcome or _lost(
+            seen, "supervisor_lost", "the cluster has no such job: it was deleted, or Ray started "
+            "again",
+        )  # fmt: skip
+    status = job["status"]
+    if status == "PENDING":
+        return {**seen, "state": "starting"}
+    if status == "RUNNING":
+        if driver_alive:
+            return seen
+        return outcome or _lost(seen, "node_lost", "the node of its driver is not alive")
+    if status == "STOPPED":
+        return cancelled_outcome(dict(seen), "its job was stopped at the cluster", "ray")
+    if outcome is not None:
+        return outcome
+    code = job.get("driver_exit_code")
+    if code == NO_STORAGE:
+        return _failed(seen, "staging_failed", "`backend.storage` is not on the head node")
+    own = status == "SUCCEEDED" or (job.get("error_type") == _OWN_END and (code or 0) > 0)
+    ended = (job.get("end_time") or 0) / 1000
+    if own and time.time() - ended < _VISIBLE:
+        return {**seen, "state": "stopping"}  # it wrote an outcome, which is not seen here yet
+    message = " ".join(str(job.get("message") or "").split())
+    if job.get("error_type") == _OWN_END:
+        return _lost(seen, "supervisor_lost", f"its driver was killed or crashed: {message}")
+    return _failed(seen, "platform", f"Ray could not run its driver: {message}")
+
+
+def _lost(seen: Mapping[str, Any], failure: str, summary: str) -> dict[str, Any]:
+    return lost_outcome(dict(seen), failure, summary, "ray")
+
+
+def _failed(seen: Mapping[str, Any], failure: str, summary: str) -> dict[str, Any]:
+    return {**_lost(seen, failure, summary), "state": "failed"}

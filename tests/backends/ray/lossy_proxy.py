@@ -1,0 +1,58 @@
+"""A proxy in front of a dashboard that loses answers when it is told to."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+
+class LossyProxy:
+    """`url` is its address. The next request that begins with `lose`, as in `POST /api/jobs/`, is
+    passed on, and its answer is lost."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.lose: str | None = None
+        self.requests: list[str] = []
+
+
+@contextmanager
+def lossy_proxy(target: str) -> Iterator[LossyProxy]:
+    host = urlsplit(target).netloc
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _pass_on(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            connection = http.client.HTTPConnection(host, timeout=60)
+            connection.request(self.command, self.path, body, dict(self.headers))
+            answer = connection.getresponse()
+            content = answer.read()
+            connection.close()
+            request = f"{self.command} {self.path}"
+            proxy.requests.append(request)
+            if proxy.lose is not None and request.startswith(proxy.lose):
+                proxy.lose = None
+                self.close_connection = True
+                return
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815  names of the base class
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        proxy = LossyProxy(server.server_address[1])
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield proxy
+        finally:
+            server.shutdown()

@@ -1,0 +1,76 @@
+"""How an attempt stands, by its driver, its agents and Ray. Jobs are as Ray 2.60 and 2.49.1 answer
+(`JobDetails` in `ray/dashboard/modules/job/pydantic_models.py`)."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
+from sgpu_decl.backends.ray.watching.job_verdict import judge
+
+RUNNING = {"v": 1, "state": "running", "started_at": "2026-11-23T08:00:00.000Z"}
+SUCCEEDED = {"state": "succeeded", "exit_code": 0, "class": None}
+OWN_END = "JOB_ENTRYPOINT_COMMAND_ERROR"
+
+
+def job(status: str, *, ago: float = 600.0, **fields: Any) -> dict[str, Any]:
+    return {"status": status, "end_time": int((time.time() - ago) * 1000), **fields}
+
+
+def judged(
+    of: Mapping[str, Any] | None,
+    outcome: Mapping[str, Any] | None = None,
+    *,
+    driver_alive: bool = True,
+) -> tuple[str, str | None]:
+    seen = judge(of, RUNNING, outcome, driver_alive=driver_alive)
+    return seen["state"], seen.get("class")
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (job("PENDING"), ("starting", None)),
+        (job("RUNNING"), ("running", None)),
+        (None, ("lost", "supervisor_lost")),
+        (job("STOPPED"), ("cancelled", None)),
+        (job("FAILED", error_type=OWN_END, driver_exit_code=-9), ("lost", "supervisor_lost")),
+        (job("FAILED", error_type=OWN_END, driver_exit_code=1), ("lost", "supervisor_lost")),
+        (job("FAILED", error_type=OWN_END, driver_exit_code=1, ago=5), ("stopping", None)),
+        (
+            job("FAILED", error_type=OWN_END, driver_exit_code=NO_STORAGE, ago=5),
+            ("failed", "staging_failed"),
+        ),
+        (job("FAILED", error_type="RUNTIME_ENV_SETUP_FAILURE", ago=5), ("failed", "platform")),
+        (job("FAILED", error_type="JOB_SUPERVISOR_ACTOR_DIED", ago=5), ("failed", "platform")),
+        (job("SUCCEEDED", driver_exit_code=0, ago=5), ("stopping", None)),
+    ],
+)
+def test_without_an_outcome_the_job_decides(
+    of: Mapping[str, Any] | None, expected: tuple[str, str | None]
+) -> None:
+    assert judged(of) == expected
+
+
+@pytest.mark.parametrize(
+    "of", [None, job("FAILED", error_type="JOB_SUPERVISOR_ACTOR_DIED"), job("SUCCEEDED")]
+)
+def test_an_outcome_of_the_agents_counts_more_than_a_job_that_has_ended(
+    of: Mapping[str, Any] | None,
+) -> None:
+    assert judged(of, SUCCEEDED) == ("succeeded", None)
+
+
+def test_a_job_that_runs_on_a_node_that_is_not_alive_is_lost() -> None:
+    assert judged(job("RUNNING"), driver_alive=False) == ("lost", "node_lost")
+    assert judged(job("RUNNING"), SUCCEEDED, driver_alive=False) == ("succeeded", None)
+
+
+def test_what_was_known_last_stays_in_a_lost_attempt() -> None:
+    ranks = [{"rank": 0, "node_rank": 0, "state": "running", "exit_code": None, "signal": None}]
+    seen = judge(None, {**RUNNING, "ranks": ranks}, None, driver_alive=True)
+
+    assert seen["started_at"] == RUNNING["started_at"]
+    assert [rank["state"] for rank in seen["ranks"]] == ["lost"]

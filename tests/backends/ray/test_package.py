@@ -1,0 +1,28 @@
+"""The package of a launch."""
+
+import io
+import subprocess
+import zipfile
+from pathlib import Path
+
+from sgpu_decl.backends.ray.cluster import exit_codes
+from sgpu_decl.backends.ray.launching.package import ENTRYPOINT, launch_package
+
+
+def test_equal_launches_have_equal_packages() -> None:
+    assert launch_package(b"{}") == launch_package(b"{}")
+    assert launch_package(b"{}")[0] != launch_package(b'{"v": 1}')[0]
+
+
+def test_it_holds_all_programs_of_the_cluster_and_little_else() -> None:
+    _, content = launch_package(b"{}")
+
+    names = set(zipfile.ZipFile(io.BytesIO(content)).namelist())
+
+    programs = {path.name for path in Path(exit_codes.__file__).parent.glob("*.py")}
+    assert names == {*programs, "agent.zip", "launch.json"}
+    assert len(content) < 300_000
+
+
+def test_the_text_of_the_job_is_one_that_a_shell_can_read() -> None:
+    subprocess.run(["sh", "-n", "-c", ENTRYPOINT], check=True)
