@@ -44,6 +44,7 @@ class RemoteLauncher(Launcher):
         self._launches = launches
         self._attempts = attempts
         self._staged: dict[AttemptRef, Uses] = {}  # by this process, and not launched yet
+        self._known: set[str] = set()  # the tokens of what `staged` found
 
     @abstractmethod
     def start(self, launching: Launching, folder: str) -> Mapping[str, Json]:
@@ -66,20 +67,28 @@ class RemoteLauncher(Launcher):
         return ()
 
     def stage(self, launching: Launching) -> None:
+        record = launching.record
+        # The storage is not asked for a marker: after a crash `staged` was, and only this apply
+        # knows the token of a new launch.
+        if record.token in self._known or self._launches.was_started(record):
+            self.uploader.release(record.ref)
+            return
         try:
-            if self.staged(launching.record):
-                return
             uses = self.uploader.fill(launching)
-            self._launches.mark(launching.record, uses)
-            self._staged[launching.ref] = uses
+            self._launches.mark(record, uses)
+            self._staged[record.ref] = uses
+            self._known.add(record.token)
         except SgpuError:
-            self._launches.unstage(launching.record)
+            self._launches.unstage(record)
             raise
         finally:
-            self.uploader.release(launching.ref)
+            self.uploader.release(record.ref)
 
     def staged(self, record: LaunchRecord) -> bool:
-        return self._launches.marker(record) is not None
+        if self._launches.marker(record) is None:
+            return False
+        self._known.add(record.token)
+        return True
 
     def launch(self, launching: Launching) -> str:
         record, folder = launching.record, self._launches.folder(launching.record)

@@ -77,6 +77,10 @@ class RemoteLaunches:
             self.memory.remember(record, marker=marker)
         return marker
 
+    def was_started(self, record: LaunchRecord) -> bool:
+        """Whether this machine remembers that the launch was started."""
+        return "marker" in self.memory.get(record)
+
     def mark(self, record: LaunchRecord, uses: Uses | Mapping[str, Json], **facts: Json) -> None:
         """Write the marker of a launch; see `render_marker`."""
         content = render_marker(uses, token=record.token, **facts)
