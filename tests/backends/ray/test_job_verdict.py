@@ -37,6 +37,7 @@ def judged(
         (None, ("lost", "supervisor_lost")),
         (job("STOPPED"), ("cancelled", None)),
         (job("FAILED", error_type=OWN_END, driver_exit_code=-9), ("lost", "supervisor_lost")),
+        (job("FAILED", error_type=None, driver_exit_code=-9), ("lost", "supervisor_lost")),
         (job("FAILED", error_type=OWN_END, driver_exit_code=1), ("lost", "supervisor_lost")),
         (job("FAILED", error_type=OWN_END, driver_exit_code=1, ago=5), ("stopping", None)),
         (

@@ -165,6 +165,7 @@ def test_folders_of_node_programs_that_were_killed_are_deleted_by_the_next_run(
     processes = of_the_run(cluster)
     os.kill(driver_of(cluster), signal.SIGKILL)
     assert_gone(processes)
+    assert bench.ended()["state"] == "lost"
     bench.go()
 
     assert bench.ran()["state"] == "succeeded"

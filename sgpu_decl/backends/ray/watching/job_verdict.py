@@ -60,12 +60,14 @@ def judge(
     code = job.get("driver_exit_code")
     if code == NO_STORAGE:
         return _failed(seen, "staging_failed", "`backend.storage` is not on the head node")
-    own = status == "SUCCEEDED" or (job.get("error_type") == _OWN_END and (code or 0) > 0)
+    # Ray 2.49 names no type for that.
+    own_end = job.get("error_type") == _OWN_END or (not job.get("error_type") and code is not None)
+    own = status == "SUCCEEDED" or (own_end and (code or 0) > 0)
     ended = (job.get("end_time") or 0) / 1000
     if own and time.time() - ended < _VISIBLE:
         return {**seen, "state": "stopping"}  # it wrote an outcome, which is not seen here yet
     message = " ".join(str(job.get("message") or "").split())
-    if job.get("error_type") == _OWN_END:
+    if own_end:
         return _lost(seen, "supervisor_lost", f"its driver was killed or crashed: {message}")
     return _failed(seen, "platform", f"Ray could not run its driver: {message}")
 
