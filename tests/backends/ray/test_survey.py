@@ -219,7 +219,7 @@ def test_a_shared_folder_is_needed_so_far(planned: Planned, tmp_path: Path) -> N
 
 
 def test_what_fits_is_silent(planned: Planned) -> None:
-    assert set(checks(planned(1))) == {"ray_placement"}
+    assert set(checks(planned(1))) == {"ray_placement", "tracking_not_yet"}
 
 
 def test_several_runs_count_the_room_together(planned: Planned) -> None:
@@ -288,12 +288,13 @@ def test_a_head_without_memory(cluster: Answers, planned: Planned) -> None:
     assert checks(planned())["head_memory"].severity == "warning"
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:5000", "sqlite:///mlflow.db"])
-def test_tracking_on_this_machine_is_said(planned: Planned, uri: str) -> None:
-    found = checks(planned(more=f"mlflow: {{tracking_uri: '{uri}'}}\n"))
-    assert found["tracking_unreachable"].severity == "info"
-    found = checks(planned(more="mlflow: {tracking_uri: 'https://mlflow.example'}\n"))
-    assert "tracking_unreachable" not in found
+def test_tracking_that_is_not_there_yet_is_said(planned: Planned) -> None:
+    """As a warning where the user wrote `mlflow`, which has no effect."""
+    assert checks(planned())["tracking_not_yet"].severity == "info"
+    found = checks(planned(more="mlflow: {experiment: sweep}\n"))
+    assert found["tracking_not_yet"].severity == "warning"
+    assert found["tracking_not_yet"].place.line == 9
+    assert "tracking_not_yet" not in checks(planned(more="mlflow: {enabled: false}\n"))
 
 
 def test_a_cluster_that_cannot_be_asked_is_a_warning_with_the_reason(planned: Planned) -> None:

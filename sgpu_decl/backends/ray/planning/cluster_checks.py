@@ -2,13 +2,11 @@
 
 import platform
 from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
 
 from packaging.version import Version
 
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
-from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.config.run import RunConfig
@@ -111,28 +109,18 @@ def access_findings(
     )
 
 
-def tracking_findings(
-    config: RunConfig, places: Places, environ: Mapping[str, str]
-) -> Iterator[Diagnostic]:
-    """Whether nodes can reach the MLflow server or store that the run names."""
-    uri = config.mlflow.tracking_uri or environ.get("MLFLOW_TRACKING_URI")
-    if not config.mlflow.enabled or not uri:
+def tracking_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+    """Whether the run asks for an MLflow run: the ranks get none there yet."""
+    if not config.mlflow.enabled:
         return
-    parts = urlsplit(uri)
-    if parts.scheme in ("http", "https"):
-        if not DashboardAddress(url=uri).is_loopback:
-            return
-        where = "this machine alone"
-    elif parts.scheme in ("", "file", "sqlite"):
-        where = "the disk of this machine"
-    else:
-        return
+    place = places.get("mlflow")
     yield Diagnostic(
-        code="tracking_unreachable",
-        severity=Severity.INFO,
-        summary=f"`{uri}` is on {where}: the nodes of the cluster may not reach it",
-        place=places.get("mlflow.tracking_uri"),
-        hint="name an MLflow server that the nodes reach with `mlflow.tracking_uri`",
+        code="tracking_not_yet",
+        severity=Severity.WARNING if place else Severity.INFO,
+        summary="runs on a Ray cluster get no MLflow run yet: their ranks find no `MLFLOW_*`",
+        place=place or _block(places),
+        hint="set `MLFLOW_TRACKING_URI` in `env.variables` and start the MLflow run in your code, "
+        "or write `mlflow: {enabled: false}`",
     )
 
 

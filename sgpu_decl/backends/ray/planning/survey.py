@@ -104,7 +104,7 @@ class RaySurvey(RemoteSurvey):
     ) -> Sequence[Diagnostic]:
         findings = list(config_findings(config, places, folder, called=called))
         findings += machine_findings(config, places)
-        findings += tracking_findings(config, places, os.environ)
+        findings += tracking_findings(config, places)
         python = self.python(config.env, folder)
         if python is not None and not isinstance(python, Interpreter):
             findings.append(python.diagnostic(places.get("env.python")))
