@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from sgpu_decl.backends.base import Launching
-from sgpu_decl.tracking.request import TrackingRequest, request
+from sgpu_decl.tracking.run_description import TrackingRequest, request
 
 # MLflow's own variables hold where the run says nothing: exported, or in `env.variables`.
 _EXPERIMENT = "MLFLOW_EXPERIMENT_NAME"

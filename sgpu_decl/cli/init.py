@@ -63,13 +63,13 @@ def _name_of(folder: Path) -> str:
 
 
 def _run_file(name: str) -> str:
-    from sgpu_decl.resources import locate
+    from sgpu_decl.shipped_files import shipped_folder
 
-    schema = locate("schemas") / "run.v1.schema.json"
+    schema = shipped_folder("schemas") / "run.v1.schema.json"
     return _template("run.yaml").replace("@SCHEMA@", schema.as_uri()).replace("@NAME@", name)
 
 
 def _template(name: str) -> str:
-    from sgpu_decl.resources import locate
+    from sgpu_decl.shipped_files import shipped_folder
 
-    return (locate("templates") / "init" / name).read_text(encoding="utf-8")
+    return (shipped_folder("templates") / "init" / name).read_text(encoding="utf-8")

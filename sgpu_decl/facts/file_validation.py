@@ -16,8 +16,8 @@ from sgpu_decl.facts.code_facts import entrypoint_findings
 from sgpu_decl.facts.file_memory import FileMemory
 from sgpu_decl.facts.location import Location, Opened, absolute
 from sgpu_decl.facts.project_file import Validated, file_bytes, invalid_file
-from sgpu_decl.model.desired import Desired
-from sgpu_decl.planning.unsupported_fields import not_yet, run_checks
+from sgpu_decl.model.desired import DesiredRun
+from sgpu_decl.planning.plan_checks import not_yet, run_checks
 
 __all__ = ["check_file"]
 
@@ -139,8 +139,8 @@ def _known(
                     yield found
 
 
-def _desired(run: LoadedRun) -> Desired:
-    return Desired(
+def _desired(run: LoadedRun) -> DesiredRun:
+    return DesiredRun(
         address=run.address,
         backend=str(run.config.backend.kind),
         owner="",

@@ -11,11 +11,11 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.desired import NO_PLACES, Desired
+from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.target import Mode
-from sgpu_decl.planning.unsupported_fields import place_of
+from sgpu_decl.planning.plan_checks import place_of
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.job_backend import JobBackend
@@ -34,11 +34,11 @@ class DeclaredJobs:
     jobs: tuple[LoadedJob, ...] = ()
     mode: Mode = Mode.PRODUCTION
     backends: "Mapping[str, BackendOptions]" = field(default_factory=dict)
-    runs: Mapping[str, Desired] = field(default_factory=dict)
+    runs: Mapping[str, DesiredRun] = field(default_factory=dict)
     owner: str = ""
 
     @classmethod
-    def of(cls, loaded: Loaded, owner: str, desired: Sequence[Desired] = ()) -> "DeclaredJobs":
+    def of(cls, loaded: Loaded, owner: str, desired: Sequence[DesiredRun] = ()) -> "DeclaredJobs":
         """The jobs of the file `owner`, a path relative to the project; `desired` are its runs."""
         if not loaded.jobs:
             return cls()
@@ -202,7 +202,7 @@ def _keeps_none(job: "LoadedJob", backend: "BackendOptions") -> Diagnostic:
     )
 
 
-def _mistake(job: LoadedJob, run: Desired | None, error: BackendError, field: str) -> Diagnostic:
+def _mistake(job: LoadedJob, run: DesiredRun | None, error: BackendError, field: str) -> Diagnostic:
     name = field.rpartition(".")[2]
     own = job.places.get(name) or job.places.get(f"notebook.{name}")
     if run is None or own is not None:

@@ -20,12 +20,12 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.desired import CodeFacts, Desired, Interpreter, Placement
+from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.planning.unsupported_fields import not_yet
+from sgpu_decl.planning.plan_checks import not_yet
 from sgpu_decl.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class PlanFacts:
     recipes: what makes each environment, by its digest.
     """
 
-    desired: tuple[Desired, ...] = ()
+    desired: tuple[DesiredRun, ...] = ()
     jobs: DeclaredJobs = field(default_factory=DeclaredJobs)
     findings: tuple[Diagnostic, ...] = ()
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class _FactReader:
         self.environment_checks = EnvironmentChecks(environments, self._folder, self._owner)
         self.findings: list[Diagnostic] = []
 
-    def desired_run(self, run: "LoadedRun", jobs: tuple[Address, ...]) -> Desired:
+    def desired_run(self, run: "LoadedRun", jobs: tuple[Address, ...]) -> DesiredRun:
         """The facts about one run. If `jobs` launch it, `apply` does not."""
         config = run.config
         if (backend := self._backend(config)) is not None:
@@ -154,7 +154,7 @@ class _FactReader:
             self._clusters[key] = self._ray(run, installed.packages if installed else None)
         if config.env.origins or not config.entrypoint:
             interpreter = None
-        return Desired(
+        return DesiredRun(
             address=run.address,
             backend=str(config.backend.kind),
             owner=self._owner,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.model.owner import Owner, Presence
-from sgpu_decl.storing.stores import open_store
+from sgpu_decl.storing.stores import open_state_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def _unseen_owners(project: OpenedProject) -> Iterator[UnseenOwner]:
 
 def _presence(owner: Owner) -> Presence:
     """Ask the store of a state whether the state is there."""
-    store = open_store(owner.store or "")
+    store = open_state_store(owner.store or "")
     if store is None or owner.lineage is None:
         return Presence.UNKNOWN
     return store.presence(owner.lineage)

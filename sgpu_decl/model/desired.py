@@ -12,7 +12,7 @@ from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.ray_size import RaySize
 
-__all__ = ["NO_PLACES", "CodeFacts", "Desired", "Interpreter", "Placement"]
+__all__ = ["NO_PLACES", "CodeFacts", "DesiredRun", "Interpreter", "Placement"]
 
 NO_PLACES: Mapping[str, Place] = MappingProxyType({})
 
@@ -56,7 +56,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desired:
+class DesiredRun:
     """One declared run.
 
     `spec` is the canonical JSON of its validated config without defaults and without the keys that

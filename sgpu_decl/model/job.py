@@ -14,7 +14,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.desired import NO_PLACES, Desired
+from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.job_rules import JobRules
 from sgpu_decl.model.jsonable import canonical
 
@@ -67,7 +67,7 @@ class DesiredJob:
     owner: str
     spec: str
     title: str
-    run: Desired | None = None
+    run: DesiredRun | None = None
     rules: JobRules = field(default_factory=JobRules, compare=False)
     prevent_destroy: bool = False
     ignore_changes: tuple[str, ...] = ()

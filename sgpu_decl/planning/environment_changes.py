@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.model.desired import Desired, Interpreter
+from sgpu_decl.model.desired import DesiredRun, Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchInputs
@@ -60,7 +60,7 @@ def environment_change(
     )
 
 
-def of_run(desired: Desired, last: Attempt | None, known: Lists) -> EnvironmentChange | None:
+def of_run(desired: DesiredRun, last: Attempt | None, known: Lists) -> EnvironmentChange | None:
     """Return what a run's declared environment changes for the run: against its own last attempt.
     Of a first run nothing is listed; the change of the environment says it all."""
     environment = desired.environment
@@ -84,7 +84,7 @@ def difference(before: PackageList | None, after: PackageList) -> tuple[PackageC
 
 
 def interpreter_checks(
-    runs_and_last: "list[tuple[Desired, Attempt | None]]", state: State
+    runs_and_last: "list[tuple[DesiredRun, Attempt | None]]", state: State
 ) -> tuple[Check, ...]:
     """Say which Python the ranks use where no environment is declared, each that is used once, and
     which of its packages changed since the last attempt. It forces nothing."""

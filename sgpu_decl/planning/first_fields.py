@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.model.desired import NO_PLACES, Desired
+from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.planning.field_changes import leaves, parse
-from sgpu_decl.planning.unsupported_fields import place_of
+from sgpu_decl.planning.plan_checks import place_of
 
 _SCALARS = (str, int, float, bool, type(None))
 
@@ -20,7 +20,7 @@ class NewFields:
         self._places: Mapping[str, Place] = NO_PLACES
         self._made: dict[tuple[str, type, Json], FieldChange] = {}
 
-    def of(self, desired: Desired) -> tuple[FieldChange, ...]:
+    def of(self, desired: DesiredRun) -> tuple[FieldChange, ...]:
         make = self._field
         if desired.places is not self._places:
             self._places = desired.places

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.model.desired import Desired, Placement
+from sgpu_decl.model.desired import DesiredRun, Placement
 from sgpu_decl.model.plan import Check
-from sgpu_decl.planning.unsupported_fields import check_of, place_of
+from sgpu_decl.planning.plan_checks import check_of, place_of
 
 
-def placement_checks(launched: Sequence[Desired]) -> tuple[Check, ...]:
+def placement_checks(launched: Sequence[DesiredRun]) -> tuple[Check, ...]:
     """Return one check for each placement, with the first run that it holds for; without a run
     where it holds for all. Launches with the same placement share its room."""
-    placed: dict[Placement, list[Desired]] = {}
+    placed: dict[Placement, list[DesiredRun]] = {}
     for run in launched:
         if run.placement is not None:
             placed.setdefault(run.placement, []).append(run)

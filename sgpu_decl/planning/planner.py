@@ -15,7 +15,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.plan import Action, Change, Check, Plan, Summary
 from sgpu_decl.model.state import Resource, State
@@ -26,10 +26,10 @@ from sgpu_decl.planning.estimate import Spending
 from sgpu_decl.planning.first_fields import NewFields
 from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, current_attempts
 from sgpu_decl.planning.placement_checks import placement_checks
-from sgpu_decl.planning.ray_words import ray_checks
+from sgpu_decl.planning.plan_checks import check_of, run_checks
+from sgpu_decl.planning.ray_checks import ray_checks
 from sgpu_decl.planning.removals import destroyed, removed
 from sgpu_decl.planning.run_changes import Options, change_of
-from sgpu_decl.planning.unsupported_fields import check_of, run_checks
 
 if TYPE_CHECKING:
     from sgpu_decl.model.job import DesiredJob, ObservedJob
@@ -67,7 +67,7 @@ class PlanRequest:
 
 def plan(
     *,
-    desired: Sequence[Desired],
+    desired: Sequence[DesiredRun],
     state: State,
     observed: Mapping[AttemptRef, AttemptView],
     request: PlanRequest,
@@ -89,7 +89,7 @@ def plan(
     holds every job that is planned and can be.
     """
     known = current_attempts(state, observed)
-    desired_runs: dict[Address, Desired] = {}
+    desired_runs: dict[Address, DesiredRun] = {}
     for item in desired:
         desired_runs.setdefault(item.address, item)
     desired_jobs = {job.address: job for job in jobs}
@@ -167,7 +167,7 @@ class _PlanParts:
 
     def runs(
         self,
-        selected_runs: Sequence[Desired],
+        selected_runs: Sequence[DesiredRun],
         now: datetime,
         capabilities: Mapping[str, Capabilities],
     ) -> None:
@@ -186,7 +186,7 @@ class _PlanParts:
         )
         self.checks += (*placement_checks(launched), *ray_checks(launched))
 
-    def environments(self, used: Iterable[Desired]) -> set[Address]:
+    def environments(self, used: Iterable[DesiredRun]) -> set[Address]:
         """The environments that runs declare, once each; returns their addresses."""
         declared = {item.environment.address: item.environment for item in used if item.environment}
         for address, environment in declared.items():
@@ -223,7 +223,7 @@ class _PlanParts:
         return self._known.get(address, NO_ATTEMPTS)
 
 
-def _rests(run: Desired, request: PlanRequest) -> bool:
+def _rests(run: DesiredRun, request: PlanRequest) -> bool:
     """Whether a job launches the run, so that apply does not."""
     return bool(run.jobs) and run.address not in request.rerun
 
@@ -251,7 +251,7 @@ def _owned(
     }
 
 
-def _by_job(run: Desired, target: str | None) -> Check:
+def _by_job(run: DesiredRun, target: str | None) -> Check:
     listed = " and ".join(f"`{job}`" for job in run.jobs)
     return Check(
         id="launched_by_job",
@@ -264,7 +264,7 @@ def _by_job(run: Desired, target: str | None) -> Check:
 
 
 def _package_lists(
-    changes: Iterable[Change], desired_runs: Mapping[Address, Desired]
+    changes: Iterable[Change], desired_runs: Mapping[Address, DesiredRun]
 ) -> tuple[PackageList, ...]:
     """The package lists that launches refer to, each once."""
     lists = {one.digest: one for one in (item.packages for item in desired_runs.values()) if one}
@@ -273,7 +273,7 @@ def _package_lists(
 
 
 def _options(
-    item: Desired,
+    item: DesiredRun,
     request: PlanRequest,
     state: State,
     now: datetime,

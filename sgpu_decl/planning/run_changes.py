@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.plan import (
     Action,
@@ -26,8 +26,8 @@ from sgpu_decl.planning.field_changes import FieldDifference, compare, leaves, p
 from sgpu_decl.planning.fingerprint import fingerprint, token
 from sgpu_decl.planning.first_fields import NewFields
 from sgpu_decl.planning.last_known import CurrentAttempts, prior_of
+from sgpu_decl.planning.plan_checks import place_of
 from sgpu_decl.planning.policy import FieldClass, class_of, effect_of
-from sgpu_decl.planning.unsupported_fields import place_of
 from sgpu_decl.planning.work_lost import work_lost
 
 Changed = tuple[Change, tuple[Check, ...]]
@@ -62,7 +62,7 @@ class _Start:
 
 
 def change_of(
-    desired: Desired, attempts: CurrentAttempts, options: Options, new_fields: NewFields
+    desired: DesiredRun, attempts: CurrentAttempts, options: Options, new_fields: NewFields
 ) -> Changed:
     """Return the change of one run, and the checks about it."""
     same_as = _same_as(desired, attempts)
@@ -81,7 +81,7 @@ def change_of(
 
 
 def _decision(
-    desired: Desired, attempts: CurrentAttempts, same_as: Attempt | None, options: Options
+    desired: DesiredRun, attempts: CurrentAttempts, same_as: Attempt | None, options: Options
 ) -> Decision:
     situation = attempts.situation
     if attempts.known and attempts.active and (same_as is None or same_as.state.active):
@@ -94,7 +94,7 @@ def _decision(
     )
 
 
-def _same_as(desired: Desired, attempts: CurrentAttempts) -> Attempt | None:
+def _same_as(desired: DesiredRun, attempts: CurrentAttempts) -> Attempt | None:
     """Return the attempt that computes what is wanted: the newest active one, else the last."""
     if not attempts.known or attempts.last is None:
         return None
@@ -107,7 +107,7 @@ def _same_as(desired: Desired, attempts: CurrentAttempts) -> Attempt | None:
     return None
 
 
-def _same_inputs(desired: Desired, attempt: Attempt) -> bool:
+def _same_inputs(desired: DesiredRun, attempt: Attempt) -> bool:
     return (
         attempt.inputs.code_digest == desired.code_digest
         and attempt.inputs.environment_digest == desired.environment_digest
@@ -115,7 +115,7 @@ def _same_inputs(desired: Desired, attempt: Attempt) -> bool:
 
 
 def _changed_fields(
-    desired: Desired, attempts: CurrentAttempts, base: Attempt | None, options: Options
+    desired: DesiredRun, attempts: CurrentAttempts, base: Attempt | None, options: Options
 ) -> tuple[FieldChange, ...]:
     active = bool(attempts.active)
     return tuple(
@@ -143,7 +143,7 @@ def differences(
 
 
 def _field_change(
-    desired: Desired, item: FieldDifference, in_place: frozenset[str], *, active: bool
+    desired: DesiredRun, item: FieldDifference, in_place: frozenset[str], *, active: bool
 ) -> FieldChange:
     return FieldChange(
         path=item.path,
@@ -165,7 +165,9 @@ def _member(item: FieldDifference) -> str:
     return next((f".{at}" for at, one in enumerate(new) if same[at : at + 1] != [one]), "")
 
 
-def _what_differs(desired: Desired, base: Attempt | None, fields: Sequence[FieldChange]) -> Reason:
+def _what_differs(
+    desired: DesiredRun, base: Attempt | None, fields: Sequence[FieldChange]
+) -> Reason:
     if any(field.effect is FieldEffect.NEW_ATTEMPT for field in fields):
         return Reason.CONFIG_CHANGED
     if base is not None and base.inputs.code_digest == desired.code_digest:
@@ -173,7 +175,7 @@ def _what_differs(desired: Desired, base: Attempt | None, fields: Sequence[Field
     return Reason.CODE_CHANGED
 
 
-def _start(desired: Desired, attempts: CurrentAttempts, options: Options) -> _Start:
+def _start(desired: DesiredRun, attempts: CurrentAttempts, options: Options) -> _Start:
     if not attempts.active:
         return _Start()
     if not attempts.known:
@@ -193,7 +195,7 @@ def _start(desired: Desired, attempts: CurrentAttempts, options: Options) -> _St
 
 
 def _start_checks(
-    desired: Desired, attempts: CurrentAttempts, start: _Start, options: Options
+    desired: DesiredRun, attempts: CurrentAttempts, start: _Start, options: Options
 ) -> Iterator[Check]:
     if start.refused and (options.on_active or desired.on_active) == "queue":
         yield Check(
@@ -235,7 +237,7 @@ def _start_checks(
 
 
 def _launched(
-    desired: Desired,
+    desired: DesiredRun,
     attempts: CurrentAttempts,
     start: _Start,
     reason: Reason,
@@ -276,7 +278,7 @@ def _launched(
 
 
 def _kept(
-    desired: Desired,
+    desired: DesiredRun,
     attempts: CurrentAttempts,
     same_as: Attempt | None,
     decision: Decision,
@@ -309,6 +311,6 @@ def _kept(
     )
 
 
-def _unchanged(desired: Desired, fields: Sequence[FieldChange]) -> int:
+def _unchanged(desired: DesiredRun, fields: Sequence[FieldChange]) -> int:
     changed = {field.path for field in fields}
     return sum(path not in changed for path, _ in leaves(parse(desired.spec)))

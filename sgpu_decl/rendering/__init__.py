@@ -1,1 +1,1 @@
-"""Desired values become text: the spec of an attempt and the entrypoint of its ranks."""
+"""Values become text: the spec of an attempt and the entrypoint of its ranks."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sgpu_decl.resources import locate
+from sgpu_decl.shipped_files import shipped_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,7 +24,7 @@ def _environment(folder: str) -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(locate("templates") / folder),
+        loader=FileSystemLoader(shipped_folder("templates") / folder),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  # source of programs, and only values of ours go in

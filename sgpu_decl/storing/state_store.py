@@ -116,8 +116,8 @@ class StateStore(Protocol):
 
     @property
     def url(self) -> str:
-        """How `stores.open_store` finds this store again, in another process and from any folder.
-        It holds no password."""
+        """How `stores.open_state_store` finds this store again, in another process and from any
+        folder. It holds no password."""
 
     @property
     def file(self) -> Path | None:

@@ -11,7 +11,7 @@ def local_store(folder: Path) -> StateStore:
     return SqliteStore(folder / "state.db")
 
 
-def open_store(url: str) -> StateStore | None:
+def open_state_store(url: str) -> StateStore | None:
     """The store of that URL; None for one of a kind that this sgpu does not know."""
     scheme, _, rest = url.partition(":")
     return SqliteStore(Path(rest)) if scheme == SCHEME else None

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.tracking.request import TrackingRequest
+from sgpu_decl.tracking.run_description import TrackingRequest
 from sgpu_decl.tracking.tracker_files import OPEN, change_record
 
 TYPE_CHECKING = False
@@ -110,7 +110,7 @@ def _close(
 def _close_locked(
     entry: OpenRun, environ: Mapping[str, str], away: set[str], *, by_client: bool
 ) -> str | None:
-    from sgpu_decl.tracking.stores.choice import needs_no_mlflow, open_store
+    from sgpu_decl.tracking.stores.choice import needs_no_mlflow, open_tracking_store
     from sgpu_decl.tracking.stores.store_protocol import StoreError
 
     try:
@@ -128,7 +128,9 @@ def _close_locked(
     if not (by_client or needs_no_mlflow(uri, environ)):
         return None
     try:
-        open_store(uri, environ=environ, patience=1.0).finish(str(entry.data["run_id"]), end)
+        open_tracking_store(uri, environ=environ, patience=1.0).finish(
+            str(entry.data["run_id"]), end
+        )
     except StoreError:
         away.add(uri)
         return None

@@ -25,9 +25,9 @@ from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.tracking.mlflow_status import outcome
 from sgpu_decl.tracking.open_runs import OpenRun, close_runs
-from sgpu_decl.tracking.request import FILE, TrackingRequest, from_json
+from sgpu_decl.tracking.run_description import FILE, TrackingRequest, from_json
 from sgpu_decl.tracking.store_location import artifact_folder, default_uri
-from sgpu_decl.tracking.stores.choice import open_store
+from sgpu_decl.tracking.stores.choice import open_tracking_store
 from sgpu_decl.tracking.stores.store_protocol import CreatedRun, RunStore, StoreError
 from sgpu_decl.tracking.tracker_files import DOING, TRACKED, write_record
 
@@ -112,7 +112,7 @@ def _make(
 def _create(
     request: TrackingRequest, say: Callable[[str], None]
 ) -> tuple[CreatedRun, TrackingRequest, RunStore]:
-    store = open_store(request.tracking_uri, environ=os.environ, say=say)
+    store = open_tracking_store(request.tracking_uri, environ=os.environ, say=say)
     return store.create(request), request, store
 
 

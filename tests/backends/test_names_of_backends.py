@@ -21,7 +21,7 @@ RAY = "`ray` is a block of a run too"
 ALLOWED = {
     "backends/kinds.py": "the registry",
     "planning/policy.py": RAY,
-    "planning/ray_words.py": RAY,
+    "planning/ray_checks.py": RAY,
     "facts/ray_facts.py": RAY,
     "staging/ray_calls.py": "the name of a package",
     "config/cross_field.py": RAY,

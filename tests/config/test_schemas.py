@@ -10,7 +10,7 @@ from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.plain_values import Conversion
 from sgpu_decl.config.schemas import describe, documents, text_of, write
 from sgpu_decl.errors import NotFound
-from sgpu_decl.resources import locate
+from sgpu_decl.shipped_files import shipped_folder
 from sgpu_decl.text.yaml_reader import load
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def problems(kind: str, text: str) -> list[str]:
 def test_the_published_schema_is_current_and_valid(name: str) -> None:
     schema = documents()[name]
     jsonschema.Draft202012Validator.check_schema(schema)
-    published = locate("schemas") / f"{name}.v1.schema.json"
+    published = shipped_folder("schemas") / f"{name}.v1.schema.json"
     assert published.read_text() == text_of(schema), "run `sgpu schema --write`"
     assert schema["$id"] == f"urn:sgpu:schema:{name}.v1"
 

@@ -20,7 +20,7 @@ from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.state import Resource
 from sgpu_decl.storing.state_store import Patience, StateStore
-from sgpu_decl.storing.stores import open_store
+from sgpu_decl.storing.stores import open_state_store
 from tests.side_programs import start_program
 from tests.storing.conftest import Launched, make_launch
 
@@ -41,7 +41,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def _open(url: str) -> StateStore:
-    store = open_store(url)
+    store = open_state_store(url)
     assert store is not None
     return store
 
@@ -78,14 +78,14 @@ def test_reading_before_anything_was_applied_makes_nothing(store: StateStore) ->
 
 
 def test_a_store_is_found_again_by_its_url(filled: StateStore) -> None:
-    found = open_store(filled.url)
+    found = open_state_store(filled.url)
     assert found is not None
     assert found.read() == filled.read()
     assert found.url == filled.url
 
 
 def test_a_store_of_a_kind_that_is_not_known_is_none() -> None:
-    assert open_store("elsewhere://host/state") is None
+    assert open_state_store("elsewhere://host/state") is None
 
 
 def test_each_target_of_a_project_has_a_state_of_its_own(filled: StateStore) -> None:
@@ -425,8 +425,8 @@ def test_reading_beside_a_writer_sees_what_is_committed(filled: StateStore) -> N
 
 HOLDS = """
 import sys
-from sgpu_decl.storing.stores import open_store
-with open_store(sys.argv[1]).lock("apply", lineage="lin") as writer:
+from sgpu_decl.storing.stores import open_state_store
+with open_state_store(sys.argv[1]).lock("apply", lineage="lin") as writer:
     writer.plan_applied("first")
     print("held", flush=True)
     sys.stdin.read()
@@ -435,8 +435,8 @@ with open_store(sys.argv[1]).lock("apply", lineage="lin") as writer:
 RACES = """
 import sys
 from sgpu_decl.errors import Locked
-from sgpu_decl.storing.stores import open_store
-store, done = open_store(sys.argv[1]), 0
+from sgpu_decl.storing.stores import open_state_store
+store, done = open_state_store(sys.argv[1]), 0
 while done < 10:
     try:
         with store.lock("apply", lineage=sys.argv[2]) as writer:

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from sgpu_decl.resources import locate
+from sgpu_decl.shipped_files import shipped_folder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.yaml"))
@@ -22,7 +22,7 @@ def test_an_example_names_its_schema_and_fits_it(name: str) -> None:
     file = EXAMPLES / name / "run.yaml"
     first, text = file.read_text().split("\n", 1)
     schema = (file.parent / first.removeprefix("# yaml-language-server: $schema=")).resolve()
-    assert schema == locate("schemas") / "run.v1.schema.json"
+    assert schema == shipped_folder("schemas") / "run.v1.schema.json"
     # PyYAML reads `1e-2` as text; the editors that this schema serves read YAML 1.2.
     run = yaml.safe_load(text.replace("1e-2", "0.01").replace("2e-3", "0.002"))
     jsonschema.validate(run, json.loads(schema.read_text()))

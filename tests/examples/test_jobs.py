@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from sgpu_decl.resources import locate
+from sgpu_decl.shipped_files import shipped_folder
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def jobs(example: Callable[[str], Any], workspace: Any) -> Any:
 def test_it_fits_its_schema(example: Callable[[str], Any]) -> None:
     first, text = (example("jobs").source / "sgpu.yml").read_text().split("\n", 1)
     assert first.endswith("schemas/project.v1.schema.json")
-    schema = json.loads((locate("schemas") / "project.v1.schema.json").read_text())
+    schema = json.loads((shipped_folder("schemas") / "project.v1.schema.json").read_text())
     jsonschema.validate(yaml.safe_load(text), schema)
 
 

@@ -10,7 +10,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.desired import CodeFacts, Desired
+from sgpu_decl.model.desired import CodeFacts, DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchInputs
@@ -34,7 +34,7 @@ SPEC: dict[str, Json] = {"gpus": 2, "type": "A10", "entrypoint": "train.py", "ar
 class World:
     """What a plan is made from. Methods change it and return it."""
 
-    desired: dict[Address, Desired] = field(default_factory=dict)
+    desired: dict[Address, DesiredRun] = field(default_factory=dict)
     resources: dict[Address, Resource] = field(default_factory=dict)
     active: list[Attempt] = field(default_factory=list)
     observed: dict[AttemptRef, AttemptView] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class World:
     ) -> "World":
         address = Address.run(name, key)
         facts = CodeFacts(digest=code, files=3, bytes=1234, changed=changed) if code else None
-        base = Desired(
+        base = DesiredRun(
             address=address,
             backend="local",
             owner="sgpu.yml",

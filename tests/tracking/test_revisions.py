@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
-from sgpu_decl.tracking.request import TrackingRequest
+from sgpu_decl.tracking.run_description import TrackingRequest
 from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore, revision
 
 pytest.importorskip("mlflow")

@@ -9,7 +9,7 @@ from sgpu_decl.backends.databricks.planning.pools import choose_pool
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
@@ -22,7 +22,7 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SHELL = {"DATABRICKS_USE_RESERVED_GPU_POOL": "false", "DATABRICKS_REMOTE_GPU_POOL_ID": "p-1"}
 
 
-def wanted(name: str, pool: str | None, environ: dict[str, str], line: int) -> Desired:
+def wanted(name: str, pool: str | None, environ: dict[str, str], line: int) -> DesiredRun:
     spec: dict[str, Any] = {
         "gpus": 8,
         "type": "H100",
@@ -31,7 +31,7 @@ def wanted(name: str, pool: str | None, environ: dict[str, str], line: int) -> D
     }
     choice, _ = choose_pool(RunConfig.model_validate({"name": name, **spec}), environ)
     assert choice is not None
-    return Desired(
+    return DesiredRun(
         address=Address.run(name),
         backend="databricks",
         owner="sgpu.yml",

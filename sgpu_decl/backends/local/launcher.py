@@ -162,7 +162,7 @@ class LocalLauncher(Launcher):
         """Write what the tracker is asked into the attempt folder; None where it is not started:
         tracking is off, or MLflow is not installed."""
         from sgpu_decl.backends.tracker_request import tracker_request
-        from sgpu_decl.tracking.request import FILE, to_json
+        from sgpu_decl.tracking.run_description import FILE, to_json
         from sgpu_decl.tracking.tracker_launch import tracker_spec
 
         command = tracker_spec(enabled=launching.config.mlflow.enabled)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sgpu_decl.diagnostics.diagnostic import Severity
-from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.job import PERMISSIONS, RUN, STAGED, DesiredJob, JobHandle, ObservedJob
 from sgpu_decl.model.job_rules import JobRules
@@ -30,7 +30,7 @@ from sgpu_decl.planning.field_changes import FieldDifference, compare, covered, 
 from sgpu_decl.planning.fingerprint import token
 from sgpu_decl.planning.jobs.job_policy import effect_of, is_ours, reason_of
 from sgpu_decl.planning.jobs.launched_run import launched_by, staged_inputs
-from sgpu_decl.planning.unsupported_fields import place_of
+from sgpu_decl.planning.plan_checks import place_of
 
 _SHOWN = 5
 _DIGESTS = frozenset(f"{STAGED}.{item}" for item in ("code", "environment", "packages"))
@@ -160,7 +160,7 @@ def _follows(desired: DesiredJob, path: str, removed: bool) -> bool:  # noqa: FB
 
 
 def _with_run(
-    change: Change, run: Desired, before: LaunchInputs | None, known: Mapping[str, PackageList]
+    change: Change, run: DesiredRun, before: LaunchInputs | None, known: Mapping[str, PackageList]
 ) -> Change:
     """With what the run takes along, and how that differs from what was staged `before`."""
     assert change.launch is not None  # noqa: S101 - set by _change
@@ -315,7 +315,7 @@ def _namesakes(desired: DesiredJob, seen: ObservedJob, target: str | None) -> It
     )
 
 
-def _hours(desired: DesiredJob, run: Desired) -> Iterator[Check]:
+def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Check]:
     """What one launch may take: a schedule repeats it."""
     spec = parse(run.spec)
     gpus, hours = gpus_of(spec), worst_hours(spec)

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.codec import key_of
-from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.job import RUN, STAGED
 from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.model.launch import LaunchInputs
@@ -24,13 +24,13 @@ _STAGED = {
 }
 
 
-def staged_inputs(run: Desired, inputs: LaunchInputs) -> LaunchInputs:
+def staged_inputs(run: DesiredRun, inputs: LaunchInputs) -> LaunchInputs:
     """With what a job's run takes along: of its packages only those of a declared environment."""
     own = run.launch_inputs(inputs.spec, inputs.fingerprint)
     return own if run.environment else replace(own, packages_digest=None)
 
 
-def run_part(run: Desired) -> dict[str, Json]:
+def run_part(run: DesiredRun) -> dict[str, Json]:
     """What a job's spec says of the run that it launches: the run, and what it takes along."""
     spec = {key: item for key, item in parse(run.spec).items() if key not in _OF_THE_JOB}
     inputs = staged_inputs(run, LaunchInputs(spec=run.spec, fingerprint=""))

@@ -9,7 +9,7 @@ from sgpu_decl.tracking.stores.store_protocol import RunStore, StoreError
 PATIENCE = 5.0  # seconds for one answer of a server
 
 
-def open_store(
+def open_tracking_store(
     uri: str,
     *,
     environ: Mapping[str, str],

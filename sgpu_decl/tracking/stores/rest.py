@@ -20,7 +20,7 @@ from importlib.metadata import entry_points
 
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
-from sgpu_decl.tracking.request import BATCH, TrackingRequest
+from sgpu_decl.tracking.run_description import BATCH, TrackingRequest
 from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
 
 _MORE_THAN_PLAIN = (

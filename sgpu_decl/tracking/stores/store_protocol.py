@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
-from sgpu_decl.tracking.request import TrackingRequest
+from sgpu_decl.tracking.run_description import TrackingRequest
 
 
 class StoreError(Exception):

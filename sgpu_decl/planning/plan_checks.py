@@ -7,7 +7,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Check
 from sgpu_decl.planning.capabilities import Capabilities
@@ -19,7 +19,7 @@ _WORDS = tuple(f'"{field}":' for field in OPTIONAL_FIELDS)
 
 
 def run_checks(
-    desired: Iterable[Desired], capabilities: Mapping[str, Capabilities]
+    desired: Iterable[DesiredRun], capabilities: Mapping[str, Capabilities]
 ) -> tuple[Check, ...]:
     """Return the checks of all wanted runs: facts that were found before, and refusals.
 
@@ -65,7 +65,7 @@ def place_of(places: Mapping[str, Place], path: str) -> Place | None:
     return None
 
 
-def _refusals(run: Desired, capabilities: Mapping[str, Capabilities]) -> Iterator[Diagnostic]:
+def _refusals(run: DesiredRun, capabilities: Mapping[str, Capabilities]) -> Iterator[Diagnostic]:
     can = capabilities.get(run.backend)
     if can is None:
         offered = ", ".join(f"`{name}`" for name in sorted(capabilities))
@@ -96,7 +96,7 @@ def _refusals(run: Desired, capabilities: Mapping[str, Capabilities]) -> Iterato
             )
 
 
-def _unknown_paths(run: Desired) -> Iterator[Diagnostic]:
+def _unknown_paths(run: DesiredRun) -> Iterator[Diagnostic]:
     for path in run.ignore_changes:
         field = path.partition(".")[0]
         if field in FIELDS:

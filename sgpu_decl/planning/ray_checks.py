@@ -4,18 +4,18 @@ from collections.abc import Iterator, Sequence
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.sizes import size
-from sgpu_decl.model.desired import Desired
+from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.plan import Check
 from sgpu_decl.model.ray_size import RaySize
-from sgpu_decl.planning.unsupported_fields import place_of
+from sgpu_decl.planning.plan_checks import place_of
 
 __all__ = ["ray_checks"]
 
 
-def ray_checks(launched: Sequence[Desired]) -> tuple[Check, ...]:
+def ray_checks(launched: Sequence[DesiredRun]) -> tuple[Check, ...]:
     """Return one check for each kind of cluster: the first run that gets one, and how many others
     do. Each of them has a cluster of its own."""
-    runs: dict[RaySize, list[Desired]] = {}
+    runs: dict[RaySize, list[DesiredRun]] = {}
     for run in launched:
         if run.ray is not None:
             runs.setdefault(run.ray, []).append(run)

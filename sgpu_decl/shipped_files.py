@@ -4,11 +4,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["locate"]
+__all__ = ["shipped_folder"]
 
 
 @cache
-def locate(kind: Literal["schemas", "templates"]) -> Path:
+def shipped_folder(kind: Literal["schemas", "templates"]) -> Path:
     """Return the folder of the shipped `schemas` or `templates`.
 
     A wheel carries them under `sgpu_decl/_data`; an editable install has them only beside the
