@@ -9,10 +9,3 @@ region under the lines. Only the latter imports rich, and nothing else writes to
 it is open. Lines of logs are handled in groups (10 ms of one rank), so that showing 400,000 lines
 takes about as long as `cat` does.
 """
-
-import gc
-
-# A command is short and makes many small values: the default threshold costs a third of the time of
-# a large plan, and a tenth of this one 8 %. It is set here so that it holds while the modules of
-# commands are loaded too.
-gc.set_threshold(1_000_000)

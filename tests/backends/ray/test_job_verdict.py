@@ -1,7 +1,6 @@
 """How an attempt stands, by its driver, its agents and Ray. Jobs are as Ray 2.60 and 2.49.1 answer
 (`JobDetails` in `ray/dashboard/modules/job/pydantic_models.py`)."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +11,12 @@ from sgpu_decl.backends.ray.watching.job_verdict import judge
 
 RUNNING = {"v": 1, "state": "running", "started_at": "2026-11-23T08:00:00.000Z"}
 SUCCEEDED = {"state": "succeeded", "exit_code": 0, "class": None}
+NOW = 1_800_000_000.0
 OWN_END = "JOB_ENTRYPOINT_COMMAND_ERROR"
 
 
 def job(status: str, *, ago: float = 600.0, **fields: Any) -> dict[str, Any]:
-    return {"status": status, "end_time": int((time.time() - ago) * 1000), **fields}
+    return {"status": status, "end_time": int((NOW - ago) * 1000), **fields}
 
 
 def judged(
@@ -25,7 +25,7 @@ def judged(
     *,
     driver_alive: bool = True,
 ) -> tuple[str, str | None]:
-    seen = judge(of, RUNNING, outcome, driver_alive=driver_alive)
+    seen = judge(of, RUNNING, outcome, driver_alive=driver_alive, now=NOW)
     return seen["state"], seen.get("class")
 
 
@@ -71,7 +71,7 @@ def test_a_job_that_runs_on_a_node_that_is_not_alive_is_lost() -> None:
 
 def test_what_was_known_last_stays_in_a_lost_attempt() -> None:
     ranks = [{"rank": 0, "node_rank": 0, "state": "running", "exit_code": None, "signal": None}]
-    seen = judge(None, {**RUNNING, "ranks": ranks}, None, driver_alive=True)
+    seen = judge(None, {**RUNNING, "ranks": ranks}, None, driver_alive=True, now=NOW)
 
     assert seen["started_at"] == RUNNING["started_at"]
     assert [rank["state"] for rank in seen["ranks"]] == ["lost"]

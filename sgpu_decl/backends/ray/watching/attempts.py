@@ -75,7 +75,7 @@ class RayAttempts(RemoteAttempts):
         results = self._launches.results(record)
         brought = None if goes_on and alive else results.newest()
         outcome = results.outcome(brought) if brought is not None else None
-        return judge(job, said, outcome, driver_alive=alive), not goes_on
+        return judge(job, said, outcome, driver_alive=alive, now=time.time()), not goes_on
 
     def _said(self, record: LaunchRecord) -> dict[str, Any]:
         """What the driver wrote last."""

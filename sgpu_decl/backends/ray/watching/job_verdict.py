@@ -12,7 +12,6 @@
 A cluster that does not answer says nothing of an attempt.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +31,7 @@ def judge(
     outcome: Mapping[str, Any] | None,
     *,
     driver_alive: bool,
+    now: float,
 ) -> Mapping[str, Any]:
     """Return the status of an attempt whose driver wrote no outcome, as `view_in` reads it.
 
@@ -40,6 +40,7 @@ def judge(
         seen: what the driver said last.
         outcome: what the agents brought back last.
         driver_alive: whether the node of the driver is.
+        now: seconds since 1970.
     """
     if job is None:
         return outcome or _lost(
@@ -64,7 +65,7 @@ def judge(
     own_end = job.get("error_type") == _OWN_END or (not job.get("error_type") and code is not None)
     own = status == "SUCCEEDED" or (own_end and (code or 0) > 0)
     ended = (job.get("end_time") or 0) / 1000
-    if own and time.time() - ended < _VISIBLE:
+    if own and now - ended < _VISIBLE:
         return {**seen, "state": "stopping"}  # it wrote an outcome, which is not seen here yet
     message = " ".join(str(job.get("message") or "").split())
     if own_end:
