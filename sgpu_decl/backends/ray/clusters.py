@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Clusters:
-    """Those that this process speaks to."""
+    """The dashboards that this process uses, one connection each."""
 
     def __init__(self) -> None:
         self._dashboards: dict[str, Dashboard] = {}

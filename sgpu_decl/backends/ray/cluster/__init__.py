@@ -6,5 +6,6 @@ oldest Python is 3.10.
 
 Each dies with the one before it. The driver closes a connection, the actor a pipe, and the agent
 gets SIGTERM when the node program is gone, so that ranks have their grace, whatever was killed.
-(Ray itself ends no grandchildren, and in 2.49 no children either.)
+(Ray does not end the processes that a worker's children start. Ray 2.49 does not end the
+children either.)
 """

@@ -23,17 +23,17 @@ from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.agent.verdict import blames_the_user
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
-from sgpu_decl.backends.ray.cluster.key_values import take_value
+from sgpu_decl.backends.ray.cluster.key_values import pop_value
 from sgpu_decl.backends.ray.cluster.log_copy import LogCopy
 from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
-from sgpu_decl.backends.ray.cluster.placement import NoRoom, place
+from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-_LOOK = 0.5  # seconds between two looks for a request to cancel
+_POLL = 0.5  # seconds between two looks for a request to cancel
 _LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
 _VISIBLE = 30.0  # seconds until a file of a node is seen here
@@ -78,7 +78,7 @@ class _Driver:
     def _run(self) -> dict[str, Any]:
         secrets: dict[str, str] = {}
         if self._launch["secrets"]:
-            value = take_value(self._launch["secrets"])
+            value = pop_value(self._launch["secrets"])
             if value is None:
                 return _failed("staging_failed", "the values of the secrets are gone: Ray keeps "
                                "them for ten minutes, and the driver started later")  # fmt: skip
@@ -87,9 +87,9 @@ class _Driver:
         while True:
             outcome = self._attempt(number, secrets)
             number += 1
-            if self._stops() or not self._again(outcome, number):
+            if self._stop_requested() or not self._retries(outcome, number):
                 return self._final(outcome)
-            attempt_files.say(f"starting again on other nodes: {_why(outcome)}")
+            attempt_files.say(f"starting again on other nodes: {_summary(outcome)}")
             self._pause(float(self._launch["retry"]["backoff"]))
 
     def _attempt(self, number: int, secrets: dict[str, str]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class _Driver:
         try:
             group = place(
                 wanted, f"{launch['token']}-{number}", self._status,
-                patience=launch["startup_timeout"], stopped=self._stops,
+                patience=launch["startup_timeout"], stopped=self._stop_requested,
             )  # fmt: skip
         except NoRoom as error:
             return _failed(error.failure, error.summary)
@@ -116,7 +116,7 @@ class _Driver:
     def _watch(self, nodes: NodeGroup, number: int, secrets: dict[str, str]) -> list[LostNode]:
         """Start the node programs, and wait for their end; return the nodes that were lost."""
         try:
-            nodes.meet()
+            nodes.await_actors()
         except LostNode as error:
             return [error]
         logs = os.path.join(self._launch["launch"], "logs", str(number))
@@ -127,10 +127,10 @@ class _Driver:
         asked = False
         deadline: float | None = None
         while nodes.running:
-            lost = nodes.wait(_LOOK)
+            lost = nodes.wait(_POLL)
             every += lost
-            self._copy.turn()
-            if (self._stops() or every) and not asked:
+            self._copy.copy_new_lines()
+            if (self._stop_requested() or every) and not asked:
                 asked = True
                 nodes.stop()
                 patience = float(self._launch["grace"]) + _LATE
@@ -152,37 +152,37 @@ class _Driver:
         while True:
             outcome, starts = self._back.look()
             if starts > before and outcome is not None:
-                if lost and outcome["state"] == "cancelled" and not self._stops():
+                if lost and outcome["state"] == "cancelled" and not self._stop_requested():
                     # Its node program was stopped because a node was lost.
                     return _failed(lost[0].failure, lost[0].summary, outcome)
                 return outcome
             if time.monotonic() >= deadline:
                 break
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
         status = self._status.fields
-        if self._stops():
+        if self._stop_requested():
             return cancelled_outcome(status, "its nodes were stopped", "driver")
         if lost:
             return _failed(lost[0].failure, lost[0].summary, status)
         return _failed("node_lost", "node 0 ended without an outcome", status)
 
-    def _again(self, outcome: dict[str, Any], number: int) -> bool:
+    def _retries(self, outcome: dict[str, Any], number: int) -> bool:
         """Whether `retry` wants another attempt; `number` is that of the ones so far."""
         if outcome["state"] in ("succeeded", "cancelled"):
             return False
         retry = self._launch["retry"]
-        starts = max(number, self._back.look()[1])
-        kind = "error" if blames_the_user(outcome["class"]) else "infra"
-        return kind == "infra" and kind in retry["on"] and starts <= retry["max"]
+        if "infra" not in retry["on"] or blames_the_user(outcome["class"]):
+            return False  # the agent itself starts ranks again that the user's code ended
+        return max(number, self._back.look()[1]) <= int(retry["max"])
 
     def _final(self, outcome: dict[str, Any]) -> dict[str, Any]:
-        if outcome["state"] == "succeeded" or not self._stops():
+        if outcome["state"] == "succeeded" or not self._stop_requested():
             return outcome
         return {**outcome, "state": "cancelled"}
 
-    def _stops(self) -> bool:
+    def _stop_requested(self) -> bool:
         """Whether somebody has asked for the end of the run."""
-        if not self._cancelled and take_value(f"{self._launch['token']}.cancel") is not None:
+        if not self._cancelled and pop_value(f"{self._launch['token']}.cancel") is not None:
             self._cancelled = True
         return self._cancelled or self._stopped_at is not None
 
@@ -193,8 +193,8 @@ class _Driver:
     def _pause(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         self._status.write(state="queued", waiting_for="backoff")
-        while time.monotonic() < deadline and not self._stops():
-            time.sleep(min(_LOOK, max(0.0, deadline - time.monotonic())))
+        while time.monotonic() < deadline and not self._stop_requested():
+            time.sleep(min(_POLL, max(0.0, deadline - time.monotonic())))
 
     def _on_sigterm(self, _number: int, _frame: object) -> None:
         self._stopped_at = self._stopped_at or time.monotonic()
@@ -213,6 +213,6 @@ def _failed(failure: str, summary: str, status: dict[str, Any] | None = None) ->
     return {**lost_outcome(status, failure, summary, "driver"), "state": "failed"}
 
 
-def _why(outcome: dict[str, Any]) -> str:
+def _summary(outcome: dict[str, Any]) -> str:
     cause = outcome.get("first_cause") or {}
     return str(cause.get("summary") or outcome.get("class"))

@@ -6,7 +6,7 @@ from ray.exceptions import RaySystemError, RpcError
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get
 
 
-def take_value(name: str) -> bytes | None:
+def pop_value(name: str) -> bytes | None:
     """Return a value and delete it; None if there is none, or if the store does not answer."""
     key = f"gcs://{name}".encode()
     try:

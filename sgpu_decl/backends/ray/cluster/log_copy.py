@@ -28,7 +28,7 @@ class LogCopy:
         """Copy these logs from now on."""
         self._logs = [GrowingLog(path) for path in paths]
 
-    def turn(self) -> None:
+    def copy_new_lines(self) -> None:
         """Copy whole lines that are new."""
         for log in self._logs:
             for _ in range(_TURN):
@@ -38,7 +38,7 @@ class LogCopy:
 
     def finish(self) -> None:
         """Copy the rest; nobody writes to the logs any more."""
-        self.turn()
+        self.copy_new_lines()
         for log in self._logs:
             last = log.last().lines
             if last is not None:

@@ -44,12 +44,12 @@ class NodeActor:
         self._run = _run_folder(agent)
         self._lock = _held_lock(self._run)
         self._records = self._run if number == 0 else os.path.join(self._run, "nodes", str(number))
-        line = socket.create_connection(driver, timeout=30)
-        line.settimeout(None)
-        _watch_peer(line)
-        threading.Thread(target=self._stop_with, args=(line,), daemon=True).start()
+        connection = socket.create_connection(driver, timeout=30)
+        connection.settimeout(None)
+        _watch_peer(connection)
+        threading.Thread(target=self._stop_with, args=(connection,), daemon=True).start()
 
-    def meet(self) -> dict[str, Any]:
+    def join(self) -> dict[str, Any]:
         """Where this node is; the first one has a port for the agents of the others."""
         from sgpu_decl.agent.host_locks import host_lock_folder
         from sgpu_decl.agent.ports import claim_port
@@ -89,7 +89,7 @@ class NodeActor:
             return {"code": 128 + signal.SIGTERM}
         return {"code": self._wait(self._pid)}
 
-    def look(self) -> dict[str, Any] | None:
+    def agent_status(self) -> dict[str, Any] | None:
         """What the agent of this node says of the run."""
         from sgpu_decl.agent.attempt_status import read_attempt
 
@@ -103,10 +103,10 @@ class NodeActor:
             if self._pid is not None:
                 os.kill(self._pid, signal.SIGTERM)
 
-    def _stop_with(self, line: socket.socket) -> None:
+    def _stop_with(self, connection: socket.socket) -> None:
         """Stop when the connection to the driver ends."""
         try:
-            while line.recv(1):
+            while connection.recv(1):
                 pass
         except OSError:
             pass  # the machine of the driver is gone
@@ -247,8 +247,8 @@ def _held_lock(run: str) -> int:
     return create_held(run + _LOCKS)
 
 
-def _watch_peer(line: socket.socket) -> None:
+def _watch_peer(connection: socket.socket) -> None:
     """Have the connection end some 15 s after the machine at its other end is gone."""
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 5)):
-        line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

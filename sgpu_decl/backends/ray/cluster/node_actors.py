@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
 
-_MEETING = 120.0  # seconds until all actors must have started
+_STARTUP = 120.0  # seconds until all actors must have started
 
 
 # Nodes have no copy of this package.
@@ -53,7 +53,7 @@ class NodeGroup:
         address = ray.util.get_node_ip_address()
         # The connections of the actors end with this process, whoever kills it.
         self._server = socket.create_server((address, 0), backlog=group.bundle_count)
-        self._lines: list[socket.socket] = []
+        self._connections: list[socket.socket] = []
         others = {name: value for name, value in bundle.items() if name not in ("CPU", "GPU")}
         memory = others.pop("memory", None)
         port = self._server.getsockname()[1]
@@ -76,25 +76,25 @@ class NodeGroup:
             for number in range(group.bundle_count)
         ]
         self._runs: dict[Any, int] = {}
-        self._look: Any = None
+        self._pending_status: Any = None
         self.places: list[dict[str, Any]] = []
 
-    def meet(self) -> None:
+    def await_actors(self) -> None:
         """Wait until all actors are there.
 
         Raises:
             LostNode: one is not.
         """
-        answers = [actor.meet.remote() for actor in self._actors]
-        deadline = time.monotonic() + _MEETING
+        answers = [actor.join.remote() for actor in self._actors]
+        deadline = time.monotonic() + _STARTUP
         for number, answer in enumerate(answers):
             try:
                 self.places.append(ray.get(answer, timeout=max(0.0, deadline - time.monotonic())))
             except RayError as error:
                 raise _loss(number, None, error) from error
-        self._server.settimeout(_MEETING)
+        self._server.settimeout(_STARTUP)
         for _ in self._actors:  # each connected before it answered
-            self._lines.append(self._server.accept()[0])
+            self._connections.append(self._server.accept()[0])
         self._server.close()
 
     def start(self, start: Mapping[str, Any], logs: str, variables: Mapping[str, str]) -> list[str]:
@@ -146,15 +146,15 @@ class NodeGroup:
 
     def status(self) -> dict[str, Any] | None:
         """What the first agent said of the run last; None if that is nothing new."""
-        if self._look is None:
-            self._look = self._actors[0].look.remote()
+        if self._pending_status is None:
+            self._pending_status = self._actors[0].agent_status.remote()
             return None
-        ready, _ = ray.wait([self._look], timeout=0)
+        ready, _ = ray.wait([self._pending_status], timeout=0)
         if not ready:
             return None
-        look, self._look = self._look, None
+        pending, self._pending_status = self._pending_status, None
         try:
-            answer: dict[str, Any] | None = ray.get(look)
+            answer: dict[str, Any] | None = ray.get(pending)
         except RayError:
             return None
         return answer
@@ -166,8 +166,8 @@ class NodeGroup:
 
     def close(self) -> None:
         """End the actors, and give their nodes back."""
-        for line in self._lines:
-            line.close()
+        for connection in self._connections:
+            connection.close()
         self._server.close()
         with contextlib.suppress(RayError):
             remove_placement_group(self._group)

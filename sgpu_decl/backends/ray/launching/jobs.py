@@ -30,7 +30,7 @@ def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:
     return dict(job)
 
 
-def leave_value(dashboard: Dashboard, name: str, content: bytes) -> None:
+def put_value(dashboard: Dashboard, name: str, content: bytes) -> None:
     """Leave a value in the key-value store, for a driver or as the package of a job. If nobody
     takes it, Ray deletes it after ten minutes: that is what it does with a package that was asked
     for (`pin_runtime_env_uri` in `ray/_private/runtime_env/packaging.py`)."""
@@ -74,7 +74,7 @@ def submit_job(dashboard: Dashboard, token: str, package: str, metadata: Mapping
 
 def cancel_job(dashboard: Dashboard, token: str) -> None:
     """Ask the driver to stop the ranks."""
-    leave_value(dashboard, f"{token}.cancel", json.dumps({"v": 1}).encode())
+    put_value(dashboard, f"{token}.cancel", json.dumps({"v": 1}).encode())
 
 
 def stop_job(dashboard: Dashboard, token: str) -> None:

@@ -11,7 +11,7 @@ from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.launching.jobs import (
     cancel_job,
     find_job,
-    leave_value,
+    put_value,
     session_of,
     stop_job,
     submit_job,
@@ -19,7 +19,7 @@ from sgpu_decl.backends.ray.launching.jobs import (
 from sgpu_decl.backends.ray.launching.node_program import (
     LAUNCH,
     RayNodes,
-    placement_of,
+    planned_placement,
     secrets_name,
 )
 from sgpu_decl.backends.ray.launching.package import launch_package
@@ -57,7 +57,7 @@ class RayLauncher(RemoteLauncher):
 
     def check(self, launching: Launching) -> None:
         super().check(launching)
-        placement_of(launching)
+        planned_placement(launching)
         resolve_secrets(launching.config.env.secrets, os.environ)
         session_of(self._clusters.of(launching.config))
 
@@ -72,9 +72,9 @@ class RayLauncher(RemoteLauncher):
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
         secrets = resolve_secrets(launching.config.env.secrets, os.environ)
         if secrets:
-            leave_value(dashboard, secrets_name(record.token), json.dumps(secrets).encode())
+            put_value(dashboard, secrets_name(record.token), json.dumps(secrets).encode())
         package, content = launch_package(files.get(f"{folder}/{LAUNCH}"))
-        leave_value(dashboard, package, content)
+        put_value(dashboard, package, content)
         submit_job(dashboard, record.token, package, _metadata(record))
         return facts
 

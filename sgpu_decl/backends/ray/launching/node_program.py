@@ -18,7 +18,7 @@ class RayNodes(NodeProgram):
     """See `NodeProgram`. `backends.ray.cluster.driver` says what the file has."""
 
     def nodes(self, launching: Launching) -> int:
-        return placement_of(launching).nodes
+        return planned_placement(launching).nodes
 
     def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
         config, token = launching.config, launching.record.token
@@ -31,7 +31,7 @@ class RayNodes(NodeProgram):
                 "arguments": list[Json](start.arguments("RUN", PlatformTable())),
                 "python": options_of(launching.config).python,
             },
-            "placement": json.loads(placement_of(launching).id),
+            "placement": json.loads(planned_placement(launching).id),
             "secrets": secrets_name(token) if config.env.secrets else None,
             "grace": config.grace.seconds,
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
@@ -44,7 +44,7 @@ class RayNodes(NodeProgram):
         return {LAUNCH: canonical(launch).encode()}
 
 
-def placement_of(launching: Launching) -> RayPlacement:
+def planned_placement(launching: Launching) -> RayPlacement:
     """What a launch asks the cluster for. Raises BackendError if its plan does not say."""
     try:
         return RayPlacement.from_id(launching.inputs.placement or "")

@@ -1,4 +1,5 @@
-"""What an attempt is, by the words of its driver, of its agents, and of Ray, in this order.
+"""The state of an attempt. The driver's outcome counts first, then the outcome of the node agents,
+then Ray's job.
 
 | seen | state |
 |---|---|

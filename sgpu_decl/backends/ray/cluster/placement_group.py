@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _STRATEGIES = {"spread": "STRICT_SPREAD", "pack": "PACK"}
-_LOOK = 0.5  # seconds
+_POLL = 0.5  # seconds
 _INFEASIBLE = 60.0  # seconds until a cluster that does not grow is known to have no such nodes
 
 
@@ -57,7 +57,7 @@ def place(
     )
     begun = time.monotonic()
     infeasible_since: float | None = None
-    while not group.wait(_LOOK):
+    while not group.wait(_POLL):
         now = time.monotonic()
         if stopped():
             remove_placement_group(group)
