@@ -11,10 +11,13 @@ __all__ = [
     "COMMANDS",
     "DEV_COMMANDS",
     "ENV_COMMANDS",
+    "EXAMPLES",
     "MLFLOW_COMMANDS",
     "STATE_COMMANDS",
     "SUBCOMMANDS",
+    "SYNONYMS",
     "LazyGroup",
+    "examples",
 ]
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -40,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("sgpu_decl.cli.doctor:command", "Check this machine and this project."),
     "dev": ("sgpu_decl.cli.dev:command", "Run a local emulator of a Databricks workspace."),
     "version": ("sgpu_decl.cli.version:command", "Show the version."),
+    "help": ("sgpu_decl.cli.help:command", "Show the help of a command."),
 }
 
 DEV_COMMANDS: dict[str, tuple[str, str]] = {
@@ -77,6 +81,88 @@ SUBCOMMANDS = {
     "state": STATE_COMMANDS,
 }
 
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "init": ("sgpu init", "sgpu init experiments/first --name first"),
+    "validate": ("sgpu validate", "sgpu validate train.yaml -t prod"),
+    "plan": ("sgpu plan", "sgpu plan train.yaml -t prod --set args.lr=0.1"),
+    "apply": ("sgpu apply", "sgpu apply train.yaml -t prod --detach -y"),
+    "status": ("sgpu status", "sgpu status 'sweep*' -o json"),
+    "logs": ("sgpu logs train -f", "sgpu logs 'train#8' --rank all"),
+    "results": ("sgpu results train", "sgpu results 'train#8' -o json"),
+    "fetch": ("sgpu fetch train",),
+    "wait": ("sgpu wait train --timeout 2h", "sgpu wait 'sweep*'"),
+    "cancel": ("sgpu cancel train", "sgpu cancel 'sweep*' --no-wait"),
+    "destroy": ("sgpu destroy train", "sgpu destroy run.yaml -t dev -y"),
+    "show": ("sgpu show train", "sgpu show train.plan -o markdown"),
+    "adopt": ("sgpu adopt job.nightly 8421 -t prod",),
+    "state": ("sgpu state list",),
+    "state list": ("sgpu state list -t prod",),
+    "state show": ("sgpu state show run.train",),
+    "state mv": ("sgpu state mv run.train run.pretrain",),
+    "state rm": ("sgpu state rm run.train",),
+    "state pull": ("sgpu state pull",),
+    "state unlock": ("sgpu state unlock 3f2a9c71",),
+    "env": ("sgpu env bases",),
+    "env bases": ("sgpu env bases",),
+    "env show": ("sgpu env show this", "sgpu env show 'train#8'"),
+    "env requirements": ("sgpu env requirements ai-4",),
+    "env diff": ("sgpu env diff this 'train#8'",),
+    "mlflow": ("sgpu mlflow sync 'train#8'",),
+    "mlflow sync": ("sgpu mlflow sync 'train#8' --to https://mlflow.example.com",),
+    "schema": ("sgpu schema run", "sgpu schema run.env.variables"),
+    "explain": ("sgpu explain unknown_key",),
+    "gc": ("sgpu gc --dry-run", "sgpu gc --keep-last 1 --older-than 7d"),
+    "doctor": ("sgpu doctor", "sgpu doctor -t prod"),
+    "doctor report": ("sgpu doctor report -t prod",),
+    "dev": ("sgpu dev workspace",),
+    "dev workspace": ("sgpu dev workspace --port 8080",),
+    "version": ("sgpu version",),
+    "help": ("sgpu help logs", "sgpu help state mv"),
+}
+"""What people type most, shown below the help of each command."""
+
+SYNONYMS = {
+    "ps": "status",
+    "ls": "status",
+    "list": "status",
+    "queue": "status",
+    "top": "status",
+    "run": "apply",
+    "up": "apply",
+    "launch": "apply",
+    "submit": "apply",
+    "deploy": "apply",
+    "exec": "apply",
+    "start": "apply",
+    "stop": "cancel",
+    "kill": "cancel",
+    "down": "destroy",
+    "delete": "destroy",
+    "rm": "destroy",
+    "remove": "destroy",
+    "tail": "logs",
+    "attach": "logs",
+    "describe": "show",
+    "get": "show",
+    "history": "show",
+    "download": "fetch",
+    "output": "fetch",
+    "lint": "validate",
+    "check": "validate",
+    "diff": "plan",
+    "clean": "gc",
+    "prune": "gc",
+    "man": "help",
+}
+"""The words of other tools, and ours for the same."""
+
+
+def examples(path: str) -> str | None:
+    """The examples of a command, as click shows them below its help."""
+    lines = EXAMPLES.get(path, ())
+    title = "Example" if len(lines) == 1 else "Examples"
+    return "\b\n" + "\n".join((f"{title}:", *(f"  {line}" for line in lines))) if lines else None
+
 
 class LazyGroup(click.Group):
     """A group that imports a command when it is called, and says which name was nearest."""
@@ -96,18 +182,36 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"`{module}:{attribute}` is no command")
+        command.epilog = examples(cmd_name if self.name == "sgpu" else f"{self.name} {cmd_name}")
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self._table and not args[0].startswith("-"):
-            from sgpu_decl.diagnostics.nearest_names import nearest
-
-            near = nearest(args[0], self._table)
-            hint = f"; did you mean `{near}`?" if near else ""
-            raise click.UsageError(f"no command `{args[0]}`{hint}", ctx)
+            raise self._unknown(ctx, *args)
         return super().resolve_command(ctx, args)
+
+    def _unknown(self, ctx: click.Context, word: str, *rest: str) -> Exception:
+        """The error for a word that is no command: it names ours for the same thing."""
+        ours = SYNONYMS.get(word)
+        if ours in self._table:
+            from shlex import join
+
+            from sgpu_decl.errors import Usage
+
+            # an option of another tool means something else here, or nothing
+            names = rest if not any(item.startswith("-") for item in rest) else ()
+            command = join((*ctx.command_path.split(), ours, *names))
+            return Usage(
+                f"no command `{word}`: sgpu calls it `{ours}`",
+                hint=f"`{command}`; see `{ctx.command_path} {ours} --help`",
+            )
+        from sgpu_decl.diagnostics.nearest_names import nearest
+
+        near = nearest(word, self._table)
+        hint = f"; did you mean `{near}`?" if near else ""
+        return click.UsageError(f"no command `{word}`{hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.commands import examples
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.probe import ProbeRequest, probe_options, sigterm_as_interrupt
 from sgpu_decl.cli.terminal_output import answer, note, show, takes_colour
@@ -94,7 +95,7 @@ def command(
     return report(session.doctor.machine(), output, project)
 
 
-@command.command("report")
+@command.command("report", epilog=examples("doctor report"))
 @project_options
 def report_command(*, source: ProjectSource) -> int:
     """Print the last findings of `sgpu doctor -t TARGET` without names, hosts or ids, for an

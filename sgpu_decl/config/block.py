@@ -6,6 +6,8 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
+from sgpu_decl.text.shape import ForeignKey
+
 __all__ = ["NONE_IF_EMPTY", "Block", "Flag", "Name", "Positive", "WholeNumber"]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
@@ -33,6 +35,9 @@ class Block(BaseModel):
 
     elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Names that one may look for here in vain, and why they are not."""
+
+    foreign: ClassVar[Mapping[str, ForeignKey]] = MappingProxyType({})
+    """Names that other tools have for fields of this block."""
 
     def __eq__(self, other: object) -> bool:
         return self is other or super().__eq__(other)

@@ -204,13 +204,22 @@ class _Spot:
 
 
 def misspelt(node: Node | None, shape: Shape) -> frozenset[str]:
-    """The keys that a block lacks and that one of its unknown keys is near to: the unknown key is
+    """The keys that a block lacks and that one of its unknown keys stands for: the unknown key is
     told, and what follows from the lack would be noise."""
     if not isinstance(node, Mapping) or not shape.closed:
         return frozenset()
     unknown = (key for key in node.entries if key not in shape.keys)
-    near_keys = {_nearest_key(key, shape) for key in unknown}
-    return frozenset(key for key in near_keys if key is not None and key not in node.entries)
+    return frozenset(
+        field for key in unknown for field in _meant(key, shape) if field not in node.entries
+    )
+
+
+def _meant(key: str, shape: Shape) -> tuple[str, ...]:
+    """The fields that an unknown key stands for: another tool's name for them, or nearly ours."""
+    if key in shape.foreign:
+        return shape.foreign[key].fields
+    near = _nearest_key(key, shape)
+    return (near,) if near is not None else ()
 
 
 def _nearest_key(key: str, shape: Shape) -> str | None:
@@ -224,12 +233,16 @@ def unknown_key(key: str, here: Shape, place: Place, parent: str, root: Shape) -
     home = _home(key, root)
     if key in here.elsewhere:
         hint = here.elsewhere[key]
+    elif key in here.foreign:
+        hint = here.foreign[key].hint
     elif near is not None:
         hint = f"did you mean `{near}`?"
     elif key.startswith("x-"):
         hint = "keys of your own are not supported: put the anchor at the first place that uses it"
     elif home is not None:
         hint = f"`{key}` belongs in `{home}`"
+    elif "variables" in here.keys and key.isupper():
+        hint = f"if it is an environment variable, write `variables: {{{key[:80]}: …}}` here"
     else:
         hint = f"known here: {', '.join(f'`{name}`' for name in here.keys)}"
     inside = f" in `{parent}`" if parent else ""

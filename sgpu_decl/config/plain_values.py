@@ -55,7 +55,9 @@ def shape_of(annotation: object) -> Shape:
             if not issubclass(annotation, Block):
                 return Shape(keys=keys)
             elsewhere = {name: f"remove it: {why}" for name, why in annotation.elsewhere.items()}
-            return Shape(keys=keys, short=annotation.short, elsewhere=elsewhere)
+            return Shape(
+                keys=keys, short=annotation.short, elsewhere=elsewhere, foreign=annotation.foreign
+            )
         if issubclass(annotation, str | Duration | Size | GpuType):
             return TEXT
     return Shape()
@@ -75,6 +77,7 @@ def _union(members: tuple[object, ...]) -> Shape:
         short=next((shape.short for shape in shapes if shape.short is not None), None),
         variant=next((shape.variant for shape in shapes if shape.variant is not None), None),
         elsewhere={key: why for shape in shapes for key, why in shape.elsewhere.items()},
+        foreign={key: ours for shape in shapes for key, ours in shape.foreign.items()},
     )
 
 

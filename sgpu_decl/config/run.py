@@ -1,7 +1,7 @@
 """A run: the root of a run file, or an entry of `runs` in a project file."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,7 @@ from sgpu_decl.config.code import Code
 from sgpu_decl.config.cross_field import ComparedFields, contradictions
 from sgpu_decl.config.entry import Args, Command, Entrypoint
 from sgpu_decl.config.env import Env
+from sgpu_decl.config.foreign_keys import FOREIGN_KEYS
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.launch import Launch
 from sgpu_decl.config.lifecycle import Lifecycle
@@ -30,6 +31,7 @@ from sgpu_decl.config.problems import problem
 from sgpu_decl.config.ray import Ray
 from sgpu_decl.config.retry import Retry
 from sgpu_decl.config.units import Duration
+from sgpu_decl.text.shape import ForeignKey
 
 __all__ = ["NOT_IN_SPEC", "RunConfig"]
 
@@ -103,6 +105,8 @@ Limit = Annotated[Duration, AfterValidator(_positive)]
 
 
 class RunConfig(Block):
+    foreign: ClassVar[Mapping[str, ForeignKey]] = FOREIGN_KEYS
+
     # Blocks that are left out are made without their validators, which nothing else needs.
     name: Name = Field(description="The run's name; in a project file it is the key under `runs`.")
     description: str | None = Field(None, description="What the run is for.")

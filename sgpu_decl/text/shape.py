@@ -6,9 +6,17 @@ The shape of a run is derived once from the models of the config; this room know
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text import yaml_nodes
+
+
+class ForeignKey(NamedTuple):
+    """A name that another tool has for `fields` of ours."""
+
+    fields: tuple[str, ...]
+    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +32,7 @@ class Shape:
         variant: gives the shape of a block by the text of its `short` key, or by `None` where it
             has none, if that key decides what else the block holds.
         elsewhere: names that one may look for here in vain, each with the hint for it.
+        foreign: names that other tools have for keys of this block.
     """
 
     text: bool = False
@@ -34,6 +43,7 @@ class Shape:
     short: str | None = None
     variant: "Callable[[str | None], Shape] | None" = None
     elsewhere: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    foreign: Mapping[str, ForeignKey] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def closed(self) -> bool:

@@ -62,6 +62,7 @@ def imported(
         ["--help"],
         [],
         ["plan", "--help"],
+        ["help", "logs"],
         ["apply", "--help"],
         ["version"],
         ["state"],

@@ -1,0 +1,26 @@
+"""`sgpu help`."""
+
+import click
+
+from sgpu_decl.cli.terminal_output import show
+
+__all__ = ["command"]
+
+
+@click.command("help")
+@click.argument("path", nargs=-1, metavar="[COMMAND]...")
+@click.pass_context
+def command(context: click.Context, *, path: tuple[str, ...]) -> int:
+    """Show the help of COMMAND, as `sgpu COMMAND --help` does.
+
+    Without COMMAND, all commands are listed.
+    """
+    here = context.find_root()
+    for index, word in enumerate(path):
+        if not isinstance(here.command, click.Group):
+            raise click.UsageError(f"`{here.command_path}` has no command `{word}`", here)
+        name, found, _ = here.command.resolve_command(here, list(path[index:]))
+        if found is not None:
+            here = click.Context(found, info_name=name, parent=here)
+    show(here.get_help())
+    return 0

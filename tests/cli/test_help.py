@@ -1,0 +1,68 @@
+"""Each command has help with examples; the words of other tools name ours."""
+
+import shlex
+
+import click
+import pytest
+
+from sgpu_decl.cli.commands import COMMANDS, EXAMPLES, SYNONYMS, LazyGroup
+from sgpu_decl.cli.main import main
+from tests.cli.test_every_option import TREE
+
+PATHS = sorted({*TREE, *COMMANDS})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_help_has_three_forms_and_an_example(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = set()
+    for form in ([*path.split(), "--help"], [*path.split(), "-h"], ["help", *path.split()]):
+        assert main(form) == 0
+        shown.add(capsys.readouterr().out)
+    (text,) = shown
+    assert "Example" in text
+    assert EXAMPLES[path]
+    for line in EXAMPLES[path]:
+        assert f"\n    {line}\n" in text
+        assert line.startswith(f"sgpu {path}")
+
+
+@pytest.mark.parametrize("line", sorted({line for lines in EXAMPLES.values() for line in lines}))
+def test_an_example_is_a_command_line_that_is_understood(line: str) -> None:
+    command: click.Command = LazyGroup(COMMANDS, "sgpu", "")
+    context, words = click.Context(command, info_name="sgpu"), shlex.split(line)[1:]
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        _, found, words = command.resolve_command(context, words)
+        assert found is not None
+        command = found
+    command.make_context(command.name, list(words), parent=context)
+
+
+def test_examples_belong_to_commands() -> None:
+    assert set(PATHS) == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("word", SYNONYMS)
+def test_a_word_of_another_tool_names_ours(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert word not in COMMANDS
+    assert main([word, "train"]) == 64
+    shown = capsys.readouterr().err
+    assert f"no command `{word}`: sgpu calls it `{SYNONYMS[word]}`" in shown
+    assert f"`sgpu {SYNONYMS[word]} train`" in shown
+    assert main(["help", word]) == 64
+    assert f"`sgpu {SYNONYMS[word]}`" in capsys.readouterr().err
+
+
+def test_options_of_another_tool_are_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stop", "--all"]) == 64
+    assert "`sgpu cancel`;" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["plna"], "did you mean `plan`?"), (["logs", "train"], "`sgpu logs` has no command")],
+)
+def test_help_on_what_is_no_command(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["help", *words]) == 64
+    assert told in capsys.readouterr().err

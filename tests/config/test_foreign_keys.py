@@ -1,0 +1,76 @@
+"""The file of another tool names, for each of its keys, the field of ours: once."""
+
+from collections.abc import Callable
+
+import pytest
+
+from sgpu_decl.config.foreign_keys import FOREIGN_KEYS
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+
+Bad = Callable[..., tuple[Diagnostic, ...]]
+RUN = "name: train\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\n"
+SKYPILOT = """\
+name: train
+resources: {accelerators: 'A100:8', cloud: aws}
+num_nodes: 2
+workdir: .
+envs: {LR: '0.1'}
+setup: pip install x
+run: python train.py
+"""
+AIR = """\
+experiment_name: train
+compute: {num_accelerators: 8, accelerator_type: GPU_8xH100}
+environment: {version: '4'}
+env_variables: {LR: '0.1'}
+command: python train.py
+max_retries: 3
+timeout_minutes: 60
+"""
+DSTACK = """\
+name: train
+nodes: 2
+python: '3.12'
+commands: [python train.py]
+resources: {gpu: 'A100:8'}
+max_duration: 2h
+"""
+ACCELERATE = """\
+name: train
+num_processes: 8
+num_machines: 1
+mixed_precision: bf16
+distributed_type: MULTI_GPU
+type: A100
+script: train.py
+"""
+
+
+@pytest.mark.parametrize("text", [SKYPILOT, AIR, DSTACK, ACCELERATE])
+def test_a_file_of_another_tool_has_one_error_for_each_of_its_keys(bad: Bad, text: str) -> None:
+    found = bad(text)
+    assert {one.code for one in found} == {"unknown_key"}
+    keys = {line.partition(":")[0] for line in text.splitlines()}
+    assert len(found) == len(keys - RunConfig.model_fields.keys())
+    assert all(one.hint and "known here" not in one.hint for one in found)
+
+
+def test_the_table_names_fields_that_there_are() -> None:
+    fields = RunConfig.model_fields.keys()
+    assert not FOREIGN_KEYS.keys() & fields
+    for key, ours in FOREIGN_KEYS.items():
+        assert set(ours.fields) <= fields, key
+        assert ours.hint, key
+
+
+def test_a_key_of_another_tool_is_known_to_targets_and_options_too(bad: Bad) -> None:
+    (found,) = bad(RUN + "targets: {prod: {num_nodes: 2}}\n")
+    assert found.hint == FOREIGN_KEYS["num_nodes"].hint
+    (found,) = bad(RUN, sets=[("resources.accelerators", "A100")])
+    assert found.hint == FOREIGN_KEYS["resources"].hint
+
+
+def test_variables_that_stand_in_env_itself_are_told_where_they_belong(bad: Bad) -> None:
+    (found,) = bad(RUN + "env: {NCCL_DEBUG: WARN}\n")
+    assert "write `variables: {NCCL_DEBUG: …}` here" in (found.hint or "")
