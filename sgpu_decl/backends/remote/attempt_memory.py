@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
@@ -42,17 +42,16 @@ class AttemptMemory:
             return known
 
     def remember(self, record: LaunchRecord, **facts: Json) -> None:
-        """Add facts."""
+        """Add facts. A file that cannot be written (a full disk, a project that is read-only) is no
+        failure: this process still knows them, and the next one asks again."""
         with self._lock:
-            before = self._read(record.ref)  # another process may have added some
-            before = before if before.get("token") == record.token else {}
-            known = {**before, **facts, "v": _FORMAT, "token": record.token}
-            folder = self._layout.attempt(record.ref)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomic(
-                folder / self._file, json.dumps(known, sort_keys=True).encode(), durable=False
-            )
-            self._facts[record.ref] = known
+            known = {"v": _FORMAT, "token": record.token}
+            for before in (self._facts.get(record.ref, {}), self._read(record.ref)):
+                if before.get("token") == record.token:
+                    known |= before  # another process may have added some
+            self._facts[record.ref] = known | facts
+            content = json.dumps(self._facts[record.ref], sort_keys=True).encode()
+            write_cache(self._layout.attempt(record.ref) / self._file, content)
 
     def forget(self, ref: AttemptRef) -> None:
         """The folder of the attempt was deleted."""

@@ -79,7 +79,7 @@ class RemoteLauncher(Launcher):
             self._staged[record.ref] = uses
             self._known.add(record.token)
         except SgpuError:
-            self._launches.unstage(record)
+            self._unstage(record)
             raise
         finally:
             self.uploader.release(record.ref)
@@ -106,7 +106,7 @@ class RemoteLauncher(Launcher):
         except OutcomeUnknown:
             raise
         except BackendError:
-            self._launches.unstage(record)
+            self._unstage(record)
             raise
         try:
             if facts:
@@ -117,3 +117,9 @@ class RemoteLauncher(Launcher):
                 hint="apply again: it is found, and not started once more",
             ) from error
         return folder
+
+    def _unstage(self, record: LaunchRecord) -> None:
+        """Undo `stage`. A plan after a failed launch has the same attempt number, and so the same
+        token: that launch is staged anew."""
+        self._known.discard(record.token)
+        self._launches.unstage(record)

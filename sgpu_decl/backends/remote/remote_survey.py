@@ -1,5 +1,5 @@
 """What planning asks of every remote backend: rules that need no platform, the Python that
-environments are made from, and how it is said that a platform does not answer."""
+environments are made from, and the warning for a platform that does not answer."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

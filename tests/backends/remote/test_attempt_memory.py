@@ -45,6 +45,17 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
     assert memory(tmp_path).get(RECORD) == {}
 
 
+def test_a_folder_that_cannot_be_written_costs_the_next_command_a_question(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()  # in the way of the folder, also for root
+    project = tmp_path / "file"
+    noting = memory(project)
+    noting.remember(RECORD, seen=True)
+    noting.remember(RECORD, other=1)
+
+    assert noting.get(RECORD).keys() >= {"seen", "other"}
+    assert memory(project).get(RECORD) == {}
+
+
 def test_no_fact_is_lost_that_several_threads_note_at_once(tmp_path: Path) -> None:
     shared = memory(tmp_path)
     begin = threading.Barrier(8)

@@ -83,6 +83,21 @@ def test_a_launch_that_is_refused_leaves_nothing_that_gc_waits_for(shared: Make)
     assert (collect(machine.area) or 0) > 0
 
 
+def test_a_refused_launch_is_staged_anew_by_the_same_process(shared: Make) -> None:
+    launcher, launches = launcher_of(machine := shared())
+    launcher.refusal = BackendError("no such machines")
+    launching = machine.launching(SOURCE)
+    launcher.stage(launching)
+    with pytest.raises(BackendError, match="no such machines"):
+        launcher.launch(launching)
+
+    launcher.refusal = None
+    launcher.stage(launching)
+    launcher.launch(launching)
+
+    assert (launches.marker(launching.record) or {})["run"] == 1
+
+
 def test_a_launch_that_cannot_be_staged_leaves_nothing_that_gc_waits_for(shared: Make) -> None:
     machine = shared()
     machine.files = FullAtTheEnd(machine.root)
