@@ -262,8 +262,8 @@ def _metrics(folder: Path) -> Row:
         request.flush()
         monitor = subprocess.Popen([sys.executable, "-c", BE_MONITOR], stdin=request)
         try:
-            first, before = _looks(folder, 2), _processor_seconds(monitor.pid)
-            last = _looks(folder, first + LOOKS)
+            first, before = _looks(folder, monitor, 2), _processor_seconds(monitor.pid)
+            last = _looks(folder, monitor, first + LOOKS)
             spent = _processor_seconds(monitor.pid) - before
         finally:
             monitor.kill()
@@ -278,7 +278,7 @@ def _metrics(folder: Path) -> Row:
     )
 
 
-def _looks(folder: Path, least: int) -> int:
+def _looks(folder: Path, monitor: "subprocess.Popen[bytes]", least: int) -> int:
     """Wait until the monitor has logged so often; return how often by then."""
     with closing(sqlite3.connect(folder / "mlflow.db")) as store:
         while True:
@@ -286,6 +286,8 @@ def _looks(folder: Path, least: int) -> int:
             (count,) = store.execute(query).fetchone()
             if count >= least:
                 return int(count)
+            if monitor.poll() is not None:
+                sys.exit(f"the monitor of Ray's metrics ended with {monitor.returncode}")
             time.sleep(0.05)
 
 

@@ -10,6 +10,7 @@ that of all nodes but the head). Nothing listens for Ray Client. Processes are e
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -29,8 +30,9 @@ from sgpu_decl.agent.processes import related
 
 __all__ = ["RayCluster", "ray_cluster"]
 
-_PATIENCE = 120.0  # seconds until a node must have joined
+_PATIENCE = 300.0  # seconds until a node must have joined, on however busy a machine
 _PAUSE = 0.1
+_SHORT_PAUSE = 0.01
 _MEMORY = 100_000_000  # bytes of the object store of each node
 _PORTS = 5  # of each node
 
@@ -38,17 +40,21 @@ _PORTS = 5  # of each node
 @dataclass(kw_only=True)
 class RayCluster:
     """`url` is the address of the dashboard, `address` that of Ray itself. `nodes` has the process
-    of each node, the head first; `folder` has its logs."""
+    of each node, the head first; `folder` has its logs. `token` is None for a cluster that asks for
+    none."""
 
     python: str
     url: str
     address: str
     folder: Path
+    token: str | None = None
     nodes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
     def get(self, path: str) -> Any:
         """What the dashboard answers."""
-        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:  # noqa: S310  ours
+        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"{self.url}{path}", headers=headers)  # noqa: S310  ours
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
             return json.load(answer)
 
     def kill_node(self, number: int) -> None:
@@ -74,6 +80,7 @@ def ray_cluster(
     cpus: int = 8,
     gpus: int = 0,
     gpu_type: str | None = None,
+    token: bool = False,
     python: str = sys.executable,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[RayCluster]:
@@ -82,9 +89,15 @@ def ray_cluster(
     Args:
         cpus, gpus: what each node declares; Ray believes it.
         gpu_type: what the label of each node says of its GPUs.
+        token: whether the cluster asks for one. Ray before 2.52 knows none.
         python: the interpreter that has Ray.
         environ: variables of Ray's processes.
+
+    Raises:
+        ValueError: `environ` says how the cluster authenticates: `token` does that.
     """
+    if refused := [name for name in environ or {} if name.startswith("RAY_AUTH_")]:
+        raise ValueError(f"`token` decides about {', '.join(refused)}")
     here = _own_address()
     claims = [
         claim_port(host_lock_folder("ports"), os.getpid() * 16 + number)
@@ -93,9 +106,12 @@ def ray_cluster(
     ports = [port for port, _ in claims]
     variables = {
         **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
-        "RAY_AUTH_MODE": "disabled",
         **(environ or {}),
     }
+    secret = secrets.token_hex(16) if token else None
+    variables |= {"RAY_AUTH_MODE": "disabled"} if secret is None else {
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secret,
+    }  # fmt: skip
     # Ray's sockets have long names, and the system allows 107 bytes for them.
     with tempfile.TemporaryDirectory(prefix="sgpu-ray-", ignore_cleanup_errors=True) as scratch:
         cluster = RayCluster(
@@ -103,6 +119,7 @@ def ray_cluster(
             url=f"http://127.0.0.1:{ports[1]}",
             address=f"{here}:{ports[0]}",
             folder=Path(scratch),
+            token=secret,
         )
         labels = [] if gpu_type is None else ["--labels", f"ray.io/accelerator-type={gpu_type}"]
         common = ["--num-cpus", str(cpus), "--num-gpus", str(gpus), *labels]
@@ -162,6 +179,7 @@ def _kill(node: "subprocess.Popen[bytes]") -> None:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        time.sleep(_SHORT_PAUSE)
     node.wait()
 
 
