@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.redactor import Redactor
     from sgpu_decl.agent.tracker_process import TrackerProcess
 
-__all__ = ["RayCluster"]
+__all__ = ["RayBootstrap"]
 
 _TIMER = "ray_start"
 
 
-class RayCluster:
+class RayBootstrap:
     """On agent 0, calls back when the cluster is complete, cannot be started, or is lost."""
 
     on_complete: Callable[[Mapping[str, str]], None]

@@ -3,9 +3,9 @@
     absent ─▶ importing ─▶ starting ─▶ up ─▶ ending ─▶ absent       `retry` starts another one
                   └───────────┴─────────┴──▶ (lost) ─┘
 
-`rank/ray_node.py` is the program; it runs in the interpreter of the run. `ray_cluster.py` decides,
-on agent 0, what the nodes do when. What a node reports to it is a message, because it may come over
-the control wire:
+`rank/ray_node.py` is the program; it runs in the interpreter of the run. `ray_bootstrap.py`
+decides, on agent 0, what the nodes do when. What a node reports to it is a message, because it may
+come over the control wire:
 
     imported {ray, python} · ready {metrics} · complete · failed {failure, summary, traceback}
     · lost {summary, traceback, time_ns}
@@ -105,8 +105,7 @@ class RayProcess:
             self._channel, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
             self._channel.setblocking(False)  # noqa: FBT003
         except OSError as error:
-            failure = "launch_failed" if self._options["temp_dir"] is None else "launch_failed_user"
-            raise LaunchError(failure, f"cannot prepare the folder of Ray: {error}") from error
+            raise self._no_folder(error) from error
         try:
             argv = [self._spec["python"], os.path.join(self._spec["run_dir"], "_air.py")]
             self._pid, failure_pipe = spawn(
@@ -150,12 +149,16 @@ class RayProcess:
         """Join the cluster with that head, whose folder is that on its own machine.
 
         Raises:
-            LaunchError: there is no free port.
+            LaunchError: there is no free port, or the folder cannot be made.
         """
         self._head, self._folder_of_head = head, folder
-        with suppress(FileExistsError):  # on the machine of the head
+        try:
             os.mkdir(folder, 0o700)  # Ray 2.49 puts the files of all nodes below that path
             self._shared = folder
+        except FileExistsError:
+            pass  # this is the machine of the head
+        except OSError as error:
+            raise self._no_folder(error) from error
         self._record.event("ray_joining", head=head)
         self._begin([], address=head, nodes=0)
 
@@ -229,13 +232,17 @@ class RayProcess:
             "address": address,
             "head": self._head,
             "nodes": nodes,
-            "folder": self._folder,
+            "folders": [self._shared] if self._shared else [],
             "python_path": python_path(self._spec, self._plain_environment()),
         }
         try:
             self._channel.send(encode({"start": plan}))
         except OSError as error:
             raise LaunchError("platform", f"the Ray node cannot be reached: {error}") from error
+
+    def _no_folder(self, error: OSError) -> LaunchError:
+        failure = "launch_failed" if self._options["temp_dir"] is None else "launch_failed_user"
+        return LaunchError(failure, f"cannot prepare the folder of Ray: {error}")
 
     def _claim(self, name: str, port: int | None = None) -> int:
         """Return a port that is ours until this cluster ends: `port`, if one is given. The port of

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sgpu_decl.agent.host_record import HostRecord
-    from sgpu_decl.agent.ray_cluster import RayCluster
+    from sgpu_decl.agent.ray_bootstrap import RayBootstrap
 
 __all__ = ["Supervisor"]
 
@@ -112,9 +112,9 @@ class Supervisor:
         self._group.on_ended = self._team.ended
         self._group.on_failure = self.rank_failed
         self._group.on_empty = self._all_ended
-        self._ray: RayCluster | None = None
+        self._ray: RayBootstrap | None = None
         if spec.get("ray"):
-            self._ray = self._make_ray_cluster(secrets)
+            self._ray = self._make_ray_bootstrap(secrets)
         self._logs: LogBound | None = None
         if spec["log_limit"] is not None:
             self._logs = LogBound(
@@ -272,17 +272,17 @@ class Supervisor:
         self._extra = extra
         self._ray.start(restart, self._devices, os.environ)
 
-    def _make_ray_cluster(self, secrets: dict[str, str]) -> RayCluster:
-        from sgpu_decl.agent.ray_cluster import RayCluster
+    def _make_ray_bootstrap(self, secrets: dict[str, str]) -> RayBootstrap:
+        from sgpu_decl.agent.ray_bootstrap import RayBootstrap
 
-        cluster = RayCluster(
+        bootstrap = RayBootstrap(
             self._spec, secrets, self._node, self._team, self._loop, self._record,
             Redactor(secrets.values()), self._tracker,
         )  # fmt: skip
-        cluster.on_complete = self._start_driver
-        cluster.on_refused = self.rank_refused
-        cluster.on_lost = self._ray_lost
-        return cluster
+        bootstrap.on_complete = self._start_driver
+        bootstrap.on_refused = self.rank_refused
+        bootstrap.on_lost = self._ray_lost
+        return bootstrap
 
     def _start_driver(self, cluster: Mapping[str, str]) -> None:
         if self._stop is None:

@@ -81,8 +81,8 @@ class ErrorRecord:
             "v": 1,
             "class": failure,
             "type": "entrypoint" if type(error) is UnusableSpec else name,
-            "message": self.secrets.hide(_text_of(error))[:_MESSAGE],
-            "traceback": _cut(self.secrets.hide(trace)) if trace is not None else None,
+            "message": self._shown(_text_of(error))[:_MESSAGE],
+            "traceback": _cut(self._shown(trace)) if trace is not None else None,
             "time_ns": moment,
             "wall_ns": time.time_ns(),
             "kinds": _kinds(error),
@@ -95,6 +95,15 @@ class ErrorRecord:
             _say(f"sgpu: the failure could not be recorded: {problem}\n")
             return False
         return True
+
+    def _shown(self, text: str) -> str:
+        """Return a text without colours and secrets. Ray colours the text of its exceptions
+        (`RayTaskError` in ray/exceptions.py), even if nobody looks at a terminal."""
+        if "\x1b[" in text:
+            import re
+
+            text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+        return self.secrets.hide(text)
 
     def _missing(self, error: BaseException) -> str | None:
         """Return the path of a file that was not found, relative to the code; None if the error is

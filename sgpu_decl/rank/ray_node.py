@@ -7,7 +7,7 @@ at once, and runs it here when the agent sends the plan of the node. A command `
 import it only then.
 
     to the agent     imported {ray, python} · ready · complete · failed {summary} · lost {process}
-    from the agent   start {arguments, address, nodes} · end
+    from the agent   start {arguments, address, nodes, folders} · end
 
 Ray's processes end with SIGKILL. `ray stop` ends every Ray process of the machine by its name, and
 a raylet drains for up to 30 s after SIGTERM. Orphans stay below this process, so it finds all of
@@ -52,7 +52,8 @@ class _Node:
         self._plans: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
         self._watched: dict[int, str] = {}
         self._lock = threading.Lock()  # over children that have ended, and `_watched`
-        self._folder: str | None = None
+        # Removed if the agent dies: nobody else could. The token of the cluster lies in the first.
+        self._folders = [os.path.dirname(os.environ["RAY_AUTH_TOKEN_PATH"])]
 
     def run(self) -> "NoReturn":
         # A handler, because Ray's processes and their children would inherit an ignored signal.
@@ -63,12 +64,12 @@ class _Node:
         try:
             from ray import __version__
             from ray.scripts.scripts import cli
-        except ImportError as error:
+        except Exception as error:  # noqa: BLE001 - a broken installation may raise anything
             self._send(failed={"summary": "cannot import Ray", "user": True, **_words(error)})
             _rest()
         self._send(imported={"ray": __version__, "python": sys.version.partition(" ")[0]})
         plan = self._plans.get()
-        self._folder = plan["folder"]
+        self._folders += plan["folders"]
         os.environ["PYTHONPATH"] = plan["python_path"]
         if plan["address"] is not None:
             plan["arguments"].append(f"--address={plan['address']}")
@@ -159,8 +160,9 @@ class _Node:
             with self._lock:
                 self._watched.clear()  # they are not lost: we kill them
             _kill_all()
-            if not data and self._folder is not None:  # the agent is gone, and cannot remove it
-                shutil.rmtree(self._folder, ignore_errors=True)
+            if not data:  # the agent is gone
+                for folder in self._folders:
+                    shutil.rmtree(folder, ignore_errors=True)
             os._exit(0)
 
     def _send(self, **message: object) -> None:

@@ -139,6 +139,15 @@ def test_an_import_error_inside_the_users_code_is_an_exception(make_attempt: Mak
     )
 
 
+def test_colours_are_left_out_of_what_is_recorded_of_an_exception(make_attempt: Make) -> None:
+    source = "raise ValueError('\\x1b[36mray::task()\\x1b[39m failed \\x1b[1;31mhere\\x1b[m')"
+    attempt = make_attempt(source, entry=Entry(kind="script", path="main.py"), world_size=1)
+    cause = attempt.launch().wait()["first_cause"]
+    assert cause["summary"] == "ValueError: ray::task() failed here"
+    assert "\x1b" not in cause["traceback"]
+    assert "\x1b[36mray::task()" in attempt.log(0, "stderr")
+
+
 def test_an_index_beside_the_log_tells_when_bytes_were_written(make_attempt: Make) -> None:
     attempt = make_attempt("print('one')\nprint('two')\n" * 100, world_size=1)
     assert attempt.launch().wait()["state"] == "succeeded"

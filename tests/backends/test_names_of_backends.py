@@ -34,7 +34,7 @@ ALLOWED = {
     "agent/attempt_status.py": RAY,
     "model/attempt_view.py": RAY,
     "agent/node_group.py": RAY,
-    "agent/ray_cluster.py": RAY,
+    "agent/ray_bootstrap.py": RAY,
     "agent/ray_process.py": RAY,
     "agent/rank_start.py": RAY,
     "agent/supervisor.py": RAY,

@@ -1,0 +1,102 @@
+"""Clusters that do not get as far as Ray's own processes.
+
+These tests bring a package `ray` of their own, which is broken, of another version, or slow to
+import.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.agent.node_group import Node
+from sgpu_decl.agent.rank_start import LaunchError
+from sgpu_decl.agent.ray_process import RayProcess
+from sgpu_decl.rendering.spec import RaySpec
+from tests.agent.ray.conftest import SMALL, ray_folder
+
+BROKEN = "raise TypeError('Descriptors cannot be created directly.\\nDowngrade protobuf.')"
+SLOW = "import time; time.sleep(3600)"
+
+
+@pytest.fixture
+def ray_that(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """Write a package `ray` with that source; return the variables that lead to it."""
+
+    def write(source: str, name: str = "site") -> dict[str, str]:
+        scripts = tmp_path / name / "ray" / "scripts"
+        scripts.mkdir(parents=True)
+        scripts.with_name("__init__.py").write_text(source)
+        scripts.joinpath("__init__.py").touch()
+        scripts.joinpath("scripts.py").write_text("cli = None")
+        return {"PYTHONPATH": str(tmp_path / name)}
+
+    return write
+
+
+def test_a_broken_ray_is_the_users_and_its_words_are_shown(
+    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
+) -> None:
+    attempt = make_attempt(
+        "", world_size=1, per="node", ray=RaySpec(**SMALL), env=ray_that(BROKEN)
+    ).launch()
+    status = attempt.wait()
+    assert status["class"] == "launch_failed_user"
+    cause = status["first_cause"]
+    assert cause["summary"] == (
+        "cannot import Ray on node 0: Descriptors cannot be created directly."
+    )
+    assert cause["traceback"] == "Downgrade protobuf."
+    attempt.check()
+
+
+def test_a_folder_of_ray_is_removed_when_everything_is_killed_during_the_import(
+    make_attempt: Any, ray_that: Callable[..., dict[str, str]]
+) -> None:
+    attempt = make_attempt(
+        "", world_size=1, per="node", ray=RaySpec(**SMALL), env=ray_that(SLOW)
+    ).launch()
+    attempt.until(lambda: attempt.events("ray_started"))
+    folder = ray_folder(attempt)
+    assert (folder / "token").exists()
+    attempt.kill_both()
+    attempt.until_gone()
+    attempt.until(lambda: not folder.exists())
+
+
+@pytest.mark.parametrize(
+    ("source", "customized", "words"),
+    [
+        ("__version__ = '9.1'", "", "node 1 has Ray 9.1 and Python 3."),
+        ("__version__ = '9.0'", "import sys; sys.version = '3.99.1 (main)'",
+         "node 1 has Ray 9.0 and Python 3.99.1"),
+    ],
+    ids=["Ray", "Python"],
+)  # fmt: skip
+def test_versions_that_differ_are_named_before_anything_starts(
+    make_nodes: Any,
+    ray_that: Callable[..., dict[str, str]],
+    source: str,
+    customized: str,
+    words: str,
+) -> None:
+    nodes = make_nodes("def main(): pass", ray=RaySpec(**SMALL), world_size=2, per="node")
+    paths = [ray_that("__version__ = '9.0'", "first"), ray_that(source, "second")]
+    Path(paths[1]["PYTHONPATH"], "sitecustomize.py").write_text(customized)
+    for number, variables in enumerate(paths):
+        nodes.start(number, "env", f"PYTHONPATH={variables['PYTHONPATH']}")
+    assert nodes.wait() == [1, 1]
+    cause = nodes.read()["first_cause"]
+    assert cause["class"] == "launch_failed_user"
+    assert words in cause["summary"]
+    assert not nodes.events("ray_head_starting")
+
+
+def test_a_folder_that_a_node_cannot_make_is_a_failed_launch(tmp_path: Path) -> None:
+    spec = {"ray": {"temp_dir": None}, "run_dir": str(tmp_path)}
+    unused: Any = None
+    process = RayProcess(spec, {}, Node(1, 2), unused, unused, unused, unused)
+    with pytest.raises(LaunchError, match="cannot prepare the folder of Ray") as refused:
+        process.join("10.77.0.1:6379", str(tmp_path / "missing" / "folder"))
+    assert refused.value.failure == "launch_failed"
