@@ -14,7 +14,7 @@ def read_gpu_type(gpu_type: object, *, parameter: str = "gpu_type") -> "GpuType"
     """Return the type that a run's config holds.
 
     Args:
-        given: a member of `GPUType`; or as text, in any case, a name of one (`H100`, `a10g`,
+        gpu_type: a member of `GPUType`; or as text, in any case, a name of one (`H100`, `a10g`,
             `h100_80gb`) or of a node with several (`GPU_8xH100`).
         parameter: how the caller calls it; messages say so.
 
