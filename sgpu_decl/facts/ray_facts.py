@@ -15,7 +15,7 @@ from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.environments.package_lists.base_environments import base_named
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.environment import PackageList
-from sgpu_decl.model.ray_size import NodeShape, RaySize
+from sgpu_decl.model.ray_size import OLDEST_RAY, NodeShape, RaySize
 
 if TYPE_CHECKING:
     from sgpu_decl.config.ray import Ray
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RayPackages", "ray_cluster", "ray_findings", "ray_packages"]
 
-_OLDEST = Version("2.49")
 _FIRST_WITH_TOKEN = Version("2.52")
 _STORE_SHARE = 0.3  # of the memory: Ray's own default
 _METRICS_AGENT = ("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client")
@@ -155,12 +154,12 @@ def _of_version(text: str, place: Place | None, *, nodes: int) -> Iterator[Diagn
         version = Version(text)
     except InvalidVersion:
         return
-    if version < _OLDEST:
+    if version < Version(OLDEST_RAY):
         yield Diagnostic(
             code="ray_too_old",
-            summary=f"Ray {text} is too old: sgpu starts clusters of Ray {_OLDEST} and newer",
+            summary=f"Ray {text} is too old: sgpu starts clusters of Ray {OLDEST_RAY} and newer",
             place=place,
-            hint=f"install `ray[default]>={_OLDEST}`",
+            hint=f"install `ray[default]>={OLDEST_RAY}`",
         )
     elif version < _FIRST_WITH_TOKEN and nodes > 1:
         yield Diagnostic(

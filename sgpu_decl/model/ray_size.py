@@ -2,7 +2,10 @@
 
 from sgpu_decl.frozen_dataclass import dataclass
 
-__all__ = ["NodeShape", "RaySize", "RayStatus", "is_reserved_for_ray"]
+__all__ = ["OLDEST_RAY", "NodeShape", "RaySize", "RayStatus", "is_reserved_for_ray"]
+
+OLDEST_RAY = "2.49"
+"""The oldest version that sgpu works with: its labels of nodes and its HTTP API are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The `backend` block of a Ray cluster."""
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -49,7 +50,7 @@ def _address(text: str) -> str:
     return canonical_url(text.strip())
 
 
-def _resource_name(name: str) -> str:
+def _rank_resource_name(name: str) -> str:
     for known in ("CPU", "GPU", "memory"):
         if name != known and name.lower() == known.lower():
             raise problem("reserved_resource", f"{{path}} is `{known}` in Ray", f"write `{known}`")
@@ -59,19 +60,19 @@ def _resource_name(name: str) -> str:
         summary = "{path} stands for a type of GPU"
         raise problem("reserved_resource", summary, f"write `type: {name.partition(':')[2]}`")
     if not name or name.startswith("node:"):
-        raise problem("reserved_resource", "{path} is no name of a custom resource", "remove it")
+        raise problem(
+            "reserved_resource", "{path} is not a name for a custom resource", "remove it"
+        )
     return name
 
 
-def _amount(value: object) -> object:
+def _rank_amount(value: object) -> object:
     """A number, or a size: `4`, `0.5`, `16GB`."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Size):
         raise problem("wrong_type", "{path} must be a number or a size", "write `4` or `16GB`")
-    amount = Size.read(value) if isinstance(value, str) else value
-    if _number(amount) < _SMALLEST:
-        hint = "remove it where a rank needs none"
-        raise problem("out_of_range", f"{{path}} must be at least {_SMALLEST}, not {{given}}", hint)
-    return amount
+    if isinstance(value, float) and not math.isfinite(value):
+        raise problem("wrong_type", "{path} must be a number, not {given}", "write `4` or `16GB`")
+    return Size.read(value) if isinstance(value, str) else value
 
 
 def _number(amount: Size | float) -> int | float:
@@ -85,26 +86,40 @@ def _written(amount: Size | float) -> str | int | float:
 
 
 def _large_enough(resources: Mapping[str, Size | float]) -> Mapping[str, Size | float]:
-    if 0 < _number(resources.get("memory", 0)) < _LEAST_MEMORY:
-        summary = "`memory` of `resources_per_rank` is in bytes"
-        found = Contradiction(
-            path=("memory",), code="bad_size", summary=summary, hint="write it as in `16GB`"
-        )
-        raise problem(found.code, summary, found.hint, all=(found,))
+    found = tuple(_too_small(resources))
+    if found:
+        raise problem(found[0].code, found[0].summary, found[0].hint, all=found)
     return resources
+
+
+def _too_small(resources: Mapping[str, Size | float]) -> Iterator[Contradiction]:
+    for name, amount in resources.items():
+        number = _number(amount)
+        if number < _SMALLEST:
+            code = "out_of_range"
+            summary = f"`{name}` of `resources_per_rank` must be at least {_SMALLEST}, not {number}"
+            hint = "remove it where a rank needs none"
+            if name == "CPU":
+                hint = f"a rank needs at least {_SMALLEST} of a CPU; without `CPU` it has 1"
+        elif name == "memory" and number < _LEAST_MEMORY:
+            code, hint = "bad_size", "write it as in `16GB`"
+            summary = "`memory` of `resources_per_rank` is in bytes"
+        else:
+            continue
+        yield Contradiction(path=(name,), code=code, summary=summary, hint=hint)
 
 
 def _label_key(key: str) -> str:
     if not _LABEL_KEY.fullmatch(key):
         hint = "write it as in `market` or `ray.io/market-type`"
-        raise problem("bad_ray_label", "{path} is no name of a label", hint)
+        raise problem("bad_ray_label", "{path} is not a valid label name", hint)
     return key
 
 
 def _label_value(value: str) -> str:
     if not _LABEL_VALUE.fullmatch(value):
         hint = "write the one value that nodes must have, such as `on-demand`"
-        raise problem("bad_ray_label", "{path} is no value of a label", hint)
+        raise problem("bad_ray_label", "{path} is not a valid label value", hint)
     return value
 
 
@@ -116,11 +131,11 @@ def _absolute(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-ResourceName = Annotated[str, AfterValidator(_resource_name)]
-Amount = Annotated[
-    Any, BeforeValidator(_amount), PlainSerializer(_written), WithJsonSchema(_AMOUNT_SCHEMA)
+RankResourceName = Annotated[str, AfterValidator(_rank_resource_name)]
+RankAmount = Annotated[
+    Any, BeforeValidator(_rank_amount), PlainSerializer(_written), WithJsonSchema(_AMOUNT_SCHEMA)
 ]
-Resources = Annotated[dict[ResourceName, Amount], AfterValidator(_large_enough)]
+Resources = Annotated[dict[RankResourceName, RankAmount], AfterValidator(_large_enough)]
 Labels = dict[
     Annotated[str, AfterValidator(_label_key)], Annotated[str, AfterValidator(_label_value)]
 ]
@@ -171,13 +186,12 @@ class RayOptions(BackendOptions):
     )
     autoscaling: Flag | None = Field(
         None,
-        description="Ray: whether the cluster starts nodes when they are needed. Default: what its "
-        "nodes tell.",
+        description="Ray: whether the cluster starts nodes when they are needed. Default: true if "
+        "an autoscaler started nodes of the cluster.",
     )
     insecure: Flag = Field(
         default=False,
-        description="Ray: accept a dashboard beyond this machine that has neither encryption nor a "
-        "token.",
+        description="Ray: accept an address beyond this machine without encryption.",
     )
 
     @property

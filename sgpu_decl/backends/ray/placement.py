@@ -28,7 +28,7 @@ class RayPlacement:
 
     @property
     def id(self) -> str:
-        """It as text, as `LaunchInputs.placement` holds it."""
+        """The placement as JSON, as `LaunchInputs.placement` holds it."""
         parts = {
             "nodes": self.nodes,
             "ranks_per_node": self.ranks_per_node,
@@ -41,10 +41,10 @@ class RayPlacement:
 
     @classmethod
     def from_id(cls, text: str) -> "RayPlacement":
-        """Read it again.
+        """Read the JSON again.
 
         Raises:
-            ValueError: it is no such text.
+            ValueError: the text is not a placement.
         """
         parts = json.loads(text)
         try:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +20,7 @@ declared, a placement group and an actor. What differs from machine to machine i
 
 class Answers:
     """`by_path` maps a path to an answer: JSON, or a status and a text. A path without one gets
-    404. `requests` are those that came, with their token."""
+    404. `requests` are those that came, with their token. Answers come `delay` seconds late."""
 
     def __init__(self, url: str, by_path: Mapping[str, Any], token: str | None) -> None:
         self.url = url
@@ -27,6 +28,7 @@ class Answers:
         self.token = token
         self.requests: list[tuple[str, str | None]] = []
         self.connections = 0
+        self.delay = 0.0
 
     def dashboard(self, credentials: Credentials | None = None) -> Dashboard:
         address = DashboardAddress(url=self.url, source="backend.address")
@@ -60,6 +62,8 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
             path = self.path.partition("?")[0]
             sent = self.headers.get("Authorization")
             answers.requests.append((f"{self.command} {path}", sent))
+            if answers.delay:
+                time.sleep(answers.delay)
             status, content = 200, answers.by_path.get(path, (404, "404: Not Found"))
             if token is not None and sent != f"Bearer {token}":
                 content = (403, "Forbidden") if sent else (401, "Unauthorized")
@@ -77,7 +81,7 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
             self.end_headers()
             self.wfile.write(text.encode())
 
-        do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815  names of the base class
+        do_GET = do_PUT = do_POST = _answer  # noqa: N815  names of the base class
 
         def log_message(self, *_: object) -> None:
             return

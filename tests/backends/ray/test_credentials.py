@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.ray.api.credentials import credentials_of
-from sgpu_decl.backends.ray.api.dashboard_address import address_of
+from sgpu_decl.backends.ray.api.dashboard_address import address_of, refuse_address
 from sgpu_decl.errors import BackendError
 
 
@@ -56,9 +56,9 @@ def test_headers_go_beside_the_token_and_are_not_replaced() -> None:
     [
         ({"RAY_AUTH_TOKEN": "a\nb"}, "bad_ray_token", "has line breaks"),
         ({"RAY_AUTH_TOKEN_PATH": "/nowhere/token"}, "bad_ray_token", "/nowhere/token"),
-        ({"RAY_JOB_HEADERS": "X-Team: a"}, "bad_ray_headers", "no JSON object"),
-        ({"RAY_JOB_HEADERS": '{"X": 1}'}, "bad_ray_headers", "no JSON object"),
-        ({"RAY_JOB_HEADERS": '{"X": "a\\nb"}'}, "bad_ray_headers", "no JSON object"),
+        ({"RAY_JOB_HEADERS": "X-Team: a"}, "bad_ray_headers", "not a JSON object"),
+        ({"RAY_JOB_HEADERS": '{"X": 1}'}, "bad_ray_headers", "not a JSON object"),
+        ({"RAY_JOB_HEADERS": '{"X": "a\\nb"}'}, "bad_ray_headers", "not a JSON object"),
     ],
 )
 def test_credentials_that_cannot_be_used(environ: dict[str, str], code: str, message: str) -> None:
@@ -92,6 +92,19 @@ def test_the_address_is_found_where_ray_finds_it(
 ) -> None:
     address = address_of(written, environ)
     assert (address.url, address.source) == (url, source)
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("ray://[::1]:10001", "http://[::1]:8265"), ("[::1]:6379", "http://[::1]:8265"),
+        ("ftp://me@head/x", "http://head:8265"),
+    ],
+)  # fmt: skip
+def test_the_url_to_write_has_the_host_that_was_meant(text: str, url: str) -> None:
+    refused = refuse_address(text)
+    assert refused is not None
+    assert refused[1] == f"write `{url}`"
 
 
 def test_a_variable_that_names_no_dashboard_is_an_error() -> None:

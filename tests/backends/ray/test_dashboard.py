@@ -1,13 +1,15 @@
 """The client of a dashboard: one connection, the token where it is asked for, errors in words."""
 
 import socket
+import time
 from contextlib import closing
 
 import pytest
 
+from sgpu_decl.backends.ray.api import dashboard
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
-from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from tests.backends.ray.answers import answering
@@ -100,7 +102,7 @@ def test_refusals_have_their_status() -> None:
         with pytest.raises(Refused) as raised:
             ray.put("/x", b"")
         with pytest.raises(RemoteMissing):
-            ray.delete("/y")
+            ray.get("/y")
     assert raised.value.status == 413
 
 
@@ -122,6 +124,73 @@ def test_a_connection_that_the_other_side_ended_is_made_again() -> None:
             ray.get("/y")
         answers.by_path["/y"] = VERSION
         assert ray.post("/y", {}) == VERSION
+
+
+def test_only_the_time_of_requests_counts() -> None:
+    with answering({"/y": VERSION}) as answers:
+        ray = Dashboard(DashboardAddress(url=answers.url), Credentials(), patience=0.5)
+        with closing(ray):
+            ray.get("/y")
+            time.sleep(0.6)  # a plan reads files meanwhile
+            assert ray.get("/y") == VERSION
+
+
+def test_a_connection_is_open_and_no_time_is_left() -> None:
+    with answering({"/y": VERSION}) as answers:
+        ray = Dashboard(DashboardAddress(url=answers.url), Credentials(), patience=0.5)
+        with closing(ray):
+            ray.get("/y")
+            answers.delay = 0.6
+            with pytest.raises(BackendError, match="no answer came in"):
+                ray.get("/y")
+            with pytest.raises(BackendError, match="no answer came in"):
+                ray.get("/y")
+
+
+def test_a_dashboard_that_was_silent_is_not_waited_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dashboard, "_SILENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        ray = Dashboard(DashboardAddress(url=url), Credentials())
+        for _ in range(2):
+            with pytest.raises(BackendError, match=r"no answer came in 0\.2 s") as raised:
+                ray.get("/api/version")
+            assert raised.value.code == "host_unreachable"
+        with pytest.raises(BackendError) as raised:
+            ray.post("/api/jobs/", {})
+        assert not isinstance(raised.value, OutcomeUnknown)  # it was not sent
+        silent.setblocking(False)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):  # one connection was made
+            silent.accept()
+        ray.close()
+
+
+def test_a_name_that_no_host_can_have() -> None:
+    ray = Dashboard(DashboardAddress(url=f"http://{'a' * 64}.example"), Credentials())
+    with pytest.raises(BackendError, match="no host can have this name") as raised:
+        ray.get("/api/version")
+    assert raised.value.code == "host_unreachable"
+
+
+@pytest.mark.parametrize(
+    ("source", "url", "named"),
+    [
+        ("RAY_ADDRESS", "http://127.0.0.1:1", "`RAY_ADDRESS`"),
+        (None, "http://127.0.0.1:1", "`http://127.0.0.1:1`, where the run was submitted,"),
+        (None, DEFAULT_ADDRESS, f"`{DEFAULT_ADDRESS}`, the default,"),
+    ],
+)
+def test_a_hint_says_where_the_address_is_from(source: str | None, url: str, named: str) -> None:
+    address = DashboardAddress(url=url, source=source)
+    with (
+        closing(Dashboard(address, Credentials())) as ray,
+        pytest.raises(BackendError) as raised,
+    ):
+        ray.part("/", {}, "a", str)
+    assert f"see that {named} is the URL" in raised.value.hint
 
 
 def test_a_host_that_is_not_there_or_silent() -> None:

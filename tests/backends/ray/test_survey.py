@@ -170,6 +170,8 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
          "unknown_label", "no node of the cluster has the label `markt: spot`", 8),
         ({"gpus": 4, "backend": "  ranks_per_node: 3\n"},
          "bad_ranks_per_node", "`ranks_per_node: 3` does not divide `gpus: 4`", 8),
+        ({"gpus": 2, "backend": "  ranks_per_node: 4\n", "more": "ray: true\n"},
+         "bad_ranks_per_node", "`ranks_per_node: 4` does not divide `gpus: 2`", 8),
         ({"more": "max_parallel: 2\n"}, "unsupported_field", "`max_parallel`", 9),
         ({"more": "code: {link: [data]}\n"}, "unsupported_field", "`code.link`", 9),
         ({"backend": "  storage: /nowhere/at/all\n"}, "bad_storage", "is not there", 8),
@@ -212,8 +214,8 @@ def test_what_does_not_fit_now_says_what_is_free_and_who_runs(
 
 def test_a_shared_folder_is_needed_so_far(planned: Planned, tmp_path: Path) -> None:
     plan = planned(1, backend="  storage: null\n")
-    check = checks(plan)["not_yet"]
-    assert "`storage` is missing" in check.summary
+    check = checks(plan)["storage_missing"]
+    assert "`backend.storage` is missing" in check.summary
     assert check.place is not None
     assert not plan.applyable
 
@@ -258,6 +260,15 @@ def test_a_cluster_that_is_too_old(
 ) -> None:
     cluster.by_path["/api/v0/cluster_metadata"]["data"][name] = version
     assert version in checks(planned())["ray_too_old"].summary
+
+
+def test_versions_of_builds_are_read(cluster: Answers, planned: Planned) -> None:
+    """`3.11.9+` is what a Python says that was built between two releases."""
+    metadata = cluster.by_path["/api/v0/cluster_metadata"]["data"]
+    metadata |= {"rayVersion": "2.49.1-anyscale", "pythonVersion": "3.11.9+"}
+    assert set(checks(planned())) == {"ray_placement", "tracking_not_yet"}
+    metadata["rayVersion"] = "2.48.0-anyscale"
+    assert "Ray 2.48.0-anyscale" in checks(planned())["ray_too_old"].summary
 
 
 @pytest.mark.parametrize(
@@ -310,6 +321,41 @@ def test_a_token_that_is_missing_says_where_it_was_looked_for(planned: Planned) 
     with answering(recorded("2.60.0"), token="t-1") as secured:
         found = checks(planned(url=secured.url))["unauthenticated"]
     assert "`RAY_AUTH_TOKEN`, `RAY_AUTH_TOKEN_PATH` and `~/.ray/auth_token`" in found.hint
+
+
+INSECURE = "  insecure: true\n"
+
+
+@pytest.mark.parametrize(
+    ("token", "headers", "backend", "found"),
+    [
+        (None, "", "", {"ray_insecure": "error"}),
+        (None, "", INSECURE, {"ray_open": "warning"}),
+        ("t-1", "", "", {"ray_unencrypted": "warning"}),
+        ("t-1", "", INSECURE, {}),
+        (None, '{"X-Team": "a"}', "", {"ray_unencrypted": "warning"}),
+    ],
+)
+def test_what_crosses_the_network_openly(
+    planned: Planned,
+    monkeypatch: pytest.MonkeyPatch,
+    token: str | None,
+    headers: str,
+    backend: str,
+    found: dict[str, str],
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "t-1")
+    monkeypatch.setenv("RAY_JOB_HEADERS", headers)
+    with answering(recorded("2.60.0"), token=token) as server:
+        # An address of this machine that is not one of loopback.
+        plan = planned(url=server.url.replace("127.0.0.1", "0.0.0.0"), backend=backend)
+        here = planned(url=server.url, backend=backend)
+    said = {name: check.severity for name, check in checks(plan).items()}
+    assert {name: said[name] for name in said if name.startswith("ray_")} == {
+        **found,
+        "ray_placement": "info",
+    }
+    assert set(checks(here)) == {"ray_placement", "tracking_not_yet"}
 
 
 def test_something_else_that_answers_is_no_dashboard(planned: Planned) -> None:

@@ -105,7 +105,8 @@ def _headers(text: str) -> dict[str, str]:
     ):
         return headers
     raise BackendError(
-        "the environment variable `RAY_JOB_HEADERS` is no JSON object of headers and their texts",
+        "the environment variable `RAY_JOB_HEADERS` is not a JSON object that maps header names "
+        "to text",
         hint='write it as in \'{"X-Team": "research"}\'',
         code="bad_ray_headers",
     )

@@ -1,7 +1,7 @@
 """The HTTP API of Ray's dashboard, with the standard library, over one connection.
 
-The token is sent once the dashboard has refused a request without one, so it reaches no other
-program that listens there, and `requires_token` is known. A request that changes something is never
+The token is sent once the dashboard has refused a request without one. So a dashboard that asks for
+none never gets it, and `requires_token` is known. A request that changes something is never
 repeated here: `OutcomeUnknown` says that its answer was lost.
 """
 
@@ -20,14 +20,17 @@ from urllib.parse import urlencode
 
 from sgpu_decl import __version__
 from sgpu_decl.backends.ray.api.credentials import TOKEN_PLACES, Credentials
-from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.ray_size import OLDEST_RAY
 
 __all__ = ["Dashboard", "Refused"]
 
 _SILENCE = 60.0  # seconds without a byte
+_CONNECT = 10.0  # seconds until a connection is made
+_PAUSE = 10.0  # seconds for which a dashboard that was silent is not asked again
 _PIECE = 1 << 20
 _SHOWN = 300  # characters of an answer in a message
 _REFUSALS = (401, 403)
@@ -50,9 +53,10 @@ class Refused(BackendError):
 class _Lost(Exception):
     """A connection that broke or was silent. `sent`: the request may have arrived."""
 
-    def __init__(self, reason: str, *, sent: bool) -> None:
+    def __init__(self, reason: str, *, sent: bool, silent: bool) -> None:
         super().__init__(reason)
         self.sent = sent
+        self.silent = silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class _Answer:
 
 
 class Dashboard:
-    """The dashboard of one cluster. Calls may come from several threads, and take turns.
+    """The dashboard of one cluster. Calls may come from several threads, and take turns. After it
+    was silent, calls fail at once for ten seconds: who asks about ten attempts waits once.
 
     Paths begin with a slash and are relative to the address. Each call raises BackendError if the
     dashboard does not answer (`host_unreachable`), does not accept the token (`unauthenticated`),
@@ -82,8 +87,8 @@ class Dashboard:
         """Nothing is asked yet.
 
         Args:
-            patience: the seconds that all requests together may take; None for no limit but 60 s
-                without a byte.
+            patience: the seconds that may be spent on all requests together; None for no limit
+                but 60 s without a byte.
         """
         self.address = address
         self._credentials = credentials
@@ -91,7 +96,9 @@ class Dashboard:
         self._connection: http.client.HTTPConnection | None = None
         self._requires_token: bool | None = None
         self._patience = patience
+        self._left = patience
         self._deadline: float | None = None
+        self._silence: tuple[float, str] | None = None
 
     @property
     def requires_token(self) -> bool | None:
@@ -127,10 +134,6 @@ class Dashboard:
         answer = self._asked("POST", path, content=content, kind="application/json")
         return self._json(path, answer)
 
-    def delete(self, path: str, /) -> None:
-        """Delete an object. Raises OutcomeUnknown, too."""
-        self._asked("DELETE", path)
-
     def part(self, request: str, answer: Any, path: str, kind: type[_T]) -> _T:
         """The part of an answer at a dotted path. Raises BackendError (`not_ray_dashboard`) if it
         is not there, or is of another kind."""
@@ -160,14 +163,17 @@ class Dashboard:
         return BackendError(
             f"`{self.address.url}` does not answer as Ray's dashboard does: `{request}` gives "
             f"{what}",
-            hint=f"see that {self._named} is the URL of the dashboard of Ray 2.49 or newer",
+            hint=f"see that {self._named} is the URL of the dashboard of Ray {OLDEST_RAY} or newer",
             code="not_ray_dashboard",
         )
 
     @property
     def _named(self) -> str:
-        source = self.address.source
-        return f"`{source}`" if source else f"`{self.address.url}`, the default,"
+        source, url = self.address.source, self.address.url
+        if source:
+            return f"`{source}`"
+        where = "the default" if url == DEFAULT_ADDRESS else "where the run was submitted"
+        return f"`{url}`, {where},"
 
     def _asked(
         self,
@@ -180,9 +186,16 @@ class Dashboard:
     ) -> _Answer:
         target = f"{path}?{urlencode(query)}" if query else path
         with self._lock:
-            if method != "GET" and self.has_token and self._requires_token is None:
-                self._exchange("GET", "/api/version", None, None)  # nothing is sent twice for this
-            answer = self._exchange(method, target, content, kind)
+            started = time.monotonic()
+            self._deadline = None if self._left is None else started + self._left
+            try:
+                if method != "GET" and self.has_token and self._requires_token is None:
+                    # A request that changes something is not sent twice to find that out.
+                    self._exchange("GET", "/api/version", None, None)
+                answer = self._exchange(method, target, content, kind)
+            finally:
+                if self._left is not None:
+                    self._left -= time.monotonic() - started
         if answer.status == 200:
             return answer
         raise self._refusal(f"{method} {path}", answer)
@@ -202,17 +215,24 @@ class Dashboard:
     def _delivered(
         self, method: str, target: str, content: bytes | None, kind: str | None
     ) -> _Answer:
+        if self._silence is not None:
+            until, reason = self._silence
+            if time.monotonic() < until:
+                raise self._unreachable(reason)
+            self._silence = None
         reused = self._connection is not None
         try:
             try:
                 return self._sent(method, target, content, kind)
             except _Lost as lost:
                 self.close()
-                if not (reused and lost.sent and method == "GET"):
+                if not (reused and lost.sent and method == "GET") or lost.silent:
                     raise
                 return self._sent(method, target, content, kind)
         except _Lost as lost:
             self.close()
+            if lost.silent:
+                self._silence = (time.monotonic() + _PAUSE, str(lost))
             if lost.sent and method != "GET":
                 raise OutcomeUnknown(
                     f"the answer of `{self.address.url}` to `{method} {target}` was lost: {lost}",
@@ -239,13 +259,16 @@ class Dashboard:
             response.close()
             return _Answer(response.status, b"".join(pieces), response.headers.get("Location"))
         except (OSError, http.client.HTTPException) as error:
-            raise _Lost(self._reason(error), sent=True) from error
+            raise self._lost(error, sent=True) from error
 
     def _connected(self) -> http.client.HTTPConnection:
         """The open connection, or a new one. Raises _Lost."""
         connection = self._connection
         if connection is not None and connection.sock is not None and not _ended(connection.sock):
-            self._limit(connection)
+            try:
+                self._limit(connection)
+            except TimeoutError as error:
+                raise self._lost(error, sent=False) from error
             return connection
         self.close()
         parts = self.address.parts
@@ -257,21 +280,18 @@ class Dashboard:
         else:
             connection = http.client.HTTPConnection(parts.hostname, parts.port)
         try:
-            self._limit(connection)
+            self._limit(connection, _CONNECT)
             connection.connect()
-        except OSError as error:
-            raise _Lost(self._reason(error), sent=False) from error
+            self._limit(connection)
+        except (OSError, UnicodeError) as error:  # the latter of a name that no host can have
+            raise self._lost(error, sent=False) from error
         self._connection = connection
         return connection
 
-    def _limit(self, connection: http.client.HTTPConnection) -> None:
+    def _limit(self, connection: http.client.HTTPConnection, seconds: float = _SILENCE) -> None:
         """Bound the next wait. Raises TimeoutError if no time is left."""
-        seconds = _SILENCE
-        if self._patience is not None:
-            now = time.monotonic()
-            if self._deadline is None:
-                self._deadline = now + self._patience
-            seconds = min(seconds, self._deadline - now)
+        if self._deadline is not None:
+            seconds = min(seconds, self._deadline - time.monotonic())
             if seconds <= 0:
                 raise TimeoutError
         connection.timeout = seconds
@@ -322,9 +342,16 @@ class Dashboard:
             hint = f"the token is the first of {TOKEN_PLACES}; use that of the cluster"
         return BackendError(f"{message}: {answer.text}", hint=hint, code="unauthenticated")
 
-    def _reason(self, error: Exception) -> str:
+    def _lost(self, error: Exception, *, sent: bool) -> _Lost:
+        silent = isinstance(error, TimeoutError)
+        return _Lost(self._reason(error, sent=sent), sent=sent, silent=silent)
+
+    def _reason(self, error: Exception, *, sent: bool) -> str:
         if isinstance(error, TimeoutError):
-            return f"no answer came in {self._patience or _SILENCE:g} s"
+            seconds = self._patience or (_SILENCE if sent else _CONNECT)
+            return f"no answer came in {seconds:g} s"
+        if isinstance(error, UnicodeError):
+            return "no host can have this name"
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({error.verify_message})"
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

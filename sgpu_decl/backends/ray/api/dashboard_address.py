@@ -1,6 +1,7 @@
 """The address of a Ray cluster: the URL of its dashboard."""
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
@@ -97,8 +98,8 @@ def refuse_address(text: str) -> tuple[str, str] | None:
         port, name = parts.port, parts.hostname
     except ValueError:
         port, name = None, None
-    if not name or port == 0 or any(character.isspace() for character in text):
-        return "is no URL that can be used", f"write it as in `{DEFAULT_ADDRESS}`"
+    if not name or port == 0 or any(character.isspace() for character in text) or ".." in name:
+        return "is not a usable URL", f"write it as in `{DEFAULT_ADDRESS}`"
     if "@" in parts.netloc:
         return (
             "must hold no name and no password",
@@ -110,6 +111,8 @@ def refuse_address(text: str) -> tuple[str, str] | None:
 
 
 def _name(host: str) -> str:
-    """The host of `host:port`."""
-    name = host.rpartition("@")[2].partition(":")[0]
+    """The host of `host:port` or `[::1]:port`."""
+    host = host.rpartition("@")[2]
+    bracketed = re.match(r"\[[0-9A-Fa-f:.]+\]", host)
+    name = bracketed[0] if bracketed else host.partition(":")[0]
     return name or "HOST"

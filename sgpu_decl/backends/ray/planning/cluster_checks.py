@@ -1,9 +1,8 @@
 """What a cluster and its dashboard mean for a run, beside room."""
 
 import platform
+import re
 from collections.abc import Iterator, Mapping
-
-from packaging.version import Version
 
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
@@ -12,11 +11,11 @@ from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.ray_size import OLDEST_RAY
 
 Places = Mapping[str, Place]
 
-_OLDEST_RAY = Version("2.49")
-_OLDEST_PYTHON = Version("3.10")
+_OLDEST_PYTHON = "3.10"
 _DRIVER = 200_000_000  # bytes that the driver of an attempt has on the head
 
 
@@ -36,10 +35,10 @@ def cluster_findings(
     """
     place = places.get("backend.address") or _block(places)
     for name, found, oldest in (
-        ("Ray", state.ray, _OLDEST_RAY),
+        ("Ray", state.ray, OLDEST_RAY),
         ("Python", state.python, _OLDEST_PYTHON),
     ):
-        if Version(found) < oldest:
+        if () < _numbers(found) < _numbers(oldest):
             yield Diagnostic(
                 code="ray_too_old",
                 summary=f"the cluster has {name} {found}, and sgpu needs {oldest} or newer",
@@ -88,13 +87,25 @@ def access_findings(
             place=place,
             hint=f"run `chmod 600 {credentials.exposed}`",
         )
-    if address.is_loopback or dashboard.requires_token or credentials.headers:
+    if address.is_loopback:
+        return
+    if dashboard.requires_token or credentials.headers:
+        if not address.is_encrypted and not options_of(config).insecure:
+            what = "the token" if dashboard.requires_token else "the headers of `RAY_JOB_HEADERS`"
+            yield Diagnostic(
+                code="ray_unencrypted",
+                severity=Severity.WARNING,
+                summary=f"`{address.url}` is not encrypted: anyone on the network path can read "
+                f"{what}",
+                place=place,
+                hint="use `https`, or accept it with `insecure: true` in `backend`",
+            )
         return
     if not address.is_encrypted and not options_of(config).insecure:
         yield Diagnostic(
             code="ray_insecure",
-            summary=f"`{address.url}` has neither encryption nor a token: whoever is on the way "
-            "reads and changes what is sent",
+            summary=f"`{address.url}` has neither encryption nor a token: anyone on the network "
+            "path can read and change what is sent",
             place=place,
             hint="start the cluster with `RAY_AUTH_MODE=token`, use `https`, or accept it with "
             "`insecure: true` in `backend`",
@@ -129,4 +140,9 @@ def _block(places: Places) -> Place | None:
 
 
 def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
+    return ".".join(str(number) for number in _numbers(version))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Major and minor version. Builds have endings of their own: `3.11.9+`, `2.49.1-anyscale`."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sgpu_decl.backends.ray.planning.fit import divisors
-from sgpu_decl.backends.ray.planning.group_shape import options_of
+from sgpu_decl.backends.ray.planning.bundle_counts import divisors
+from sgpu_decl.backends.ray.planning.group_shape import has_equal_groups, options_of
 from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
 from sgpu_decl.backends.secret_resolution import missing_secret
 from sgpu_decl.config.run import RunConfig
@@ -55,8 +55,9 @@ def machine_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     storage = options_of(config).storage
     if storage is None:
         yield Diagnostic(
-            code="not_yet",
-            summary="a run on a Ray cluster needs a shared folder so far, and `storage` is missing",
+            code="storage_missing",
+            summary="`backend.storage` is missing: runs on a Ray cluster need a folder that all "
+            "nodes share",
             place=places.get("backend.kind") or places.get("backend"),
             hint="set `backend.storage` to a folder that this machine and all nodes have under "
             "that path",
@@ -75,7 +76,7 @@ def machine_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
 
 def _ranks_per_node(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     ranks = options_of(config).ranks_per_node
-    if ranks is None or config.gpus % ranks == 0:
+    if has_equal_groups(config):
         return
     fitting = ", ".join(f"`{number}`" for number in reversed(divisors(config.gpus)[:8]))
     yield Diagnostic(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sgpu_decl.backends.ray.options import RayOptions, Strategy
 from sgpu_decl.backends.ray.placement import RayPlacement
+from sgpu_decl.backends.ray.planning.bundle_counts import bundles_in, divisors, launches_at_once
 from sgpu_decl.backends.ray.planning.cluster_nodes import (
     NODE_LABEL,
     TYPE_LABEL,
@@ -12,7 +13,6 @@ from sgpu_decl.backends.ray.planning.cluster_nodes import (
     ClusterNode,
     ClusterState,
 )
-from sgpu_decl.backends.ray.planning.fit import bundles_in, divisors, launches_at_once
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.gpu import GPUType
 
@@ -42,6 +42,11 @@ class Fit:
     kind: GPUType | None
     in_all: int
     now: int
+
+
+def has_equal_groups(config: RunConfig) -> bool:
+    """Whether `ranks_per_node` divides `gpus`. Without that, a run has no shape."""
+    return config.gpus % (options_of(config).ranks_per_node or 1) == 0
 
 
 def is_gpu_run(config: RunConfig) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sgpu_decl.backends.ray.options import Strategy
+from sgpu_decl.backends.ray.planning.bundle_counts import bundles_in, launches_at_once
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState
-from sgpu_decl.backends.ray.planning.fit import bundles_in, launches_at_once
 from sgpu_decl.backends.ray.planning.group_shape import (
     Fit,
     has_labels,
@@ -51,8 +51,8 @@ def _never_fits(config: RunConfig, places: Places, state: ClusterState, fit: Fit
     if scales(config, state) and options_of(config).ranks_per_node is None:
         return Diagnostic(
             code="ranks_per_node_missing",
-            summary=f"needs {config.gpus} {_called(config, name)}; {have}: nothing tells how many "
-            "ranks a node that comes has",
+            summary=f"needs {config.gpus} {_called(config, name)}; {have}: sgpu cannot know how "
+            "many GPUs a new node will have",
             place=place,
             hint="set `ranks_per_node` in `backend`",
         )
@@ -152,7 +152,7 @@ def _types(state: ClusterState) -> str:
 
 def _unnamed(nodes: Sequence[ClusterNode]) -> str:
     names = sorted({name for node in nodes for name in node.devices})
-    return f"GPUs `{names[0]}`" if names else "GPUs of a type that it does not tell"
+    return f"GPUs `{names[0]}`" if names else "GPUs of an unknown type"
 
 
 def _unknown_names(config: RunConfig, places: Places, state: ClusterState) -> Iterator[Diagnostic]:

@@ -19,14 +19,15 @@ from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_clu
 from sgpu_decl.backends.ray.planning.config_rules import config_findings, machine_findings
 from sgpu_decl.backends.ray.planning.group_shape import (
     fit_of,
+    has_equal_groups,
     in_words,
     is_gpu_run,
     options_of,
     placement_of,
     scales,
 )
-from sgpu_decl.backends.ray.planning.holders import running_attempts
 from sgpu_decl.backends.ray.planning.room_checks import room_findings
+from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -86,6 +87,8 @@ class RaySurvey(RemoteSurvey):
         ), ()
 
     def nodes(self, config: RunConfig) -> NodeShape | None:
+        if not has_equal_groups(config):
+            return None
         try:
             fit = fit_of(config, self._answered(config).state)
         except BackendError:
@@ -114,7 +117,7 @@ class RaySurvey(RemoteSurvey):
             sent = python.version if python is not None else None
             findings += cluster_findings(config, places, answered.state, python=sent, called=called)
             findings += access_findings(config, places, answered.dashboard, answered.credentials)
-            if config.gpus % (options_of(config).ranks_per_node or 1) == 0:
+            if has_equal_groups(config):
                 fit = fit_of(config, answered.state)
                 findings += room_findings(
                     config,

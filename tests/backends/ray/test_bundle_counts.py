@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgpu_decl.backends.ray.options import Strategy
-from sgpu_decl.backends.ray.planning.fit import bundles_in, divisors, launches_at_once
+from sgpu_decl.backends.ray.planning.bundle_counts import bundles_in, divisors, launches_at_once
 
 
 @pytest.mark.parametrize(
