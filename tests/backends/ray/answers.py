@@ -19,8 +19,9 @@ declared, a placement group and an actor. What differs from machine to machine i
 
 
 class Answers:
-    """`by_path` maps a path to an answer: JSON, or a status and a text. A path without one gets
-    404. `requests` are those that came, with their token. Answers come `delay` seconds late."""
+    """`by_path` maps a path to an answer: JSON, or a status and a text, or a function that returns
+    one. A path without one gets 404. `requests` are those that came, with their token. Answers
+    come `delay` seconds late."""
 
     def __init__(self, url: str, by_path: Mapping[str, Any], token: str | None) -> None:
         self.url = url
@@ -65,6 +66,8 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
             if answers.delay:
                 time.sleep(answers.delay)
             status, content = 200, answers.by_path.get(path, (404, "404: Not Found"))
+            if callable(content):
+                content = content()
             if token is not None and sent != f"Bearer {token}":
                 content = (403, "Forbidden") if sent else (401, "Unauthorized")
             if content == "end":  # the connection ends without an answer

@@ -47,8 +47,9 @@ def main(folder: str) -> int:
         agent = file.read()
     os.chdir("/")
     shutil.rmtree(folder, ignore_errors=True)
-    if not os.path.isdir(launch["launch"]):
-        attempt_files.say(f"`{launch['launch']}` is not on this node: see `backend.storage`")
+    reason = _unusable(launch["launch"])
+    if reason is not None:
+        attempt_files.say(reason)
         return NO_STORAGE
     return _Driver(launch, agent).run()
 
@@ -65,6 +66,7 @@ class _Driver:
 
     def run(self) -> int:
         self._status.write()
+        self._status.keep_alive()
         try:
             _connect()
             signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -125,7 +127,7 @@ class _Driver:
         self._copy.begin(nodes.start(self._launch["start"], logs, secrets))
         every: list[LostNode] = []
         asked = False
-        deadline: float | None = None
+        deadline: float | None = None  # once a node is lost
         while nodes.running:
             lost = nodes.wait(_POLL)
             every += lost
@@ -133,8 +135,8 @@ class _Driver:
             if (self._stop_requested() or every) and not asked:
                 asked = True
                 nodes.stop()
-                patience = float(self._launch["grace"]) + _LATE
-                deadline = time.monotonic() + patience if every else None
+            if every and deadline is None:
+                deadline = time.monotonic() + float(self._launch["grace"]) + _LATE
             seen = nodes.status()
             if seen is not None and not asked:
                 self._status.write(**{name: seen.get(name) for name in ("ranks", "restart")})
@@ -198,6 +200,19 @@ class _Driver:
 
     def _on_sigterm(self, _number: int, _frame: object) -> None:
         self._stopped_at = self._stopped_at or time.monotonic()
+
+
+def _unusable(folder: str) -> str | None:
+    """Why the driver cannot work in the launch folder; None if it can."""
+    if not os.path.isdir(folder):
+        return f"`{folder}` is not on this node: see `backend.storage`"
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        owner = os.stat(folder).st_uid
+        return (
+            f"`{folder}` belongs to the user with uid {owner}, and Ray runs here with uid "
+            f"{os.getuid()}: both must be the same"
+        )
+    return None
 
 
 def _connect() -> None:

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import threading
@@ -34,9 +35,9 @@ _LOCKS = ".lock"
 
 class NodeActor:
     """Node `number` of an attempt. `agent` is the archive of the node agent. The node program ends
-    when the driver, which listens at `driver`, is gone, or this process."""
+    when the driver is gone, which listens at `driver` and expects `greeting`, or this process."""
 
-    def __init__(self, number: int, agent: bytes, driver: tuple[str, int]) -> None:
+    def __init__(self, number: int, agent: bytes, driver: tuple[str, int], greeting: bytes) -> None:
         self._number = number
         self._guard = threading.Lock()
         self._pid: int | None = None
@@ -45,6 +46,7 @@ class NodeActor:
         self._lock = _held_lock(self._run)
         self._records = self._run if number == 0 else os.path.join(self._run, "nodes", str(number))
         connection = socket.create_connection(driver, timeout=30)
+        connection.sendall(greeting)
         connection.settimeout(None)
         _watch_peer(connection)
         threading.Thread(target=self._stop_with, args=(connection,), daemon=True).start()
@@ -189,10 +191,7 @@ def _python_folder(python: str, run: str) -> str:
 def _run_folder(agent: bytes) -> str:
     """Return a new folder for the node program, with the agent in it. Those of node programs that
     were killed are deleted."""
-    above = os.path.join(tempfile.gettempdir(), f"sgpu-nodes-{os.getuid()}")
-    os.makedirs(above, mode=0o700, exist_ok=True)
-    if os.stat(above).st_uid != os.getuid():
-        above = tempfile.mkdtemp(prefix="sgpu-nodes-")
+    above = _private_folder()
     run = tempfile.mkdtemp(dir=above)
     archive = os.path.join(run, _ARCHIVE)
     with open(archive, "wb") as file:
@@ -200,6 +199,19 @@ def _run_folder(agent: bytes) -> str:
     _add_packages(archive)
     _sweep(above)
     return run
+
+
+def _private_folder() -> str:
+    """The folder of all node programs of this user here; a new one if somebody else has taken its
+    name, or could write there."""
+    folder = os.path.join(tempfile.gettempdir(), f"sgpu-nodes-{os.getuid()}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    status = os.lstat(folder)
+    private = status.st_uid == os.getuid() and not status.st_mode & 0o077
+    if private and stat.S_ISDIR(status.st_mode):
+        return folder
+    return tempfile.mkdtemp(prefix="sgpu-nodes-")
 
 
 def _add_packages(archive: str) -> None:
@@ -229,7 +241,8 @@ def _sweep(above: str) -> None:
         )
         if free:
             shutil.rmtree(run, ignore_errors=True)
-            os.unlink(path)
+            with contextlib.suppress(FileNotFoundError):  # another actor deletes the same
+                os.unlink(path)
         os.close(lock)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import socket
 import time
 
 import ray
@@ -13,7 +11,9 @@ from ray.exceptions import RayError
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from sgpu_decl.agent.fast_stdlib import signal_name
 from sgpu_decl.backends.ray.cluster import node_actor
+from sgpu_decl.backends.ray.cluster.actor_connections import ActorConnections
 from sgpu_decl.backends.ray.cluster.node_actor import NodeActor
 
 TYPE_CHECKING = False
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _STARTUP = 120.0  # seconds until all actors must have started
+_CONNECTED = 30.0  # seconds until they must be connected: each is before it answers
 
 
 # Nodes have no copy of this package.
@@ -50,13 +51,10 @@ class NodeGroup:
 
     def __init__(self, group: PlacementGroup, agent: bytes, bundle: Mapping[str, float]) -> None:
         self._group = group
-        address = ray.util.get_node_ip_address()
-        # The connections of the actors end with this process, whoever kills it.
-        self._server = socket.create_server((address, 0), backlog=group.bundle_count)
-        self._connections: list[socket.socket] = []
+        count = group.bundle_count
+        self._connections = ActorConnections(ray.util.get_node_ip_address(), count)
         others = {name: value for name, value in bundle.items() if name not in ("CPU", "GPU")}
         memory = others.pop("memory", None)
-        port = self._server.getsockname()[1]
         self._actors = [
             ray.remote(NodeActor)
             .options(
@@ -72,8 +70,8 @@ class NodeGroup:
                     group, placement_group_bundle_index=number
                 ),
             )
-            .remote(number, agent, (address, port))
-            for number in range(group.bundle_count)
+            .remote(number, agent, self._connections.address, greeting)
+            for number, greeting in enumerate(self._connections.greetings)
         ]
         self._runs: dict[Any, int] = {}
         self._pending_status: Any = None
@@ -92,10 +90,11 @@ class NodeGroup:
                 self.places.append(ray.get(answer, timeout=max(0.0, deadline - time.monotonic())))
             except RayError as error:
                 raise _loss(number, None, error) from error
-        self._server.settimeout(_STARTUP)
-        for _ in self._actors:  # each connected before it answered
-            self._connections.append(self._server.accept()[0])
-        self._server.close()
+        absent = self._connections.accept(_CONNECTED)
+        if absent:
+            place = self.places[absent[0]]
+            summary = f"node {absent[0]} ({place['address']}) lost its connection to the driver"
+            raise LostNode("node_lost", summary)
 
     def start(self, start: Mapping[str, Any], logs: str, variables: Mapping[str, str]) -> list[str]:
         """Start the node programs; return the paths of their logs, which lie in the folder `logs`.
@@ -134,8 +133,7 @@ class NodeGroup:
             if "refused" in answer:
                 lost.append(LostNode(*answer["refused"]))
             elif code is not None and code < 0:
-                name = signal.Signals(-code).name
-                summary = f"the node program of node {number} was ended by {name}"
+                summary = f"the node program of node {number} was ended by {signal_name(-code)}"
                 lost.append(LostNode("killed", summary))
         return lost
 
@@ -166,9 +164,7 @@ class NodeGroup:
 
     def close(self) -> None:
         """End the actors, and give their nodes back."""
-        for connection in self._connections:
-            connection.close()
-        self._server.close()
+        self._connections.close()
         with contextlib.suppress(RayError):
             remove_placement_group(self._group)
 

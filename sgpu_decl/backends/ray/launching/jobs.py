@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
 from sgpu_decl.backends.ray.launching.package import ENTRYPOINT
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 
 _HEAD = {"node:__internal_head__": 0.001}  # a resource of the head node alone
+_BROKEN = 500  # the first status of HTTP that says nothing of the request
 
 
 def session_of(dashboard: Dashboard) -> str:
@@ -31,16 +32,17 @@ def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:
 
 
 def put_value(dashboard: Dashboard, name: str, content: bytes) -> None:
-    """Leave a value in the key-value store, for a driver or as the package of a job. If nobody
-    takes it, Ray deletes it after ten minutes: that is what it does with a package that was asked
-    for (`pin_runtime_env_uri` in `ray/_private/runtime_env/packaging.py`)."""
+    """Put a value into the key-value store, for a driver or as the package of a job. If nobody
+    takes it, Ray deletes it after ten minutes. That is what it does with a name that was asked for,
+    whether it has a value or not, so this asks first (`get_package` in
+    `ray/dashboard/modules/job/job_head.py`)."""
     path = f"/api/packages/gcs/{name}"
+    with suppress(RemoteMissing):
+        dashboard.read(path)
     try:
         dashboard.put(path, content)
     except OutcomeUnknown:  # the same once more is harmless
         dashboard.put(path, content)
-    with suppress(RemoteMissing):  # a driver took it meanwhile
-        dashboard.read(path)
 
 
 def submit_job(dashboard: Dashboard, token: str, package: str, metadata: Mapping[str, str]) -> None:
@@ -64,12 +66,25 @@ def submit_job(dashboard: Dashboard, token: str, package: str, metadata: Mapping
         try:
             job = find_job(dashboard, token)
         except BackendError as unanswered:
-            raise OutcomeUnknown(
-                f"{error.message}; whether the job was submitted is not known",
-                hint="apply again: sgpu finds what was started and does not start it twice",
-            ) from unanswered
+            raise _unknown(error) from unanswered
+        if job is None and _may_be_submitted(error):
+            raise _unknown(error) from error
         if job is None:
             raise
+
+
+def _may_be_submitted(error: BackendError) -> bool:
+    """Whether a request that failed may become a job still. The dashboard passes it on to another
+    program, and answers 500 whatever went wrong there (`submit_job` in
+    `ray/dashboard/modules/job/job_head.py`); so do proxies, with 502 to 504."""
+    return error.retryable or (isinstance(error, Refused) and error.status >= _BROKEN)
+
+
+def _unknown(error: BackendError) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"{error.message}; whether the job was submitted is not known",
+        hint="apply again: sgpu finds what was started and does not start it twice",
+    )
 
 
 def cancel_job(dashboard: Dashboard, token: str) -> None:
@@ -77,6 +92,7 @@ def cancel_job(dashboard: Dashboard, token: str) -> None:
     put_value(dashboard, f"{token}.cancel", json.dumps({"v": 1}).encode())
 
 
-def stop_job(dashboard: Dashboard, token: str) -> None:
-    """Have Ray end the driver, which gives it three seconds."""
-    dashboard.post(f"/api/jobs/{token}/stop", {})
+def stop_job(dashboard: Dashboard, token: str) -> bool:
+    """Have Ray end the driver, which gives it three seconds; return whether there was one."""
+    path = f"/api/jobs/{token}/stop"
+    return dashboard.part(path, dashboard.post(path, {}), "stopped", bool)

@@ -29,6 +29,7 @@ from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _CLUSTER = "cluster.json"
 _SILENT = 15.0  # seconds beyond the grace, after which a job is stopped by Ray
+_UNANSWERED = 5.0  # seconds after which a cluster that did not answer is asked again
 
 
 class RayLauncher(RemoteLauncher):
@@ -80,8 +82,13 @@ class RayLauncher(RemoteLauncher):
 
     def cancel(self, record: LaunchRecord) -> None:
         dashboard = self._dashboard(record)
-        if dashboard is not None and _active(dashboard, record):
-            cancel_job(dashboard, record.token)
+        job = find_job(dashboard, record.token) if dashboard is not None else None
+        if dashboard is None or job is None or job["status"] not in ACTIVE:
+            return
+        # No rank runs yet, and the request to the driver would be deleted before it comes.
+        if job["status"] == "PENDING" and stop_job(dashboard, record.token):
+            return
+        cancel_job(dashboard, record.token)
 
     def forced_stop(self, record: LaunchRecord, patience: float) -> ForcedStop | None:
         dashboard = self._dashboard(record)
@@ -117,15 +124,17 @@ class _RayStop(ForcedStop):
         if self._due is None or time.monotonic() < self._due:
             return None
         self._due = None
-        if not _active(self._dashboard, self._record):
+        try:
+            job = find_job(self._dashboard, self._record.token)
+            if job is None or job["status"] not in ACTIVE:
+                return None
+            stop_job(self._dashboard, self._record.token)
+        except BackendError as error:
+            if not error.retryable:
+                raise
+            self._due = time.monotonic() + _UNANSWERED
             return None
-        stop_job(self._dashboard, self._record.token)
         return "its driver did not stop it: Ray was asked to end the job"
-
-
-def _active(dashboard: "Dashboard", record: LaunchRecord) -> bool:
-    job = find_job(dashboard, record.token)
-    return job is not None and job["status"] in ACTIVE
 
 
 def _metadata(record: LaunchRecord) -> dict[str, str]:

@@ -18,6 +18,7 @@ TYPE_RESOURCE = "accelerator_type:"
 _METADATA = "/api/v0/cluster_metadata"
 _NODES = "/api/v0/nodes"
 _SUMMARY = "/nodes"
+_ALIVE = "ALIVE"
 _MOST_NODES = 10_000  # that Ray lists
 _MIB = 1 << 20
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -102,7 +103,7 @@ def read_cluster(dashboard: Dashboard) -> ClusterState:
         for machine in machines
         if isinstance(machine, Mapping) and machine.get("raylet")
     }
-    alive = [row for row in rows if dashboard.part(_NODES, row, "state", str) == "ALIVE"]
+    alive = [row for row in rows if dashboard.part(_NODES, row, "state", str) == _ALIVE]
     hosts = [_host(row, by_id) for row in alive]
     return ClusterState(
         ray=ray,
@@ -113,6 +114,14 @@ def read_cluster(dashboard: Dashboard) -> ClusterState:
         ),
         scales=any(machine["raylet"].get("nodeTypeName") for machine in by_id.values()),
     )
+
+
+def living_nodes(dashboard: Dashboard) -> frozenset[str]:
+    """The ids of the nodes that are alive: one request. Raises BackendError."""
+    rows = dashboard.part(
+        _NODES, dashboard.get(_NODES, limit=_MOST_NODES), "data.result.result", list
+    )
+    return frozenset(row["node_id"] for row in rows if row.get("state") == _ALIVE)
 
 
 def _host(row: Mapping[str, Any], machines: Mapping[str, Mapping[str, Any]]) -> str:

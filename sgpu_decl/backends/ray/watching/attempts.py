@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from sgpu_decl.backends.base import LogReader
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.launching.jobs import find_job, session_of
+from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes
 from sgpu_decl.backends.ray.watching.job_verdict import ACTIVE, judge
 from sgpu_decl.backends.ray.watching.logs import RayLog
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
@@ -24,6 +26,7 @@ from sgpu_decl.model.launch import LaunchRecord
 
 _STATUS = "status.json"
 _SELDOM = 5.0  # seconds between two looks at the nodes of a cluster
+_SILENT = 120.0  # seconds after which a driver is gone that writes its status every 30 s
 
 
 class RayAttempts(RemoteAttempts):
@@ -38,15 +41,18 @@ class RayAttempts(RemoteAttempts):
         if not is_started(marker):
             return RemoteStatus(view=view_in(record, {"state": "staging"}))
         try:
-            seen, final = self._seen(record, marker)
+            status, final = self._attempt_status(record, marker)
         except BackendError as error:
             if not error.retryable:
                 raise
             # A cluster that does not answer may run it all the same.
-            known = view_in(record, self._said(record))
-            return RemoteStatus(view=replace(known, unavailable=error.message))
+            status = self._driver_status(record)
+            if status["state"] != "ended":
+                known = view_in(record, status)
+                return RemoteStatus(view=replace(known, unavailable=error.message))
+            status, final = status["outcome"], True
         links = {"ray": f"{marker['address']}/#/jobs/{record.token}"}
-        view = replace(view_in(record, seen), links=links)
+        view = replace(view_in(record, status), links=links)
         if view.state.active:
             return RemoteStatus(view=view)
         return RemoteStatus(view=view, brought=self._launches.results(record).newest(), final=final)
@@ -55,43 +61,65 @@ class RayAttempts(RemoteAttempts):
         folder = os.path.join(self._launches.folder(record), "logs")
         return RayLog(record.ref, folder, lambda: self.active(record), ranks, follow=follow)
 
-    def _seen(
+    def _attempt_status(
         self, record: LaunchRecord, marker: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], bool]:
         """What is known of an attempt, as `view_in` reads it, and whether it will not change."""
-        said = self._said(record)
-        if said["state"] == "ended":
-            return said["outcome"], True
+        driver_status = self._driver_status(record)
+        if driver_status["state"] == "ended":
+            return driver_status["outcome"], True
         dashboard = self._clusters.at(marker["address"])
         job = find_job(dashboard, record.token)
         goes_on = job is not None and job["status"] in ACTIVE
         if not goes_on:
-            said = self._said(record)  # the driver writes it before it ends
-            if said["state"] == "ended":
-                return said["outcome"], True
-        if job is None:
-            session_of(dashboard)  # another program may answer that it has no such job
+            driver_status = self._driver_status(record)  # the driver writes it before it ends
+            if driver_status["state"] == "ended":
+                return driver_status["outcome"], True
+        # Another program, and another cluster, answer that they have no such job.
+        if job is None and session_of(dashboard) != marker["session"] and _alive(driver_status):
+            raise _another_session(marker["address"])
         alive = not goes_on or self._nodes.alive(dashboard, job or {})
         results = self._launches.results(record)
         brought = None if goes_on and alive else results.newest()
         outcome = results.outcome(brought) if brought is not None else None
-        return judge(job, said, outcome, driver_alive=alive, now=time.time()), not goes_on
+        status = judge(job, driver_status, outcome, driver_alive=alive, now=time.time())
+        return status, not goes_on
 
-    def _said(self, record: LaunchRecord) -> dict[str, Any]:
+    def _driver_status(self, record: LaunchRecord) -> dict[str, Any]:
         """What the driver wrote last."""
         path = f"{self._launches.folder(record)}/{_STATUS}"
         try:
-            said: dict[str, Any] = json.loads(self._launches.area(record).files.get(path))
+            status: dict[str, Any] = json.loads(self._launches.area(record).files.get(path))
         except RemoteMissing:
             return {"state": "starting"}
-        return said
+        return status
+
+
+def _alive(driver_status: Mapping[str, Any]) -> bool:
+    """Whether the driver wrote its status not long ago. Clocks may differ by some seconds."""
+    written = driver_status.get("alive_at")
+    return written is not None and time.time() - _seconds(written) < _SILENT
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+def _another_session(address: str) -> BackendError:
+    error = BackendError(
+        f"another session of Ray answers at `{address}`, and the driver of the run lives",
+        hint="see that this address leads to the cluster that the run was submitted to",
+        code="unavailable",
+    )
+    error.retryable = True
+    return error
 
 
 class _LivingNodes:
     """Which nodes of a cluster live, asked now and then."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[float, frozenset[str]]] = {}
+        self._answers: dict[str, tuple[float, frozenset[str]]] = {}
         self._lock = threading.Lock()
 
     def alive(self, dashboard: Dashboard, job: Mapping[str, Any]) -> bool:
@@ -102,15 +130,8 @@ class _LivingNodes:
     def _living(self, dashboard: Dashboard) -> frozenset[str]:
         url = dashboard.address.url
         with self._lock:
-            asked_at, nodes = self._seen.get(url, (float("-inf"), frozenset[str]()))
+            asked_at, nodes = self._answers.get(url, (float("-inf"), frozenset[str]()))
             if time.monotonic() - asked_at > _SELDOM:
-                nodes = _living_nodes(dashboard)
-                self._seen[url] = (time.monotonic(), nodes)
+                nodes = living_nodes(dashboard)
+                self._answers[url] = (time.monotonic(), nodes)
             return nodes
-
-
-def _living_nodes(dashboard: Dashboard) -> frozenset[str]:
-    path = "/api/v0/nodes"
-    answer = dashboard.get(path, limit=10_000)
-    rows = dashboard.part(path, answer, "data.result.result", list)
-    return frozenset(row["node_id"] for row in rows if row.get("state") == "ALIVE")

@@ -28,7 +28,7 @@ _VISIBLE = 60.0  # seconds until this machine sees what the driver wrote last
 
 def judge(
     job: Mapping[str, Any] | None,
-    seen: Mapping[str, Any],
+    driver: Mapping[str, Any],
     outcome: Mapping[str, Any] | None,
     *,
     driver_alive: bool,
@@ -38,40 +38,45 @@ def judge(
 
     Args:
         job: its job; None if the cluster has none.
-        seen: what the driver said last.
+        driver: what the driver wrote last.
         outcome: what the agents brought back last.
         driver_alive: whether the node of the driver is.
         now: seconds since 1970.
     """
     if job is None:
         return outcome or _lost(
-            seen, "supervisor_lost", "the cluster has no such job: it was deleted, or Ray started "
-            "again",
-        )  # fmt: skip
+            driver,
+            "supervisor_lost",
+            "the cluster has no such job: it was deleted, or Ray started again",
+        )
     status = job["status"]
     if status == "PENDING":
-        return {**seen, "state": "starting"}
+        return {**driver, "state": "starting"}
     if status == "RUNNING":
         if driver_alive:
-            return seen
-        return outcome or _lost(seen, "node_lost", "the node of its driver is not alive")
+            return driver
+        return outcome or _lost(driver, "node_lost", "the node of its driver is not alive")
     if status == "STOPPED":
-        return cancelled_outcome(dict(seen), "its job was stopped at the cluster", "ray")
+        return cancelled_outcome(dict(driver), "its job was stopped at the cluster", "ray")
     if outcome is not None:
         return outcome
     code = job.get("driver_exit_code")
     if code == NO_STORAGE:
-        return _failed(seen, "staging_failed", "`backend.storage` is not on the head node")
+        return _failed(driver, "staging_failed", "the driver could not use "
+                       "`backend.storage` on the head node: see the log of its job")  # fmt: skip
     # Ray 2.49 names no type for that.
     own_end = job.get("error_type") == _OWN_END or (not job.get("error_type") and code is not None)
     own = status == "SUCCEEDED" or (own_end and (code or 0) > 0)
     ended = (job.get("end_time") or 0) / 1000
     if own and now - ended < _VISIBLE:
-        return {**seen, "state": "stopping"}  # it wrote an outcome, which is not seen here yet
+        return {**driver, "state": "stopping"}  # it wrote an outcome, which is not seen here yet
+    if status == "SUCCEEDED":
+        return _lost(driver, "supervisor_lost", "its driver ended, and what it wrote to "
+                     "`backend.storage` is not visible on this machine")  # fmt: skip
     message = " ".join(str(job.get("message") or "").split())
     if own_end:
-        return _lost(seen, "supervisor_lost", f"its driver was killed or crashed: {message}")
-    return _failed(seen, "platform", f"Ray could not run its driver: {message}")
+        return _lost(driver, "supervisor_lost", f"its driver was killed or crashed: {message}")
+    return _failed(driver, "platform", f"Ray could not run its driver: {message}")
 
 
 def _lost(seen: Mapping[str, Any], failure: str, summary: str) -> dict[str, Any]:
