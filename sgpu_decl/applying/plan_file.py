@@ -144,5 +144,5 @@ def edited_plan(name: str, what: str) -> InvalidInput:
     """The error for a saved plan that somebody changed."""
     return InvalidInput(
         f"{name} is not what `sgpu plan` made: it {what}",
-        hint="make it again with `sgpu plan --out FILE`",
+        hint="make it again with `sgpu plan --out run.plan`",
     )

@@ -66,7 +66,7 @@ def command(
         json=output == "json",
         parallelism=parallelism,
         question="carry out this plan?",
-        unattended="look at it and apply it with `-y`, or save it with `sgpu plan --out FILE` "
+        unattended="look at it and apply it with `-y`, or save it with `sgpu plan --out run.plan` "
         "and apply that",
     )
     if file is not None and is_saved_plan(Path(file)):

@@ -256,8 +256,10 @@ def _answer(
 
 
 def _follow_hint(session: "Session", refs: tuple[AttemptRef, ...]) -> str:
-    if len(refs) > 1:
-        status, logs = map(session.shell_command, ("status", "logs -f NAME"))
-        return f"they go on: see {status}, and {logs} for one of them"
-    name = shlex.quote(refs[0].address.label)
-    return f"follow with {session.shell_command(f'logs -f {name}')}"
+    if len(refs) == 1:
+        name = shlex.quote(refs[0].address.label)
+        return f"follow with {session.shell_command(f'logs -f {name}')}"
+    names = {ref.address.name for ref in refs}  # that of a matrix follows all its cells
+    logs = session.shell_command(f"logs -f {min(names)}")
+    of_one = " for one of them" if len(names) > 1 else ""
+    return f"they go on: see {session.shell_command('status')}, and {logs}{of_one}"

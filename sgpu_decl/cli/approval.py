@@ -62,7 +62,7 @@ def _approve_replacing(names: list[str]) -> None:
     if not interactive():
         raise NotApproved(
             f"this would stop active runs: {listing}; `-y` does not cover that",
-            hint="save the plan with `sgpu plan --out FILE` and apply that, or use "
+            hint="save the plan with `sgpu plan --out run.plan` and apply that, or use "
             "`--on-active queue`",
         )
     for name in names:

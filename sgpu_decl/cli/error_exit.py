@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from sgpu_decl.cli.commands import COMMANDS, SUBCOMMANDS
+from sgpu_decl.cli.next_steps import complete_error
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
 
 __all__ = ["as_sgpu_error", "report", "show_error", "wants_json"]
@@ -20,7 +21,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Show an error that ended a command, in the form that `arguments` ask for; return the code."""
     from sgpu_decl.views.envelope import enveloped
 
-    sgpu_error = as_sgpu_error(error, arguments)
+    sgpu_error = complete_error(as_sgpu_error(error, arguments))
     if wants_json(arguments):
         click.echo(enveloped(error=sgpu_error))
     else:
@@ -31,7 +32,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 def show_error(error: SgpuError) -> None:
     from sgpu_decl.views.errors_text import render_error
 
-    sys.stderr.write(render_error(error, read=_source) + "\n")
+    sys.stderr.write(render_error(complete_error(error), read=_source) + "\n")
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

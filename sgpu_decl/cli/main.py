@@ -15,6 +15,7 @@ from contextlib import suppress
 import click
 
 from sgpu_decl.cli.commands import COMMANDS, LazyGroup
+from sgpu_decl.cli.next_steps import forget
 from sgpu_decl.cli.standard_streams import (
     flush_error,
     open_closed_streams,
@@ -32,6 +33,7 @@ Write a run in YAML, look at the plan, apply it. `sgpu init` writes a first one.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (without the program's name) asks for; return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    forget()
     # The process ends with its values: walking through all of them first takes a fifth of its time.
     atexit.register(gc.freeze)
     closed = open_closed_streams()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sgpu_decl.cli.next_steps import remember
 from sgpu_decl.cli.terminal_output import show
 from sgpu_decl.errors import NotFound
 from sgpu_decl.frozen_dataclass import dataclass
@@ -124,6 +125,7 @@ def lock_option(command: Command) -> Command:
 
 def _opened(session: "Session") -> "Session":
     click.get_current_context().with_resource(session)
+    remember(session)
     for note in session.notes:
         show(f"note: {note}", err=True)
     return session

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.file_options import file_argument, file_options, selection_options
+from sgpu_decl.cli.next_steps import complete_plan
 from sgpu_decl.cli.options import ProjectSource, output_option, whole
 from sgpu_decl.cli.terminal_output import answer, note, now, plan_text, show
 from sgpu_decl.model.plan_options import PlanOptions
@@ -114,6 +115,6 @@ def show_plan(plan: "Plan", *, output: str) -> None:
     if output == "markdown":
         from sgpu_decl.views.plan_markdown import render
 
-        show(render(plan, now=now()), nl=False)
+        show(render(complete_plan(plan), now=now()), nl=False)
     else:
         show(plan_text(plan, sys.stdout), nl=False)

@@ -44,5 +44,5 @@ def failed_runs_error(plan: "Plan") -> SgpuError | None:
         return None
     return RunFailed(
         f"not launched again, because the last attempt failed: {', '.join(names)}",
-        hint="`--retry-failed` launches failed runs again",
+        hint="`sgpu apply --retry-failed` launches failed runs again",
     )

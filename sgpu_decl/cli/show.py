@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import run_object
@@ -48,7 +49,7 @@ def command(*, source: ProjectSource, name: str, output: str) -> int:
     else:
         from sgpu_decl.views.status_text import run_details
 
-        show(run_details(run, now=now(), colour=takes_colour(sys.stdout)))
+        show(complete(run_details(run, now=now(), colour=takes_colour(sys.stdout))))
     return 0
 
 
@@ -83,7 +84,8 @@ def _show_job(session: "Session", name: str, output: str) -> int:
         return 0
     from sgpu_decl.views.jobs_text import job_details
 
-    text = job_details(job, now=now(), colour=output == "text" and takes_colour(sys.stdout))
+    colour = output == "text" and takes_colour(sys.stdout)
+    text = complete(job_details(job, now=now(), colour=colour))
     show(text if output == "text" else f"```\n{text}\n```")
     return 0
 

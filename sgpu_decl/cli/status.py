@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import status_objects
@@ -47,13 +48,13 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
 
     colour = takes_colour(sys.stdout)
     if views:
-        show(status_table(views, now=now(), colour=colour))
+        show(complete(status_table(views, now=now(), colour=colour)))
     if not (views or jobs):
         _say_nothing_is_live(session)
     if jobs:
         from sgpu_decl.views.jobs_text import job_table
 
-        show(("\n" if views else "") + job_table(jobs, now=now(), colour=colour))
+        show(complete(("\n" if views else "") + job_table(jobs, now=now(), colour=colour)))
     _show_tracking(session, views)
     return 0
 
@@ -77,11 +78,8 @@ def _say_nothing_is_live(session: "Session") -> None:
         show(f"no project in `{session.root}` or in a folder above it")
         note("hint: `sgpu init` writes a first run; `--project DIR` names a project elsewhere")
         return
-    show(
-        nothing_live(
-            [resource.last for resource in session.state.resources() if resource.last is not None]
-        )
-    )
+    gone = [resource.last for resource in session.state.resources() if resource.last is not None]
+    show(complete(nothing_live(gone)))
     if (hint := session.other_targets_hint()) is not None:
         note(f"hint: {hint}")
 

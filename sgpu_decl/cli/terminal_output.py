@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from sgpu_decl.cli.next_steps import complete, complete_error, complete_plan
+
 if TYPE_CHECKING:
     from sgpu_decl.errors import SgpuError
     from sgpu_decl.model.jsonable import Json
@@ -28,7 +30,7 @@ def answer(data: "Json" = None, *, error: "SgpuError | None" = None) -> None:
     """The one object of `-o json`, on stdout."""
     from sgpu_decl.views.envelope import enveloped
 
-    click.echo(enveloped(data, error=error))
+    click.echo(enveloped(data, error=complete_error(error) if error is not None else None))
 
 
 def show(text: str, *, err: bool = False, nl: bool = True) -> None:
@@ -40,8 +42,8 @@ def show(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def note(text: str) -> None:
-    """Progress and messages go to stderr."""
-    show(text, err=True)
+    """Progress and messages go to stderr. Commands in them are complete."""
+    show(complete(text), err=True)
 
 
 def write_line(stream: TextIO, text: str) -> None:
@@ -73,8 +75,10 @@ def plan_text(plan: "Plan", stream: TextIO) -> str:
     from sgpu_decl.diagnostics.diagnostic import Severity
     from sgpu_decl.views.plan_text import render
 
-    plan = replace(
-        plan, checks=tuple(check for check in plan.checks if check.severity != Severity.ERROR)
+    plan = complete_plan(
+        replace(
+            plan, checks=tuple(check for check in plan.checks if check.severity != Severity.ERROR)
+        )
     )
     width = _width() if stream.isatty() else 100
     return render(plan, now=now(), colour=takes_colour(stream), width=width)

@@ -47,7 +47,8 @@ def job_backend_for(spec: str, handle: JobHandle | None, job_backends: JobBacken
         raise BackendError(
             f"the job {handle.id} is kept in `{handle.workspace}`, and the settings here lead to "
             f"`{backend.workspace}`",
-            hint="use the profile of that workspace, or forget the job with `sgpu state rm`",
+            hint="use the profile of that workspace; or forget the job with `state rm` and its "
+            "address, which `sgpu state list` shows",
             code="other_workspace",
         )
     return backend

@@ -104,17 +104,34 @@ def open_project(location: Location, *, here: Path) -> Opened:
     )
 
 
-def shell_command(words: str, *, root: Path, target: str | None) -> str:
+def shell_command(words: str, opened: Opened) -> str:
     """A command about a project, for a shell in the current folder: `sgpu logs 'train#1'`, with the
-    target, and with the project if it would not be found from there."""
+    target, and with the project or the file if they would not be found from there."""
+    target, root = opened.target, opened.root
     where = target_option(target)
+    name, *rest = words.split(" ", 2)
     try:
-        found = open_project(Location(target=target), here=current_folder()).root == root
+        found = open_project(Location(target=target), here=current_folder())
+        if _lacks_file(name, rest) and opened.file is not None and not _same(found, opened):
+            words = " ".join((name, shlex.quote(opened.shown), *rest))
+            found = open_project(Location(file=opened.file, target=target), here=current_folder())
+        is_here = found.root == root
     except NotFound:  # the current folder is gone
-        found = False
-    if not found:
+        is_here = False
+    if not is_here:
         where += f" --project {shlex.quote(os.fspath(root))}"
     return f"`sgpu {words}{where}`"
+
+
+def _lacks_file(name: str, rest: list[str]) -> bool:
+    """Whether a command reads the default file, as it names none."""
+    return name in ("validate", "plan", "apply") and not (rest and not rest[0].startswith("-"))
+
+
+def _same(one: Opened, other: Opened) -> bool:
+    """Whether two are about one file."""
+    files = [absolute(opened.file) if opened.file else None for opened in (one, other)]
+    return files[0] == files[1]
 
 
 def _refuse_unreadable_name(path: Path) -> None:

@@ -194,7 +194,7 @@ class OpenedProject:
 
     def shell_command(self, words: str) -> str:
         """A command about this project and target, as a shell in the current folder takes it."""
-        return shell_command(words, root=self.root, target=self.opened.target)
+        return shell_command(words, self.opened)
 
     def close_tracked(self) -> None:
         """Close MLflow runs of this project that are still open though their attempts have

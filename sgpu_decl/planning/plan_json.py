@@ -29,7 +29,7 @@ _CHECKSUM = "checksum"  # the digest of all the rest of a saved plan
 _SAVED = frozenset({"project", "destroy"})
 _SAVED_OF_CHANGE = frozenset({"launch", "unchanged"})
 _LONGEST_FACT = 1000  # of a branch's name; files have shorter ones
-_AGAIN = "make it again with `sgpu plan --out FILE`"
+_AGAIN = "make it again with `sgpu plan --out run.plan`"
 
 
 def plan_to_json(plan: Plan) -> dict[str, Json]:

@@ -78,9 +78,10 @@ def nothing_live(gone: Sequence[Attempt]) -> str:
         return "no runs yet"
     attempts = count(sum(attempt.ref.number for attempt in gone), "attempt")
     are = "are" if attempts != "1 attempt" else "is"
+    newest = max(gone, key=lambda attempt: attempt.created_at).ref.address.label
     return (
         f"nothing is live; {attempts} of {count(len(gone), 'run')} {are} recorded: see "
-        "`sgpu state list` and `sgpu show NAME`"
+        f"`sgpu state list` and `sgpu show {shlex.quote(newest)}`"
     )
 
 

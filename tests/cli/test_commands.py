@@ -395,7 +395,7 @@ def test_launches_are_told_in_the_order_of_the_plan(sgpu: Shell) -> None:
     told = [line for line in applied.err.splitlines() if line.endswith(" launched")]
     assert told == [f'many["n={n}"]#1 launched' for n in range(1, 10)]
     assert "9 runs: " in applied.err
-    assert "they go on: see `sgpu status`, and `sgpu logs -f NAME` for one of them" in applied.err
+    assert "they go on: see `sgpu status`, and `sgpu logs -f many`" in applied.err
     assert "n=1" not in applied.err.splitlines()[-1]
     assert sgpu.here("wait", "many").code == 0
 

@@ -89,6 +89,26 @@ def test_globs_leave_out_what_was_destroyed(sgpu: Shell) -> None:
     assert "old" not in sgpu.here("cancel", "*").err
 
 
+def test_hints_name_the_target_and_the_file_of_the_command_that_prints_them(sgpu: Shell) -> None:
+    sgpu.write("other.yaml", FAILS.format(name="train", command="'exit 3'"))
+    first = sgpu.here("apply", "-y", "-t", "dev", "other.yaml")
+    assert printed(first.err) == ["sgpu logs 'train#1' --rank all -t dev"]
+
+    again = sgpu.here("apply", "-y", "-t", "dev", "other.yaml")
+    (command,) = printed(again.err)
+    assert command == "sgpu apply other.yaml --retry-failed -t dev"
+    as_json = sgpu.here("apply", "-y", "-t", "dev", "other.yaml", "-o", "json").json["error"]
+    assert f"`{command}`" in as_json["hint"]
+    assert sgpu.here(*shlex.split(command)[1:], "-y").code == 5
+
+    below = sgpu.folder / "elsewhere"
+    below.mkdir()
+    from_there = sgpu.here("apply", "-y", "-t", "dev", "../other.yaml", cwd=below)
+    (command,) = printed(from_there.err)
+    assert command == "sgpu apply ../other.yaml --retry-failed -t dev"
+    assert sgpu.here(*shlex.split(command)[1:], "-y", cwd=below).code == 5
+
+
 def test_one_entrypoint_written_in_two_ways_is_one_spec(sgpu: Shell) -> None:
     sgpu.write("train.py", "def main():\n    return 1\n")
     text = "name: a\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\nentrypoint: "

@@ -79,7 +79,7 @@ def test_status_after_destroy_counts_recorded_attempts(sgpu: Shell) -> None:
     assert (resource["address"], resource["gone"]) == ("run.hello", True)
     assert sgpu.here("status").out == (
         "nothing is live; 2 attempts of 1 run are recorded: see `sgpu state list` and "
-        "`sgpu show NAME`\n"
+        "`sgpu show hello`\n"
     )
     assert "history:\n  #1 succeeded" in sgpu.here("show", "hello").out
     assert sgpu.here("logs", "hello").code == 0
