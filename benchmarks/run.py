@@ -164,6 +164,22 @@ def applying(scratch: Path, counts: Sequence[int], *, terraform: str | None) -> 
             )
 
 
+def tables(scratch: Path, count: int, repeats: int) -> Iterator[Row]:
+    """The table of a sweep that `applying` ran, after each rank has returned a value."""
+    folder = scratch / f"apply{count}"
+    for number, rank in enumerate(sorted(folder.glob(".sgpu/default/runs/*/1/ranks/0"))):
+        (rank / "output.json").write_text(f'{{"loss": {number / 7}, "epochs": {number}}}')
+    commands = [((SGPU, "results", "many", "--sort", "loss"), folder)]
+    (measurement,), _ = alternating(commands, repeats, warm=True)
+    yield Row(
+        what=f"table of a sweep of {count:,} runs",
+        took=str(measurement),
+        against="a second",
+        ratio=measurement.seconds,
+        limit=1 if count <= 1000 else None,
+    )
+
+
 def launching(scratch: Path, count: int) -> Iterator[Row]:
     """Applies of short runs, detached, beside those of an older commit, in turns."""
     older = scratch / "older"
@@ -234,6 +250,7 @@ def main() -> int:
             rows.append(planning(scratch, options.sizes, terraform=terraform))
         if "applies" in parts:
             rows.append(applying(scratch, options.applies, terraform=terraform))
+            rows.append(tables(scratch, max(options.applies), min(options.repeats, 5)))
             rows.append(launching(scratch, max(options.applies)))
         if "watched" in parts:
             from watching import watching

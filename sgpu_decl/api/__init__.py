@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sgpu_decl.facts.file_kind import is_saved_plan
     from sgpu_decl.facts.location import Location, current_folder
     from sgpu_decl.model.plan_options import PlanOptions
+    from sgpu_decl.runs.selectors import is_glob
     from sgpu_decl.storing.state_store import Patience
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "base_requirements",
     "current_folder",
     "difference",
+    "is_glob",
     "is_saved_plan",
     "load_plan",
     "refuse_taken",
@@ -42,6 +44,7 @@ if not TYPE_CHECKING:
         "base_requirements": "api.environment_calls",
         "current_folder": "facts.location",
         "difference": "environments.package_lists.package_diff",
+        "is_glob": "runs.selectors",
         "is_saved_plan": "facts.file_kind",
         "load_plan": "applying.plan_file",
         "refuse_taken": "applying.plan_file",

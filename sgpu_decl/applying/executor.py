@@ -18,6 +18,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.call import Call
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.plan import Action, Change, Plan, Reason
 from sgpu_decl.model.state import Intent, State
 from sgpu_decl.storing.state_store import StateWriter
@@ -67,7 +68,7 @@ def execute(
     Raises:
         SgpuError: something cannot work at all, found before the first effect.
     """
-    launching = [change for change in plan.changes if _launches(change)]
+    launching = sorted(filter(_launches, plan.changes), key=_launch_order)
     for change in launching:
         backends(change.backend).launcher.check(
             Launching(record=launch_of(plan, change), call=call)
@@ -119,7 +120,7 @@ class _Walk:
 
     def outcome(self) -> Applied:
         return Applied(
-            launched=tuple(sorted(self.launched)),
+            launched=tuple(self.launched),
             adopted=tuple(sorted(self.adopted)),
             stopping=tuple(sorted(self.stopping)),
             failed=tuple(self.failed),
@@ -175,7 +176,7 @@ class _Walk:
             self._tell(change, step, message=message)
 
     def launch_all(self, changes: Iterator[Change], parallelism: int) -> None:
-        """Intents are committed and closed by this thread alone, in the order of the plan; only
+        """Intents are committed and closed by this thread alone, in the order of `changes`; only
         staging and launching overlap."""
         with ThreadPoolExecutor(max_workers=parallelism) as pool:
             running: deque[tuple[_Launch, Change, Intent]] = deque()
@@ -268,6 +269,10 @@ class _Walk:
 
 def _launches(change: Change) -> bool:
     return change.action in _LAUNCHING and change.kind is Kind.RUN
+
+
+def _launch_order(change: Change) -> tuple[str, tuple[int, ...], str]:
+    return cell_order(change.address, change.launch.inputs.cell if change.launch else None)
 
 
 def _stage_and_launch(

@@ -1,11 +1,18 @@
 """`sgpu results`."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.run_table import show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.results_text import secrets_note
 from sgpu_decl.views.terminal import json_text
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+    from sgpu_decl.model.attempt import AttemptRef
 
 __all__ = ["command"]
 
@@ -13,22 +20,38 @@ __all__ = ["command"]
 @click.command("results")
 @click.argument("name")
 @project_options
-@output_option()
-def command(*, source: ProjectSource, name: str, output: str) -> int:
-    """Show what each rank of a run returned, in rank order. NAME is `train` or `train#8`. Values
-    of the run's secrets are masked."""
+@sort_option
+@output_option("csv", "markdown")
+def command(*, source: ProjectSource, name: str, sort: str | None, output: str) -> int:
+    """Show what each rank of a run returned, in rank order; of several runs, a table.
+
+    NAME is `train` or `train#8`. A matrix, such as `sweep`, or a glob, such as `'sweep*'`, gives a
+    row for each run: the values of its matrix, its state and time, what its first rank returned,
+    and the last value of each MLflow metric. So do `--sort`, `-o csv` and `-o markdown` for one
+    run. Values of the run's secrets are masked.
+    """
+    from sgpu_decl.api import is_glob
+
     session = source.recorded()
-    ref = session.runs.find_one(name)
+    refs = session.runs.find(name)
+    several = len(refs) > 1 or is_glob(name)
+    if several or sort is not None or output in ("csv", "markdown"):
+        show_table(session, refs, sort=sort, output=output)
+    else:
+        _show_ranks(session, refs[0], output)
+    return 0
+
+
+def _show_ranks(session: "Session", ref: "AttemptRef", output: str) -> None:
     results = session.runs.results(ref)
     if secrets_warning := secrets_note(ref, results):
         note(secrets_warning)
     if output == "json":
         answer({"results": results})
-        return 0
+        return
     for result in results:
         show(f"rank {result['rank']}: {json_text(result['value'])}")
     if not results:
         state = session.runs.status(ref).state
         yet = " yet" if state.active else ""
         note(f"no rank of `{ref}` has returned a value{yet}: it is {state}")
-    return 0

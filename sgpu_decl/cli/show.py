@@ -9,6 +9,7 @@ import click
 
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.run_table import show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import run_object
 
@@ -21,10 +22,15 @@ __all__ = ["command"]
 @click.command("show")
 @click.argument("name", metavar="ADDRESS|PLAN")
 @project_options
+@sort_option
 @output_option("markdown")
-def command(*, source: ProjectSource, name: str, output: str) -> int:
-    """Show one run with its history, one job, or a plan that was saved with `plan --out`."""
-    from sgpu_decl.api import is_saved_plan
+def command(*, source: ProjectSource, name: str, sort: str | None, output: str) -> int:
+    """Show one run with its history, one job, or a plan that was saved with `plan --out`.
+
+    The runs of a matrix, or of a glob, are shown as a table, as `sgpu results` does. With `--sort
+    loss` the run of the lowest loss comes first.
+    """
+    from sgpu_decl.api import is_glob, is_saved_plan
 
     if is_saved_plan(Path(name)):
         if source != ProjectSource():
@@ -32,13 +38,18 @@ def command(*, source: ProjectSource, name: str, output: str) -> int:
                 f"`{name}` is a saved plan, which names its own project and target: leave out "
                 "`-t` and `--project`"
             )
+        _refuse_sort(sort, "a saved plan")
         _note_run_of_that_name(source, name)
         return _show_plan(Path(name), output)
     session = source.recorded()
     if name.startswith("job.") or session.jobs.names_job(name):
+        _refuse_sort(sort, "a job")
         return _show_job(session, name, output)
-    ref = session.runs.find_one(name)
-    run = session.runs.show(ref)
+    refs = session.runs.find(name)
+    if len(refs) > 1 or is_glob(name) or sort is not None:
+        show_table(session, refs, sort=sort, output=output)
+        return 0
+    run = session.runs.show(refs[0])
     if output == "json":
         answer(run_object(run))
         return 0
@@ -51,6 +62,11 @@ def command(*, source: ProjectSource, name: str, output: str) -> int:
 
         show(complete(run_details(run, now=now(), colour=takes_colour(sys.stdout))))
     return 0
+
+
+def _refuse_sort(sort: str | None, what: str) -> None:
+    if sort is not None:
+        raise click.UsageError(f"`--sort` sorts a table of runs, and {what} is none: leave it out")
 
 
 def _note_run_of_that_name(source: ProjectSource, name: str) -> None:

@@ -85,6 +85,9 @@ def state_schema() -> Schema:
         environment_digest=_described(_maybe(_TEXT), "Of a declared environment."),
         packages_digest=_described(_maybe(_TEXT), "Names a list of `package_lists`."),
         pool=_described(_maybe(_TEXT), "The id of the pool that its GPUs come from, if any."),
+        cell=_described(
+            _maybe(_TEXT), "Of a cell of a matrix: the index of each of its values in its axis."
+        ),
         created_at=_TIME,
         started_at=_maybe(_TIME),
         ended_at=_maybe(_TIME),

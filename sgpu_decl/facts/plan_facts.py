@@ -22,6 +22,7 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement
 from sgpu_decl.model.environment import PackageList
+from sgpu_decl.model.matrix_cell import cell_positions
 from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
@@ -85,8 +86,10 @@ def gather(
     jobs_by_run: dict[str | None, list[Address]] = {}
     for job in loaded.jobs:
         jobs_by_run.setdefault(job.config.run, []).append(job.address)
+    positions = cell_positions(run.address for run in loaded.runs)
     desired = tuple(
-        reader.desired_run(run, tuple(jobs_by_run.get(run.address.name, ()))) for run in loaded.runs
+        reader.desired_run(run, cell, tuple(jobs_by_run.get(run.address.name, ())))
+        for run, cell in zip(loaded.runs, positions, strict=True)
     )
     reader.code_reader.save()
     return PlanFacts(
@@ -130,7 +133,9 @@ class _FactReader:
         self.environment_checks = EnvironmentChecks(environments, self._folder, self._owner)
         self.findings: list[Diagnostic] = []
 
-    def desired_run(self, run: "LoadedRun", jobs: tuple[Address, ...]) -> DesiredRun:
+    def desired_run(
+        self, run: "LoadedRun", cell: str | None, jobs: tuple[Address, ...]
+    ) -> DesiredRun:
         """The facts about one run. If `jobs` launch it, `apply` does not."""
         config = run.config
         if (backend := self._backend(config)) is not None:
@@ -159,6 +164,7 @@ class _FactReader:
             backend=str(config.backend.kind),
             owner=self._owner,
             spec=run.spec,
+            cell=cell,
             until=str(config.until),
             on_active=str(config.on_active),
             prevent_destroy=config.lifecycle.prevent_destroy,

@@ -62,15 +62,17 @@ class DesiredRun:
     `spec` is the canonical JSON of its validated config without defaults and without the keys that
     only shape planning (`matrix`, `targets`, `variables`, `name`). `places` maps a dotted field
     path to where the user wrote it. `owner` is the file that declares it, relative to the project.
-    `environment` is the declared one; `interpreter` is set where Python runs the user's code and
-    none is declared. `placement` is set where the backend has something to choose. `ray` is the Ray
-    cluster that it would get. `jobs` launch it, in the place of `apply`.
+    `cell` is the place of a cell in its matrix. `environment` is the declared one; `interpreter` is
+    set where Python runs the user's code and none is declared. `placement` is set where the backend
+    has something to choose. `ray` is the Ray cluster that it would get. `jobs` launch it, in the
+    place of `apply`.
     """
 
     address: Address
     backend: str
     owner: str
     spec: str
+    cell: str | None = None
     until: str
     on_active: str
     prevent_destroy: bool = False
@@ -110,4 +112,5 @@ class DesiredRun:
             environment_digest=self.environment_digest,
             packages_digest=self.packages.digest if self.packages else None,
             placement=self.placement.id if self.placement else None,
+            cell=self.cell,
         )

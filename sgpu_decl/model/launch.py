@@ -15,7 +15,8 @@ class LaunchInputs:
 
     `spec` is the canonical JSON of the run's config, `fingerprint` the hash of what identifies the
     computation. `environment_digest` is that of a declared environment; `packages_digest` names the
-    list of what ranks found, declared or not. `placement` is the id of the run's `Placement`.
+    list of what ranks found, declared or not. `placement` is the id of the run's `Placement`,
+    `cell` the place of a cell in its matrix (`model/matrix_cell`), by which cells are sorted.
 
     A field that comes later is text or None, and None by default: older states and plans lack it.
     """
@@ -26,6 +27,7 @@ class LaunchInputs:
     environment_digest: str | None = None
     packages_digest: str | None = None
     placement: str | None = field(default=None, metadata=written_as("pool"))
+    cell: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

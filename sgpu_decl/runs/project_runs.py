@@ -16,6 +16,7 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.runs.other_targets import other_targets_hint
 from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_attempt
@@ -23,6 +24,7 @@ from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_
 if TYPE_CHECKING:
     from sgpu_decl.model.rank_output import LogLines, Output
     from sgpu_decl.model.run_history import RunHistory
+    from sgpu_decl.model.run_table import RunTable
     from sgpu_decl.model.step_progress import Progress
 
 FORCE_AFTER = 30.0  # seconds of silence until a supervisor that was asked to stop is ended
@@ -80,7 +82,8 @@ class ProjectRuns:
         refs = []
         active = {item.ref.address for item in state.active}
         gone = {a for a, resource in resources.items() if resource.gone and a not in active}
-        for address in sorted(_not_gone(name, match_addresses([name], resources), gone)):
+        named = _not_gone(name, match_addresses([name], resources), gone)
+        for address in sorted(named, key=lambda one: _order(resources[one].last, one)):
             last = resources[address].last
             if last is None:
                 continue
@@ -122,7 +125,7 @@ class ProjectRuns:
         }
         others = [item.ref for item in self._project.believed().active if item.ref.address in named]
         active = (ref for ref, status in self._statuses(others).items() if status.state.active)
-        return tuple(sorted({*self.find(*texts), *active}))
+        return self._in_order({*self.find(*texts), *active})
 
     def active_calls(self, backend: str) -> int:
         """How many calls of functions are active on a backend, as far as this project knows."""
@@ -140,7 +143,17 @@ class ProjectRuns:
         }
         older = [item.ref for item in state.active if item.ref not in latest]
         views = self._statuses(older, tolerant=True)
-        return tuple(sorted({*latest, *(ref for ref in older if views[ref].state.active)}))
+        return self._in_order({*latest, *(ref for ref in older if views[ref].state.active)})
+
+    def _in_order(self, refs: Iterable[AttemptRef]) -> tuple[AttemptRef, ...]:
+        """By address, the cells of a matrix as the file has them."""
+        resources = self._project.believed().resources
+
+        def order(ref: AttemptRef) -> tuple[object, ...]:
+            resource = resources.get(ref.address)
+            return _order(resource.last if resource else None, ref.address), ref.number
+
+        return tuple(sorted(refs, key=order))
 
     def status(self, ref: AttemptRef) -> AttemptView:
         """What the backend says, else what was recorded.
@@ -194,8 +207,21 @@ class ProjectRuns:
         Raises:
             NotFound: what the attempt left was deleted.
         """
-        pairs = [(result.pop("shown", result["value"]), result) for result in self.returned(ref)]
+        self._must_be_kept(ref)
+        return self._shown_results(ref)
+
+    def _shown_results(self, ref: AttemptRef) -> list[dict[str, Json]]:
+        record = self.record(ref)
+        results = self._attempts(record).results(record)
+        pairs = [(result.pop("shown", result["value"]), result) for result in results]
         return [{**result, "value": shown} for shown, result in pairs]
+
+    def table(self, refs: Sequence[AttemptRef]) -> "RunTable":
+        """Attempts side by side, in this order: the values of their matrix, what they returned, and
+        the last value of each metric of their MLflow runs."""
+        from sgpu_decl.runs.run_table import run_table
+
+        return run_table(self.describe(refs), self._shown_results)
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.
@@ -470,6 +496,10 @@ class ProjectRuns:
         owner = self._project.root / resource.owner
         missing = with_ignore_rule(cause.missing, spec, owner, links=not is_remote(view.backend))
         return replace(view, first_cause=replace(cause, missing=missing))
+
+
+def _order(last: Attempt | None, address: Address) -> tuple[str, tuple[int, ...], str]:
+    return cell_order(address, last.inputs.cell if last is not None else None)
 
 
 def _not_gone(

@@ -30,6 +30,7 @@ __all__ = [
     "nothing_live",
     "restart_lines",
     "run_details",
+    "state_text",
     "status_table",
     "supervision_words",
     "tally",
@@ -67,7 +68,7 @@ def status_table(views: Sequence[AttemptView], *, now: datetime, colour: bool) -
     lines = []
     for row in rows:
         cells = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
-        cells[1] = _painted(cells[1], colour=colour)
+        cells[1] = state_text(cells[1], colour=colour)
         lines.append("  ".join([*cells, row[5]]).rstrip())
     return "\n".join(lines)
 
@@ -96,7 +97,7 @@ def ending(view: AttemptView, *, colour: bool) -> str:
     """The line that says how an attempt ended: `train#8 failed after 3 s, exit code 1: ...`."""
     how = how_it_ended(view)
     comma = "," if how and not how.startswith("after ") else ""
-    text = f"{view.ref} {_painted(str(view.state), colour=colour)}{comma} {how}".rstrip()
+    text = f"{view.ref} {state_text(str(view.state), colour=colour)}{comma} {how}".rstrip()
     cause = _cause_line(view, 200)
     return f"{text}: {cause}" if cause else text
 
@@ -285,6 +286,7 @@ def _section(title: str, lines: Sequence[str]) -> str:
     return "\n".join([f"{title}:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
-def _painted(cell: str, *, colour: bool) -> str:
+def state_text(cell: str, *, colour: bool) -> str:
+    """A state in its colour; spaces may follow it."""
     paint_colour = _COLOURS.get(cell.rstrip())
     return paint(cell, paint_colour, on=colour) if paint_colour else cell

@@ -70,6 +70,7 @@ WRONG: dict[str, str] = {
     "--patience": "absent",
     "--limit": "1s",
     "--only": "nothing",
+    "--sort": "absent",
 }
 """A value of each option that no command may take."""
 

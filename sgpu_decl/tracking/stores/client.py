@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -12,7 +12,13 @@ from mlflow.exceptions import MlflowException
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.run_description import BATCH, TrackingRequest
-from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
+from sgpu_decl.tracking.stores.store_protocol import (
+    CreatedRun,
+    StoreError,
+    batches,
+    deleted_experiment,
+    filter_of_runs,
+)
 
 TRIES = 6
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "8"}
@@ -47,6 +53,15 @@ class ClientRunStore:
         for start in range(0, len(params), BATCH):
             batch = params[start : start + BATCH]
             self._try(partial(self._client.log_batch, run_id, params=batch))
+
+    def last_metrics(self, runs: Mapping[str, str]) -> dict[str, dict[str, float]]:
+        metrics: dict[str, dict[str, float]] = {}
+        for some in batches(sorted(runs), BATCH):
+            experiments = sorted({runs[run_id] for run_id in some})
+            search = partial(self._client.search_runs, experiments, filter_of_runs(some))
+            for run in self._try(search):
+                metrics[str(run.info.run_id)] = dict(run.data.metrics)
+        return metrics
 
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         # The status first: it is what counts if the store fails now.

@@ -21,7 +21,13 @@ from importlib.metadata import entry_points
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.run_description import BATCH, TrackingRequest
-from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
+from sgpu_decl.tracking.stores.store_protocol import (
+    CreatedRun,
+    StoreError,
+    batches,
+    deleted_experiment,
+    filter_of_runs,
+)
 
 _MORE_THAN_PLAIN = (
     "MLFLOW_TRACKING_AUTH",
@@ -87,6 +93,23 @@ class RestRunStore:
 
     def record(self, run_id: str, request: TrackingRequest) -> None:
         self._log(run_id, params=list(request.params.items()))
+
+    def last_metrics(self, runs: Mapping[str, str]) -> dict[str, dict[str, float]]:
+        metrics: dict[str, dict[str, float]] = {}
+        for some in batches(sorted(runs), BATCH):
+            experiments: list[Json] = [*sorted({runs[run_id] for run_id in some})]
+            body: dict[str, Json] = {
+                "experiment_ids": experiments,
+                "filter": filter_of_runs(some),
+                "max_results": BATCH,
+            }
+            found = self._ask("POST", "runs/search", body).get("runs")
+            for run in found if isinstance(found, list) else ():
+                metrics[str(run["info"]["run_id"])] = {
+                    str(metric["key"]): float(metric["value"])
+                    for metric in run.get("data", {}).get("metrics", ())
+                }
+        return metrics
 
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         ended = end.ended_at or time.time_ns() // 1_000_000

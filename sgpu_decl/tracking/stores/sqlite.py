@@ -4,6 +4,7 @@ The statements are those of `mlflow.store.tracking.sqlalchemy_store`. They hold 
 the schema in `REVISIONS`; a store of another revision is left to MLflow's own client.
 """
 
+import math
 import sqlite3
 import time
 import uuid
@@ -13,7 +14,12 @@ from pathlib import Path
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.run_description import TrackingRequest
-from sgpu_decl.tracking.stores.store_protocol import CreatedRun, StoreError, deleted_experiment
+from sgpu_decl.tracking.stores.store_protocol import (
+    CreatedRun,
+    StoreError,
+    batches,
+    deleted_experiment,
+)
 
 ARTIFACTS = "mlruns"  # DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH of mlflow.store.tracking
 
@@ -28,6 +34,7 @@ REVISIONS = frozenset({
     "75868b020152", "dc11669786a5",
 })  # fmt: skip
 
+_MOST_VARIABLES = 500  # of one statement: SQLite takes 999 in its oldest versions
 _PATIENCE = 20.0  # seconds for which other writers hold the file: MLflow's own busy_timeout
 _TAG = """INSERT INTO tags (key, value, run_uuid) VALUES (?, ?, ?)
           ON CONFLICT (key, run_uuid) DO UPDATE SET value = excluded.value"""
@@ -84,6 +91,20 @@ class SqlRunStore:
                 "INSERT OR IGNORE INTO params (key, value, run_uuid) VALUES (?, ?, ?)", rows
             )
             db.execute("COMMIT")
+
+    def last_metrics(self, runs: Mapping[str, str]) -> dict[str, dict[str, float]]:
+        metrics: dict[str, dict[str, float]] = {}
+        with _connected(self._path) as db:
+            for some in batches(sorted(runs), _MOST_VARIABLES):
+                marks = ", ".join("?" * len(some))
+                rows = db.execute(
+                    f"""SELECT run_uuid, key, value, is_nan FROM latest_metrics
+                        WHERE run_uuid IN ({marks}) ORDER BY run_uuid, key""",  # noqa: S608  marks
+                    some,
+                )
+                for run_id, key, value, is_nan in rows:
+                    metrics.setdefault(run_id, {})[key] = math.nan if is_nan else value
+        return metrics
 
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         with _connected(self._path) as db:

@@ -1,5 +1,6 @@
 """The protocol of MLflow stores: by SQL, by REST, or by MLflow's own client."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,12 +33,33 @@ class RunStore(Protocol):
             StoreError: they cannot be recorded.
         """
 
+    def last_metrics(self, runs: Mapping[str, str]) -> dict[str, dict[str, float]]:
+        """Read the last value of each metric, by run id and name.
+
+        Args:
+            runs: the experiment's id of each run, by the run's id.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
         """Give a run its last status; one that was deleted meanwhile is left alone.
 
         Raises:
             StoreError: it cannot be told now.
         """
+
+
+def batches(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """The items in their order, at most `size` at once."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def filter_of_runs(run_ids: Iterable[str]) -> str:
+    """The filter of a search for runs by their ids, in the language of MLflow's `search_runs`."""
+    quoted = ", ".join(f"'{run_id}'" for run_id in run_ids)
+    return f"attributes.run_id IN ({quoted})"
 
 
 def deleted_experiment(name: str) -> StoreError:

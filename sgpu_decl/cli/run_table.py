@@ -1,0 +1,53 @@
+"""Several attempts as a table: what `sgpu results` and `sgpu show` print of a matrix or a glob."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+    from sgpu_decl.model.attempt import AttemptRef
+
+__all__ = ["show_table", "sort_option"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def sort_option(command: Command) -> Command:
+    """`--sort`, for commands that may print a table."""
+    return click.option(
+        "--sort",
+        metavar="COLUMN",
+        help="Sort the table by a column, the lowest first; `--sort -COLUMN` puts the highest "
+        "first.",
+    )(command)
+
+
+def show_table(
+    session: "Session", refs: "Sequence[AttemptRef]", *, sort: str | None, output: str
+) -> None:
+    """Print the table of attempts in a format: `text`, `markdown`, `csv` or `json`.
+
+    Raises:
+        NotFound: there is no column to sort by of that name.
+    """
+    from sgpu_decl.views.run_table_text import table_csv, table_json, table_markdown, table_text
+
+    table, moment = session.runs.table(refs), now()
+    for problem in table.problems:
+        note(f"warning: metrics are missing from the table: {problem}")
+    if sort is not None:
+        table = table.sorted_by(sort, moment)
+    match output:
+        case "json":
+            answer(table_json(table, now=moment))
+        case "csv":
+            show(table_csv(table, now=moment), nl=False)
+        case "markdown":
+            show(table_markdown(table, now=moment), nl=False)
+        case _:
+            show(table_text(table, now=moment, colour=takes_colour(sys.stdout)))

@@ -1,0 +1,137 @@
+"""Attempts as a table: text, Markdown, CSV and JSON."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from sgpu_decl.diagnostics.durations import duration
+from sgpu_decl.model.attempt_view import time_text
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.run_table import RunRow, RunTable, TableColumn
+from sgpu_decl.views.markdown import cell, code, prose
+from sgpu_decl.views.status_text import state_text, tally
+from sgpu_decl.views.terminal import columns, escape, shorten
+
+__all__ = ["table_csv", "table_json", "table_markdown", "table_text"]
+
+_WIDEST = 32  # columns of one value
+_SYSTEM = "system/"  # metrics of the machine, which MLflow takes itself: in CSV and JSON alone
+
+
+def table_text(table: RunTable, *, now: datetime, colour: bool) -> str:
+    """The table for a terminal, and how many runs are in which state."""
+    header, rows = _shown(table, now)
+    shown = [[shorten(escape(text), _WIDEST) for text in row] for row in (header, *rows)]
+    widths = [max(columns(row[index]) for row in shown) for index in range(len(header))]
+    state = header.index("state")
+    lines = []
+    for number, row in enumerate(shown):
+        padded = [
+            text + " " * (width - columns(text)) for text, width in zip(row, widths, strict=True)
+        ]
+        if number:
+            padded[state] = state_text(padded[state], colour=colour)
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join([*lines, "", tally([str(row.view.state) for row in table.rows])])
+
+
+def table_markdown(table: RunTable, *, now: datetime) -> str:
+    """The table for a comment on a pull request, ended by a newline."""
+    header, rows = _shown(table, now)
+    lines = [
+        "| " + " | ".join(cell(prose(name)) for name in header) + " |",
+        "|" + "---|" * len(header),
+        *(
+            "| " + " | ".join(cell(code(text)) if text else "" for text in row) + " |"
+            for row in rows
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def table_csv(table: RunTable, *, now: datetime) -> str:
+    """All values as they are, with `seconds` in the place of the time, ended by a newline."""
+    values = (*table.returned, *table.metrics)
+    names = ["address", "attempt", *_names(table.axes), "state", "seconds", *_names(values)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for row in table.rows:
+        seconds = row.seconds(now)
+        writer.writerow(
+            [
+                row.view.ref.address,
+                row.view.ref.number,
+                *(_plain(column.value(row)) for column in table.axes),
+                row.view.state,
+                "" if seconds is None else round(seconds, 3),
+                *(_plain(column.value(row)) for column in values),
+            ]
+        )
+    return text.getvalue()
+
+
+def table_json(table: RunTable, *, now: datetime) -> dict[str, Json]:
+    """`{"runs": [...]}`, in the order of the table."""
+    return {"runs": [_object(row, now) for row in table.rows]}
+
+
+def _object(row: RunRow, now: datetime) -> Json:
+    view, seconds = row.view, row.seconds(now)
+    return {
+        "address": str(view.ref.address),
+        "name": view.ref.address.label,
+        "attempt": view.ref.number,
+        "state": str(view.state),
+        "started_at": time_text(view.started_at),
+        "ended_at": time_text(view.ended_at),
+        "seconds": None if seconds is None else round(seconds, 3),
+        "axes": row.axes,
+        "returned": row.returned,
+        # JSON has no NaN and no infinity.
+        "metrics": {
+            name: value if math.isfinite(value) else None for name, value in row.metrics.items()
+        },
+    }
+
+
+def _shown(table: RunTable, now: datetime) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows for people. A run's name is shown where the axes do not tell rows
+    apart."""
+    runs = {row.view.ref.address.name for row in table.rows}
+    name = [TableColumn("run", lambda row: row.view.ref.address.name)]
+    own = [*(name if len(runs) > 1 or not table.axes else ()), *table.axes]
+    metrics = [column for column in table.metrics if not column.name.startswith(_SYSTEM)]
+    values = [*table.returned, *metrics]
+    header = [*_names(own), "attempt", "state", "time", *_names(values)]
+    return header, [list(_row(row, own, values, now)) for row in table.rows]
+
+
+def _row(
+    row: RunRow, own: Sequence[TableColumn], values: Sequence[TableColumn], now: datetime
+) -> Iterator[str]:
+    yield from (_brief(column.value(row)) for column in own)
+    yield f"#{row.view.ref.number}"
+    yield str(row.view.state)
+    seconds = row.seconds(now)
+    yield "-" if seconds is None else duration(seconds)
+    yield from (_brief(column.value(row)) for column in values)
+
+
+def _names(of: Sequence[TableColumn]) -> list[str]:
+    return [column.name for column in of]
+
+
+def _brief(value: Json) -> str:
+    """A value in a table for people: numbers with six digits that count."""
+    return f"{value:.6g}" if isinstance(value, float) else _plain(value)
+
+
+def _plain(value: Json) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, float):
+        return repr(value)  # NaN too
+    return canonical(value)

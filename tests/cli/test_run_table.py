@@ -1,0 +1,96 @@
+"""The table of several runs: `sgpu results` and `sgpu show` of a matrix or a glob."""
+
+import csv
+import io
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+SWEEP = """\
+name: sweep
+gpus: 1
+type: CPU
+entrypoint: train.py:main
+matrix: {lr: [10, 9], seed: [1, 2]}
+mlflow: {enabled: false}
+"""
+TRAIN = """\
+def main(lr, seed):
+    if (lr, seed) == (9, 2):
+        raise SystemExit(3)
+    return {"loss": lr / seed, "note": "a|b"}
+"""
+
+
+@pytest.fixture
+def swept(sgpu: Shell) -> Shell:
+    sgpu.write("run.yaml", SWEEP)
+    sgpu.write("train.py", TRAIN)
+    assert sgpu("apply", "-y").code == 5
+    return sgpu
+
+
+def test_a_matrix_is_a_table_in_the_order_of_the_file(swept: Shell) -> None:
+    text = swept.here("results", "sweep").out
+    lines = [line.split() for line in text.splitlines()]
+    assert lines[0] == ["lr", "seed", "attempt", "state", "time", "loss", "note"]
+    assert [line[:4] for line in lines[1:5]] == [
+        ["10", "1", "#1", "succeeded"],
+        ["10", "2", "#1", "succeeded"],
+        ["9", "1", "#1", "succeeded"],
+        ["9", "2", "#1", "failed"],
+    ]
+    assert text.endswith("\n4 runs: 3 succeeded, 1 failed\n")
+    states = swept.here("status", "-o", "json").json["data"]["runs"]
+    assert [run["name"] for run in states] == [
+        f'sweep["lr={lr},seed={seed}"]' for lr in (10, 9) for seed in (1, 2)
+    ]
+
+
+def test_a_table_is_sorted_and_has_four_formats(swept: Shell) -> None:
+    best = swept.here("show", "sweep", "--sort", "loss", "-o", "json").json["data"]["runs"]
+    assert [run["returned"].get("loss") for run in best] == [5.0, 9.0, 10.0, None]
+    assert best[0]["axes"] == {"lr": 10, "seed": 2}
+    assert best[0]["address"] == 'run.sweep["lr=10,seed=2"]'
+    answer = swept.here("results", "sweep*", "--sort", "-loss", "-o", "csv").out
+    rows = list(csv.DictReader(io.StringIO(answer)))
+    assert [row["loss"] for row in rows] == ["10.0", "9.0", "5.0", ""]
+    assert rows[0]["note"] == "a|b"
+    markdown = swept.here("results", "sweep", "-o", "markdown").out.splitlines()
+    assert markdown[0] == "| lr | seed | attempt | state | time | loss | note |"
+    assert r"`a\|b`" in markdown[2]
+
+
+def test_a_column_that_the_table_lacks_is_refused(swept: Shell) -> None:
+    answer = swept.here("results", "sweep", "--sort", "los")
+    assert (answer.code, answer.out) == (1, "")
+    assert "error[unknown_column]: the table has no column `los`" in answer.err
+
+
+def test_one_run_of_a_matrix_is_shown_by_rank_and_whole(swept: Shell) -> None:
+    name = 'sweep["lr=9,seed=1"]'
+    assert swept.here("results", name).out == 'rank 0: {"loss": 9.0, "note": "a|b"}\n'
+    assert swept.here("show", name).out.startswith(f"run.{name}\n")
+    one = swept.here("results", name, "-o", "csv").out.splitlines()
+    assert one[0] == "address,attempt,lr,seed,state,seconds,loss,note"
+
+
+def test_what_gc_deleted_leaves_a_row_without_values(swept: Shell) -> None:
+    assert swept.here("gc", "--keep-last", "0").code == 0
+    rows = swept.here("results", "sweep", "-o", "json").json["data"]["runs"]
+    assert [(row["state"], row["returned"]) for row in rows] == [
+        ("succeeded", {}),
+        ("succeeded", {}),
+        ("succeeded", {}),
+        ("failed", {}),
+    ]
+
+
+def test_what_is_no_table_of_runs_is_not_sorted(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", SWEEP)
+    sgpu.write("train.py", TRAIN)
+    assert sgpu.here("plan", "--out", "saved.json").code == 0
+    answer = sgpu.here("show", "saved.json", "--sort", "loss")
+    assert answer.code == 64
+    assert "`--sort` sorts a table of runs, and a saved plan is none" in answer.err

@@ -1,0 +1,97 @@
+"""The last values of metrics, as each kind of store gives them."""
+
+import math
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.tracking.last_metrics import read_last_metrics
+from tests.cli.conftest import Shell
+from tests.tracking.conftest import Door
+
+pytest.importorskip("mlflow")
+pytestmark = pytest.mark.mlflow
+
+SWEEP = """\
+name: sweep
+gpus: 2
+type: CPU
+entrypoint: train.py:main
+matrix: {lr: [3, 1, 2]}
+"""
+TRAIN = """\
+import os
+import mlflow
+
+def main(lr):
+    if os.environ["RANK"] == "0":
+        for step in range(3):
+            mlflow.log_metric("loss", lr / (step + 1), step=step)
+"""
+
+
+def test_the_table_of_a_sweep_has_the_last_metrics(project: Shell) -> None:
+    project.write("run.yaml", SWEEP.replace("gpus: 2", "gpus: 2\nmlflow: {system_metrics: false}"))
+    project.write("train.py", TRAIN)
+    done = project("apply", "-y")
+    assert done.code == 0, done.err
+    lines = [line.split() for line in project.here("results", "sweep").out.splitlines()]
+    assert lines[0] == ["lr", "attempt", "state", "time", "loss"]
+    assert [line[-1] for line in lines[1:4]] == ["1", "0.333333", "0.666667"]
+    best = project.here("show", "sweep", "--sort", "loss", "-o", "json").json["data"]["runs"]
+    assert [run["axes"]["lr"] for run in best] == [1, 2, 3]
+
+
+def _logged(uri: str) -> dict[str, str]:
+    """Two runs with metrics and one without; the experiment of each by its id."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment = client.create_experiment("measured")
+    runs = [client.create_run(experiment) for _ in range(3)]
+    for step in range(3):
+        client.log_metric(runs[0].info.run_id, "loss", 3.0 - step, step=step)
+    client.log_metric(runs[1].info.run_id, "loss", math.nan)
+    client.log_metric(runs[1].info.run_id, "acc", 0.5)
+    return {run.info.run_id: experiment for run in runs}
+
+
+def _check(uri: str) -> None:
+    runs = _logged(uri)
+    metrics, problems = read_last_metrics({uri: runs}, {})
+    assert problems == ()
+    first, second, third = runs
+    assert metrics[first] == {"loss": 1.0}
+    assert metrics[second]["acc"] == 0.5
+    assert math.isnan(metrics[second]["loss"])
+    assert metrics.get(third, {}) == {}
+
+
+def test_a_database_is_read_by_sql_and_by_the_client_where_its_schema_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _check(f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setattr("sgpu_decl.tracking.stores.sqlite.REVISIONS", frozenset())
+    _check(f"sqlite:///{tmp_path}/other.db")
+
+
+def test_a_server_is_asked_for_many_runs_at_once(door: Door) -> None:
+    _check(door.uri)
+    door.close()
+    metrics, problems = read_last_metrics({door.uri: {"a" * 32: "1"}}, {})
+    assert metrics == {}
+    assert len(problems) == 1
+
+
+def test_a_store_that_is_gone_or_damaged_leaves_the_other(tmp_path: Path) -> None:
+    gone, damaged, whole = (f"sqlite:///{tmp_path}/{name}.db" for name in ("a", "b", "c"))
+    (tmp_path / "b.db").write_bytes(b"x" * 4096)
+    runs = _logged(whole)
+    with closing(sqlite3.connect(tmp_path / "c.db")) as db:
+        assert db.execute("SELECT count(*) FROM latest_metrics").fetchone() == (3,)
+    metrics, problems = read_last_metrics({gone: runs, damaged: runs, whole: runs}, {})
+    assert len(metrics) == 2
+    assert ["b.db" in problem for problem in problems] == [True]
+    assert not (tmp_path / "a.db").exists()
