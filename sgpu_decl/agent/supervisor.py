@@ -34,7 +34,7 @@ from sgpu_decl.agent.rank_group import RankGroup
 from sgpu_decl.agent.rank_start import LaunchError
 from sgpu_decl.agent.redactor import Redactor
 from sgpu_decl.agent.tracker_process import TRACKED, TrackerProcess
-from sgpu_decl.agent.verdict import Verdict, blames_the_user
+from sgpu_decl.agent.verdict import BLAME, Verdict
 from sgpu_decl.agent.working_files import working_files
 
 TYPE_CHECKING = False
@@ -477,7 +477,7 @@ class Supervisor:
         the attempt ends by that.
         """
         retry, failure = self._spec["retry"], cause["class"]
-        kind = "error" if blames_the_user(failure) else "infra"
+        kind = BLAME[failure]
         if self._restart >= retry["max"] or kind not in retry["on"]:
             return False
         if failure == "staging_failed":

@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "BLAME",
     "SIMULTANEOUS_NS",
-    "USER_FAILURES",
     "RankEnding",
     "Verdict",
-    "blames_the_user",
     "stack_files",
 ]
 
@@ -22,14 +21,25 @@ SIMULTANEOUS_NS = 5_000_000
 _OWN_FAULT = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 )
-USER_FAILURES = frozenset(
-    {"exception", "exit_code", "signal_self", "oom", "timeout", "hung", "launch_failed_user"}
-)
-
-
-def blames_the_user(failure: str) -> bool:
-    """Whether a failure class is `error` (the user's) rather than `infra`."""
-    return failure in USER_FAILURES
+BLAME = {
+    "exception": "error",
+    "exit_code": "error",
+    "signal_self": "error",
+    "oom": "error",
+    "timeout": "error",
+    "hung": "error",
+    "launch_failed_user": "error",
+    "killed": "infra",
+    "launch_failed": "infra",
+    "node_lost": "infra",
+    "supervisor_lost": "infra",
+    "staging_failed": "infra",
+    "capacity": "infra",
+    "preempted": "infra",
+    "platform": "infra",
+}
+"""Who is to blame for each failure class: the user's code or input (`error`), or what it runs on
+(`infra`). `retry.on` and the next plan decide by it."""
 
 
 class RankEnding:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from sgpu_decl.agent.verdict import blames_the_user
+from sgpu_decl.agent.verdict import BLAME
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 
@@ -75,7 +75,7 @@ class FailureClass(StrEnum):
 
 
 def blame_of(failure: FailureClass) -> Blame:
-    return Blame.ERROR if blames_the_user(failure) else Blame.INFRA
+    return Blame(BLAME[failure])
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.error_file import read_abort, read_error
-from sgpu_decl.agent.verdict import USER_FAILURES, RankEnding, Verdict
-from sgpu_decl.model.attempt import FailureClass
+from sgpu_decl.agent.verdict import BLAME, RankEnding, Verdict
+from sgpu_decl.model.attempt import Blame, FailureClass
 
 MS = 1_000_000
 
@@ -176,8 +176,9 @@ def test_an_abort_without_a_log_is_the_ranks_own(tmp_path: Path) -> None:
     assert read_abort(str(tmp_path)) is None
 
 
-def test_the_failures_that_the_agent_blames_the_user_for_are_classes_of_the_model() -> None:
-    assert set(FailureClass) > USER_FAILURES
+def test_each_failure_class_has_somebody_to_blame() -> None:
+    assert set(BLAME) == set(FailureClass)
+    assert set(BLAME.values()) == set(Blame)
 
 
 @pytest.mark.parametrize(

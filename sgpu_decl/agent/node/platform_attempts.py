@@ -19,7 +19,7 @@ import os
 import shutil
 
 from sgpu_decl.agent import attempt_files
-from sgpu_decl.agent.verdict import blames_the_user
+from sgpu_decl.agent.verdict import BLAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def settled_code(
         return None
     if outcome["state"] == "succeeded":
         return 0
-    kind = "error" if blames_the_user(outcome["class"]) else "infra"
+    kind = BLAME[outcome["class"]]
     if kind in retry["on"] and starts <= retry["max"]:
         return None
     return int(outcome["exit_code"])

@@ -30,7 +30,7 @@ from sgpu_decl.agent.node.setup import TREE, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NodeUpload, await_others
 from sgpu_decl.agent.redactor import Redactor
-from sgpu_decl.agent.verdict import blames_the_user
+from sgpu_decl.agent.verdict import BLAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _NodeRun:
         request = self._platform.cancellation
         if request is None or self._node.number != 0 or self._stopping.asked:
             return
-        if outcome.get("state") == "failed" and blames_the_user(outcome["class"]):
+        if outcome.get("state") == "failed" and BLAME[outcome["class"]] == "error":
             back = self._options.back
             cancel_run(os.path.dirname(back) if back else self._options.launch, request)
 

@@ -20,7 +20,7 @@ import ray
 from sgpu_decl.agent import attempt_files
 from sgpu_decl.agent.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
-from sgpu_decl.agent.verdict import blames_the_user
+from sgpu_decl.agent.verdict import BLAME
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.exit_codes import NO_STORAGE
 from sgpu_decl.backends.ray.cluster.key_values import pop_value
@@ -173,7 +173,7 @@ class _Driver:
         if outcome["state"] in ("succeeded", "cancelled"):
             return False
         retry = self._launch["retry"]
-        if "infra" not in retry["on"] or blames_the_user(outcome["class"]):
+        if "infra" not in retry["on"] or BLAME[outcome["class"]] == "error":
             return False  # the agent itself starts ranks again that the user's code ended
         return max(number, self._back.look()[1]) <= int(retry["max"])
 
