@@ -4,7 +4,7 @@
 of the time that a command takes to start. Here one is compiled, `__init__`; the others are closures
 over the fields. The class is a dataclass in all other ways: `fields`, `replace`, `==`, `<`, `hash`,
 `repr`, `copy` and `pickle` give the same. `dataclasses` itself makes the classes that are not
-frozen, have no slots, inherit from another dataclass, bring one of these methods, or use
+frozen, have no slots, inherit from another dataclass, bring `__eq__` or a method for pickle, or use
 `__post_init__`, `InitVar` or `field(init=False)`.
 """
 
@@ -38,7 +38,7 @@ else:
         return decorate
 
 
-_OWN_METHODS = frozenset({"__post_init__", "__eq__", "__hash__", "__getstate__", "__setstate__"})
+_OWN_METHODS = frozenset({"__post_init__", "__eq__", "__getstate__", "__setstate__"})
 
 
 def _is_simple(cls: type) -> bool:

@@ -78,7 +78,7 @@ class EnvironmentBlock(Block):
     @property
     def origins(self) -> tuple[str, ...]:
         """The fields that declare an environment; none where ranks use an interpreter as it is."""
-        return tuple(item for item in ORIGINS if getattr(self, item))
+        return tuple([item for item in ORIGINS if getattr(self, item)])
 
 
 class Env(EnvironmentBlock):

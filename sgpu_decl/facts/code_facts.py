@@ -50,7 +50,8 @@ class CodeReader:
     def code_of(self, run: "LoadedRun") -> Snapshot | None:
         """The code of a run as it is now; `None` if something is wrong with it."""
         block = run.config.code
-        if block not in self._snapshots:
+        code = self._snapshots.get(block)
+        if code is None and block not in self._snapshots:
             outside = _outside(self._project, self.root(block))
             self.findings.extend(placed(outside, run.places, "code.root"))
             code, findings = snapshot(
@@ -67,7 +68,7 @@ class CodeReader:
             if code is not None:
                 self.by_digest[code.digest] = code
                 self.findings.extend(_left_out(code))
-        return self._snapshots[block]
+        return code
 
     def imported_modules(self, path: Sequence[str]) -> Snapshot:
         """Copies of the modules that this process has imported from the folders of `path`, as code.
@@ -81,9 +82,10 @@ class CodeReader:
 
     def root(self, block: "Code") -> Path:
         """The folder that the paths of a `code` block start from."""
-        if block not in self._roots:
-            self._roots[block] = (self._folder / (block.root or ".")).resolve()
-        return self._roots[block]
+        root = self._roots.get(block)
+        if root is None:
+            root = self._roots[block] = (self._folder / (block.root or ".")).resolve()
+        return root
 
     def facts(self, code: Snapshot, before: str | None) -> CodeFacts:
         """The facts that planning compares; `before` is the digest of the code launched last."""
@@ -106,6 +108,8 @@ class CodeReader:
         Args:
             installed: says whether ranks may find a top-level package outside of the code.
         """
+        if run.config.entrypoint is None and run.config.args is None:
+            return
         root = self.root(run.config.code)
         self.findings.extend(_entrypoint_left_out(root, run, code))
         self.findings.extend(entrypoint_findings(run, root, self._shown, installed))
@@ -114,13 +118,15 @@ class CodeReader:
         """Warn of files that a run reads and that are not part of its code. Runs that share their
         source are searched once."""
         config = run.config
-        root = self.root(config.code)
-        key = (code.digest, config.entrypoint, str(config.command), config.backend.kind)
+        command = str(config.command)
+        key = (code.digest, config.entrypoint, command, config.backend.kind)
         findings = list(files_of_arguments(config, locator(run.places), code))
-        if key not in self._searched:
+        if (config.entrypoint or ".py" in command) and key not in self._searched:
             self._searched.add(key)
             findings += files_of_source(config, code)
-        self.findings.extend(from_here(root, finding, self._shown) for finding in findings)
+        if findings:
+            root = self.root(config.code)
+            self.findings += [from_here(root, finding, self._shown) for finding in findings]
 
     def save(self) -> None:
         """Write the digests of files to the cache."""

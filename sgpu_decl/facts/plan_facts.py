@@ -137,27 +137,28 @@ class _FactReader:
         self, run: "LoadedRun", cell: str | None, jobs: tuple[Address, ...]
     ) -> DesiredRun:
         """The facts about one run. If `jobs` launch it, `apply` does not."""
-        config = run.config
+        config, origins = run.config, run.config.env.origins
         if (backend := self._backend(config)) is not None:
             backend.expect(config)
         code = self._code(run)
-        interpreter = self._interpreter(config)
+        interpreter = self._interpreter(config, origins)
         key = check_key(run)
         if key not in self._placements:
             self._placements[key] = self._placement(config)
             self._check(run, code, interpreter)
         environment = None
-        if config.env.origins:
+        if origins:
             environment = self.environment_checks.environment(run, interpreter)
         findings = self.environment_checks.examine(
             run, code, environment, interpreter, importable=_importable_by(interpreter)
         )
-        root = self.code_reader.root(config.code)
-        self.findings.extend(from_here(root, item, self._shown) for item in findings)
+        if findings:
+            root = self.code_reader.root(config.code)
+            self.findings += [from_here(root, item, self._shown) for item in findings]
         installed = environment or interpreter
         if key not in self._clusters:
             self._clusters[key] = self._ray(run, installed.packages if installed else None)
-        if config.env.origins or not config.entrypoint:
+        if origins or not config.entrypoint:
             interpreter = None
         return DesiredRun(
             address=run.address,
@@ -238,12 +239,12 @@ class _FactReader:
             self._surveys[kind] = self._survey(kind)
         return self._surveys[kind]
 
-    def _interpreter(self, config: "RunConfig") -> Interpreter | None:
+    def _interpreter(self, config: "RunConfig", origins: tuple[str, ...]) -> Interpreter | None:
         """The Python of this machine that ranks use, or that a declared environment is made for."""
         env, backend = config.env, self._backend(config)
         if backend is None:
             return None
-        key = (config.backend.kind, env.python, env.origins)
+        key = (config.backend.kind, env.python, origins)
         if key not in self._interpreters:
             self._interpreters[key] = backend.interpreter(env, self._folder)
         return self._interpreters[key]
@@ -264,11 +265,12 @@ class _FactReader:
             backend.check(config, run.places, self._folder, called=self._call_path is not None)
         )
         if code is not None and self._call_path is None:
-            root = self.code_reader.root(config.code)
             findings = list(backend.check_code(config, run.places, code))
             reported = {item.code for item in findings}  # the backend's finding says more
             findings += [item for item in _ray_calls(config, code) if item.code not in reported]
-            self.findings.extend(from_here(root, item, self._shown) for item in findings)
+            if findings:
+                root = self.code_reader.root(config.code)
+                self.findings += [from_here(root, item, self._shown) for item in findings]
 
 
 def _ray_calls(config: "RunConfig", code: Snapshot) -> tuple[Diagnostic, ...]:

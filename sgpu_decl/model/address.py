@@ -28,6 +28,10 @@ class Address:
     def __str__(self) -> str:
         return f'{self.kind}.{self.name}["{self.key}"]' if self.key else f"{self.kind}.{self.name}"
 
+    def __hash__(self) -> int:
+        """Without `kind`, whose hash is slow: plans look addresses up a hundred thousand times."""
+        return hash((self.name, self.key))
+
     @property
     def label(self) -> str:
         """The name a person says: `train`, or `train["lr=0.001"]`."""

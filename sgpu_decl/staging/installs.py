@@ -24,6 +24,7 @@ _BEFORE = frozenset({
     "until", "!", "{", "eval", "nice", "ionice",
 })
 # fmt: on
+_TELLTALE = re.compile(r"install|add|\.ipynb")  # one of these is in every command that is found
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _SEPARATORS = frozenset("();<>|&")
 _MAGIC = re.compile(r"\s*(?:#\s*MAGIC\s+)?[%!]\s*(.+)")
@@ -41,6 +42,9 @@ def installs_in_command(
         root: the folder of the code, where notebooks lie.
         place: gives the place of a dotted field path.
     """
+    text = command if isinstance(command, str) else " ".join(command)
+    if _TELLTALE.search(text) is None:
+        return ()
     commands = list(_commands(command)) if isinstance(command, str) else [list(command)]
     findings = [
         _finding(words, "`command`", place("command"))

@@ -93,10 +93,12 @@ class LocalSurvey(Survey):
     def _check_python(
         self, config: "RunConfig", places: Mapping[str, Place], folder: Path
     ) -> Sequence[Diagnostic]:
+        if config.env.python is None:
+            return ()
         python = interpreter_of(config.env.python, folder, self._pythons)
         if not isinstance(python, Interpreter):
             return (python.diagnostic(places.get("env.python")),)
-        if config.env.python is None or config.command is None or config.ray is not None:
+        if config.command is None or config.ray is not None:
             return ()  # the driver of a Ray cluster finds the cluster's Python
         if config.env.origins or config.env.use:
             return ()
