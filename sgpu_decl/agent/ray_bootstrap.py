@@ -66,6 +66,8 @@ class RayBootstrap:
         self._ending, self.active = False, True
         self._versions: dict[int, tuple[str, str]] = {}
         self._metrics: dict[int, str] = {}
+        if self._node.number == 0:
+            self._show_import()
         try:
             if self._node.unprepared is not None:
                 raise LaunchError(*self._node.unprepared)
@@ -77,6 +79,7 @@ class RayBootstrap:
         """End all processes of this node, and call `then`; `keep` the logs of a failed run."""
         self._ending = True
         self._loop.cancel(_TIMER)
+        self._record.update(waiting_for=None)
         self._monitor.end()
         self._process.end(then, keep=keep)
 
@@ -109,6 +112,7 @@ class RayBootstrap:
         if "imported" in message:
             imported = message["imported"]
             self._versions[node] = imported["ray"], imported["python"]
+            self._show_import()
             if len(self._versions) == self._node.count:
                 self._start_head()
         elif "ready" in message:
@@ -117,6 +121,7 @@ class RayBootstrap:
                 self._monitor.start(self._metrics, self._options["metrics_interval"])
             if node == 0:
                 self._head_is_ready()
+            self._show_joins()
         elif "complete" in message:
             self._complete()
         elif "failed" in message:
@@ -125,6 +130,16 @@ class RayBootstrap:
             lost = message["lost"]
             outcome = failed("node_lost", lost["summary"], None, lost["traceback"])
             self.on_lost(outcome, lost["time_ns"] if node == 0 else time.monotonic_ns())
+
+    def _show_import(self) -> None:
+        missing, count = self._node.count - len(self._versions), self._node.count
+        where = f" on {missing} of {count} nodes" if count > 1 else ""
+        self._record.update(waiting_for=f"Ray to be imported{where}")
+
+    def _show_joins(self) -> None:
+        if 0 in self._metrics and (missing := self._node.count - len(self._metrics)):
+            what = f"{missing} of {self._node.count} nodes to join the Ray cluster"
+            self._record.update(waiting_for=what)
 
     def _fail(self, failure: str, summary: str, traceback: str | None = None) -> None:
         self._loop.cancel(_TIMER)
@@ -145,6 +160,7 @@ class RayBootstrap:
             self._refuse(error)
             return
         self._record.event("ray_head_starting")
+        self._record.update(waiting_for="the head of the Ray cluster")
         self._loop.after(_TIMER, self._options["head_startup_timeout"], self._head_is_late)
 
     def _head_is_late(self) -> None:
@@ -178,5 +194,5 @@ class RayBootstrap:
             "dashboard": self._process.dashboard,
             "token_file": self._process.token_path,
         }
-        self._record.update(ray=shown)
+        self._record.update(ray=shown, waiting_for=None)
         self.on_complete(self._process.driver_variables())

@@ -50,6 +50,7 @@ class TrackerProcess:
         self._record = record
         self._pid = -1
         self._waiting: list[Callable[[], None]] = []
+        self._announced: str | None = None
         self.answer: dict[str, Any] | None = None
 
     def start(self) -> None:
@@ -116,7 +117,7 @@ class TrackerProcess:
         self._record.update(
             mlflow={name: self.answer[name] for name in _SHOWN if name in self.answer}
         )
-        if self._record.snapshot["state"] == "starting":
+        if self._announced and self._record.snapshot["waiting_for"] == self._announced:
             self._record.update(waiting_for=None)
         self._go_on()
 
@@ -131,6 +132,7 @@ class TrackerProcess:
         doing = attempt_files.read_json(self._folder, _DOING) or {}
         what = str(doing.get("waiting_for") or "MLflow")
         if self._record.snapshot["waiting_for"] != what:
+            self._announced = what
             self._record.update(waiting_for=what)
             self._record.event("waiting", reason=what)
         self._loop.after("tracker_awaited", _SHORT, self._announce)

@@ -58,6 +58,7 @@ def test_a_folder_of_ray_is_removed_when_everything_is_killed_during_the_import(
         "", world_size=1, per="node", ray=RaySpec(**SMALL), env=ray_that(SLOW)
     ).launch()
     attempt.until(lambda: attempt.events("ray_started"))
+    assert attempt.read()["waiting_for"] == "Ray to be imported"
     folder = ray_folder(attempt)
     assert (folder / "token").exists()
     attempt.kill_both()

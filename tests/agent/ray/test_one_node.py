@@ -33,6 +33,19 @@ def main():
     while True: signal.pause()
 """
 
+# A driver in a cluster of the user's own.
+OF_THE_USER = """
+import os, sys, time, ray
+address, folder = sys.argv[1:]
+ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+@ray.remote
+def work():
+    open(folder + "/at work", "w").close()
+    while not os.path.exists(folder + "/enough"): time.sleep(0.01)
+    return "finished"
+print(ray.get(work.remote()))
+"""
+
 
 def _check_end(attempt: Any, folder: Path) -> None:
     """Nothing of Ray is left."""
@@ -258,8 +271,8 @@ def test_a_killed_driver_takes_its_cluster_along(make_driver: Any) -> None:
 
 @pytest.mark.expensive
 @pytest.mark.parametrize("ray_python", ["newest"], indirect=True)
-def test_the_users_own_cluster_on_the_same_machine_stays_and_is_not_joined(
-    make_driver: Any, ray_python: str, monkeypatch: pytest.MonkeyPatch
+def test_the_users_own_cluster_on_the_same_machine_stays_with_its_work_and_is_not_joined(
+    make_driver: Any, ray_python: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     source = """
 def main():
@@ -268,10 +281,15 @@ def main():
     return ray.cluster_resources()["CPU"]
 """
     with ray_cluster(nodes=1, cpus=7, python=ray_python) as own:
-        monkeypatch.setenv("RAY_ADDRESS", own.url)
-        assert make_driver(source).launch().values() == [1.0]
-        assert own.get("/api/version")["session_name"]
-        assert own.processes(0, "raylet")
+        argv = [ray_python, "-c", OF_THE_USER, own.address, str(tmp_path)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as work:
+            attempt = make_driver(source)
+            attempt.until(lambda: (tmp_path / "at work").exists())
+            monkeypatch.setenv("RAY_ADDRESS", own.url)
+            assert attempt.launch().values() == [1.0]
+            _check_end(attempt, Path("/nonexistent"))
+            (tmp_path / "enough").touch()
+            assert work.communicate(timeout=PATIENCE)[0] == "finished\n"
 
 
 @pytest.mark.expensive

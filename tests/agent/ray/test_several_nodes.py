@@ -91,13 +91,33 @@ def test_a_node_that_does_not_join_is_named(make_cluster: Any) -> None:
     nodes.all()
     nodes.attempt.until(lambda: nodes.events("ray_started", 1))
     nodes.attempt.until(lambda: nodes.events("ray_head_starting"))
+    assert nodes.read()["waiting_for"] == "the head of the Ray cluster"
     os.kill(nodes.events("ray_started", 1)[0]["pid"], signal.SIGSTOP)
+    nodes.attempt.until(lambda: nodes.events("ray_head_ready"))
+    nodes.attempt.until(
+        lambda: nodes.read().get("waiting_for") == "1 of 2 nodes to join the Ray cluster"
+    )
     assert nodes.wait() == [1, 1]
+    assert "waiting_for" not in nodes.read()
     cause = nodes.read()["first_cause"]
     assert cause["class"] == "platform"
     assert cause["summary"] == (
         "node 1 did not join the Ray cluster within the worker_join_timeout of 3 s"
     )
+
+
+def test_a_head_that_is_not_up_in_time_is_named(make_cluster: Any) -> None:
+    nodes = make_cluster("def main(): pass", ray={"head_startup_timeout": 1.0})
+    nodes.all()
+    nodes.attempt.until(lambda: nodes.events("ray_head_starting"))
+    os.kill(nodes.events("ray_started", 0)[0]["pid"], signal.SIGSTOP)
+    assert nodes.wait() == [1, 1]
+    cause = nodes.read()["first_cause"]
+    assert cause["class"] == "platform"
+    assert cause["summary"] == (
+        "the head of the Ray cluster was not up after the head_startup_timeout of 1 s"
+    )
+    assert not nodes.events("ray_joining", 1)
 
 
 def test_a_cancel_gives_the_driver_its_grace_with_the_whole_cluster(make_cluster: Any) -> None:
