@@ -73,6 +73,19 @@ def test_command_prints_each_word_once(example: Copied) -> None:
     assert sorted(words) == (item.folder / "words.txt").read_text().split()
 
 
+@pytest.mark.ray
+@pytest.mark.expensive
+def test_ray_data_and_ray_tune_use_the_cluster_of_the_run(example: Copied) -> None:
+    item = example("ray")
+    applied = item.sgpu("apply", "-y", "--logs", "all", "tuning.yaml")
+    assert applied.returncode == 0, applied.stderr
+    assert "64 points are prepared" in applied.stdout
+    (result,) = item.data("results", "tuning")["results"]
+    assert result["value"]["rate"] == 0.3
+    trials = item.folder / ".sgpu/default/runs/tuning/1/output/tune"
+    assert len(list(trials.glob("trial_*/result.json"))) == 4
+
+
 def test_a_further_value_of_an_axis_plans_only_new_runs(example: Copied) -> None:
     item = example("matrix")
     assert item.sgpu("apply", "-y", "run.yaml").returncode == 0

@@ -38,16 +38,19 @@ def test_an_example_applies_and_is_then_up_to_date(
 
 @pytest.mark.ray
 @pytest.mark.expensive
-def test_the_ray_example_has_a_cluster_of_two_nodes(example: Copied, workspace: Any) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_ray_example_has_a_cluster_over_its_nodes(
+    example: Copied, workspace: Any, count: int
+) -> None:
     item = example("ray")
     # Nodes here have the packages of this interpreter, which a plan cannot know; and no GPU.
-    nodes = ("gpus=2", "ray.num_gpus=0", "env.variables.PYTHONPATH=/nonexistent")
+    nodes = (f"gpus={count}", "ray.num_gpus=0", "env.variables.PYTHONPATH=/nonexistent")
     there = (*THERE, *(word for setting in nodes for word in ("--set", setting)))
 
     applied = item.sgpu("apply", "-y", *there, "run.yaml")
 
     assert applied.returncode == 0, applied.stderr
-    assert "of 4 tasks on 2 node(s)" in applied.stdout
+    assert f"of 4 tasks on {count} node(s)" in applied.stdout
     (run,) = item.data("status")["runs"]
     assert [(rank["rank"], rank["state"]) for rank in run["ranks"]] == [(0, "succeeded")]
     (result,) = item.data("results", "sweep")["results"]
