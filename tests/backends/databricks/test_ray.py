@@ -1,0 +1,72 @@
+"""Runs with a Ray cluster of their own on a workspace: launched by a job, and started again."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.api import Session
+from sgpu_decl.model.attempt import AttemptState
+from tests.backends.databricks.test_job_runs import Shop, shop
+from tests.backends.databricks.test_runs import ended
+
+__all__ = ["shop"]
+
+pytestmark = [pytest.mark.ray, pytest.mark.expensive]
+
+# Nodes here have the packages of this interpreter, which a plan cannot know; and no GPU.
+THERE = "{base: gpu-6, variables: {PYTHONPATH: /nonexistent, MARK: MARK}}"
+CLUSTER = "{num_gpus: 0, num_cpus: 2, object_store_memory: 80MB}"
+CODE = """\
+import os, signal
+
+def main(n):
+    import ray
+
+    ray.init()
+
+    @ray.remote(max_retries=0)
+    def kill_raylet():
+        os.kill(int(os.environ["RAY_RAYLET_PID"]), signal.SIGKILL)
+
+    if not os.path.exists(os.environ["MARK"]):
+        open(os.environ["MARK"], "w").close()
+        ray.get(kill_raylet.remote())
+        signal.pause()
+    return [n, ray.cluster_resources()["CPU"]]
+"""
+
+
+def with_ray(folder: Path, file: str, mark: Path) -> None:
+    """Have the run of that file start a cluster; its first driver kills the raylet, unless the
+    mark is there."""
+    text = (folder / file).read_text()
+    block = next(line for line in text.splitlines() if line.strip().startswith("env:"))
+    indent = block[: block.index("env:")]
+    there = f"{indent}env: {THERE.replace('MARK: MARK', f'MARK: {mark}')}"
+    text = text.replace(block, f"{there}\n{indent}ray: {CLUSTER}").replace("gpus: 2", "gpus: 1")
+    (folder / file).write_text(text)
+    (folder / "train.py").write_text(CODE)
+
+
+def test_a_lost_raylet_is_followed_by_a_new_cluster(
+    session: Callable[[], Session], project: Path, tmp_path: Path
+) -> None:
+    (project / "run.yaml").write_text((project / "run.yaml").read_text() + "retry: {max: 1}\n")
+    with_ray(project, "run.yaml", tmp_path / "mark")
+    opened = session()
+    ref = ended(opened)
+    status = opened.runs.status(ref)
+    assert (status.state, status.restart) == (AttemptState.SUCCEEDED, 1)
+    assert [result["value"] for result in opened.runs.results(ref)] == [[3, 2.0]]
+
+
+def test_a_job_launches_its_driver_with_a_cluster(shop: Shop, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    mark.touch()
+    with_ray(shop.folder, "sgpu.yml", mark)
+    shop.apply()
+    assert shop.launch() == "SUCCESS"
+    assert shop.returned(0) == [[3, 2.0]]
+    assert shop.launch() == "SUCCESS"
+    assert shop.returned(1) == [[3, 2.0]]
