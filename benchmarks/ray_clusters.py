@@ -9,8 +9,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
-import socket
 import sqlite3
 import statistics
 import subprocess
@@ -21,14 +19,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from measuring import Row
+from ray_by_hand import MEMORY, NODES
 
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
-from sgpu_decl.agent.processes import become_subreaper, descendants
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.entrypoint_files import write_entrypoint
 from sgpu_decl.rendering.spec import Entry, LaunchSpec, RaySpec
@@ -36,8 +35,7 @@ from sgpu_decl.rendering.spec import Entry, LaunchSpec, RaySpec
 __all__ = ["ray_clusters"]
 
 ROUNDS = 3
-NODES = 2
-MEMORY = 80 << 20  # of each object store
+BY_HAND = Path(__file__).with_name("ray_by_hand.py")
 NOTE = """
 import os, time
 def note(word):
@@ -84,23 +82,41 @@ class Run:
     returned: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByHand:
+    """Seconds; `stopped` is None where `ray stop` would end other clusters, too."""
+
+    started: float
+    stopped: float | None
+
+
 def ray_clusters(scratch: Path) -> Iterator[Row]:
     if find_spec("ray") is None:
         print("Ray is not installed: no figures about it")
         return
     runs: list[Run] = []
-    by_hand: list[float] = []
+    quickly: list[ByHand] = []
+    waiting: list[ByHand] = []
     alone: list[float] = []
     for number in range(ROUNDS):
         runs.append(_run(scratch / f"ray-{number}"))
-        by_hand.append(_by_hand(scratch / f"hand-{number}"))
+        quickly.append(_by_hand("quickly", scratch / f"quick-{number}"))
+        waiting.append(_by_hand("waiting", scratch / f"wait-{number}"))
         alone.append(_alone(scratch / f"alone-{number}"))
+    starts = [run.complete - run.started for run in runs]
     yield _compare(
         f"a Ray cluster of {NODES} nodes on this machine",
-        [run.complete - run.started for run in runs],
+        starts,
         "`ray start --head`, then `ray start --address`",
-        by_hand,
+        [times.started for times in quickly],
         limit=1.0,
+    )
+    yield _compare(
+        "the same",
+        starts,
+        "the steps of `ray_launch` in serverless_gpu, with their sleeps",
+        [times.started for times in waiting],
+        limit=0.5,
     )
     yield _within(
         "the head is ready, to the start of the join",
@@ -114,11 +130,13 @@ def ray_clusters(scratch: Path) -> Iterator[Row]:
         alone,
         limit=None,
     )
-    yield _within(
-        "the driver's end, with a busy task, to the end of all",
-        [run.returned - run.driver_ended for run in runs],
-        2.0,
-    )
+    ends = [run.returned - run.driver_ended for run in runs]
+    yield _within("the driver's end, with a busy task, to the end of all", ends, 2.0)
+    stops = [times.stopped for times in quickly if times.stopped is not None]
+    if stops:
+        yield _compare("the same", ends, "`ray stop` of an idle cluster", stops, limit=0.35)
+    else:
+        print("no PID namespace is allowed here: `ray stop` is not measured")
     if find_spec("mlflow") is not None:
         yield _metrics(scratch / "metrics")
 
@@ -186,55 +204,28 @@ def _events(folder: Path) -> dict[str, float]:
     return {event["event"]: event["mono_ns"] / 1e9 for event in events}
 
 
-def _by_hand(folder: Path) -> float:
-    """Start the same nodes by `ray start`; return how long that took."""
+def _by_hand(how: str, folder: Path) -> ByHand:
+    """The same nodes by Ray's own commands: see `ray_by_hand`."""
     folder.mkdir()
-    command = [sys.executable, __file__, str(folder)]
+    command = [*_alone_among_processes(), sys.executable, BY_HAND, how, str(folder)]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     shutil.rmtree(folder, ignore_errors=True)
     if done.returncode:
         sys.exit(f"`ray start` failed:\n{done.stdout}{done.stderr}")
-    return float(done.stdout.splitlines()[-1])
+    return ByHand(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _start_by_hand(folder: str) -> None:
-    """Start the nodes one after the other, in a process that adopts what they leave; kill all of it
-    then. (`ray stop` ends every Ray process of the machine.)"""
-    become_subreaper()
-    claims = [claim_port(host_lock_folder("ports"), os.getpid() + one) for one in range(4 * NODES)]
-    ports = [str(port) for port, _ in claims]
-    address = socket.gethostbyname(socket.gethostname())
-    started = time.monotonic()
+@cache
+def _alone_among_processes() -> tuple[str, ...]:
+    """The command that starts another as process 1 of a PID namespace; none where that is not
+    allowed."""
+    command = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
     try:
-        for number in range(NODES):
-            port, agent, metrics, client = ports[4 * number : 4 * number + 4]
-            role = (
-                ["--head", f"--port={port}", f"--ray-client-server-port={client}",
-                 "--no-monitor", "--include-dashboard=False"]
-                if number == 0
-                else [f"--address={address}:{ports[0]}"]
-            )  # fmt: skip
-            subprocess.run(
-                [sys.executable, "-m", "ray.scripts.scripts", "start", *role,
-                 f"--node-ip-address={address}", f"--temp-dir={folder}/{number}",
-                 "--disable-usage-stats", "--min-worker-port=0", "--max-worker-port=0",
-                 f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}",
-                 "--num-cpus=1", "--num-gpus=0", f"--object-store-memory={MEMORY}"],
-                check=True,
-            )  # fmt: skip
-        print(time.monotonic() - started)
-    finally:
-        while left := descendants(os.getpid()):
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            try:
-                os.waitpid(-1, 0)
-            except ChildProcessError:
-                break
+        subprocess.run([*command, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ()
+    return command
 
 
 def _alone(folder: Path) -> float:
@@ -346,7 +337,3 @@ def _within(what: str, own: Sequence[float], most: float) -> Row:
         ratio=middle / most,
         limit=1.0,
     )
-
-
-if __name__ == "__main__":
-    _start_by_hand(sys.argv[1])
