@@ -4,6 +4,9 @@ spec.json      what to run; written before the launch, never changed
 identity.json  who supervises: machine, boot, pid and start time
 status.json    the latest snapshot, replaced by rename
 events.log     append-only, `crc32hex json` per line; a torn last line is ignored
+mlflow.json    the MLflow run, or why there is none; written by the tracker
+tracker.json   what the tracker waits for
+mlflow-open/   a file of each MLflow run that is still open; on this machine it lies in `.sgpu`
 outcome.json   the verdict, linked into place: the first writer wins
 reserve        disk space that becomes the outcome, so that a full disk cannot prevent it
 """
@@ -29,10 +32,13 @@ __all__ = [
     "GUARDIAN_LOCK",
     "IDENTITY",
     "LAUNCH_LOCK",
+    "OPEN_RUNS",
     "OUTCOME",
     "SPEC",
     "STATUS",
     "SUPERVISOR_LOCK",
+    "TRACKED",
+    "TRACKER",
     "EventLog",
     "read_json",
     "reserve_space",
@@ -48,6 +54,9 @@ IDENTITY = "identity.json"
 STATUS = "status.json"
 EVENTS = "events.log"
 OUTCOME = "outcome.json"
+TRACKED = "mlflow.json"
+TRACKER = "tracker.json"
+OPEN_RUNS = "mlflow-open"
 CANCEL = "cancel"
 LAUNCH_LOCK = "launch.lock"
 SUPERVISOR_LOCK = "supervisor.lock"

@@ -214,6 +214,7 @@ def _ended_without(
         "restart": last.get("restart", 0),
         "restarts": last.get("restarts", []),
         "by": by,
+        **({"mlflow": last["mlflow"]} if "mlflow" in last else {}),
     }
     if succeeded:
         return {**base, "state": "succeeded", "exit_code": 0, "class": None,

@@ -25,6 +25,7 @@ from sgpu_decl.agent.node_group import SILENCE, Node
 from sgpu_decl.agent.orphan_reaper import start_reaper
 from sgpu_decl.agent.process_tree import rank_marks
 from sgpu_decl.agent.relocation import place
+from sgpu_decl.agent.secret_environ import secret_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     if spec is None or problem:
         sys.stderr.write(f"sgpu agent: {problem}\n")
         return _USAGE
-    secrets = {name: os.environ[name] for name in spec["secrets"] if name in os.environ}
+    secrets = {name: os.environ[name] for name in secret_names(spec) if name in os.environ}
     spec = place(spec, run_dir)
     os.umask(0o077)
     folder = node.records(run_dir)

@@ -1,7 +1,8 @@
 """Completes a spec on a node of a platform: its writer did not know where the run's folder will be.
 
 Folders in the spec are relative to that of the run. A Python with a relative path is that of an
-environment's tree, and one without a folder is searched on the PATH.
+environment's tree, and one without a folder is searched on the PATH. It starts the tracker, whose
+archive has a relative path too.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ def place(spec: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
     elif not os.path.isabs(folder):
         placed["python"] = os.path.join(run_dir, folder, name)
         placed["env"] = {**activated(os.path.join(run_dir, folder), run_dir), **spec["env"]}
+    if spec["tracker"] is not None and not os.path.isabs(spec["tracker"]["argv"][0]):
+        archive, *words = spec["tracker"]["argv"]
+        argv = [placed["python"], os.path.join(run_dir, archive), *words]
+        placed["tracker"] = {**spec["tracker"], "argv": argv}
     placed["port_lock_dir"] = spec["port_lock_dir"] or host_lock_folder("ports")
     return placed
 

@@ -15,10 +15,12 @@ from sgpu_decl.agent.kernel_features import MEMFD_CREATE, available
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 __all__ = [
     "memory_file",
     "receive_variables",
+    "secret_names",
     "split_secrets",
     "startup_variables",
     "visible_variables",
@@ -31,6 +33,13 @@ _EARLY = ("LANG", "LD_", "LC_", "GLIBC_TUNABLES", "SGPU_COOKIE")
 _SECRET = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH")
 _DESCRIPTOR = "SGPU_ENVIRON_FD"
 _MEMORY = "/dev/shm"  # noqa: S108
+
+
+def secret_names(spec: Mapping[str, Any]) -> list[str]:
+    """Return the variables of a node that hold secrets: those of the run, and the credentials of
+    its tracker."""
+    tracker = spec["tracker"] or {}
+    return [*spec["secrets"], *tracker.get("credentials", ())]
 
 
 def startup_variables(environment: Mapping[str, str]) -> dict[str, str]:

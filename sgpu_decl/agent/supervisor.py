@@ -33,7 +33,7 @@ from sgpu_decl.agent.process_tree import ProcessTree, rank_marks
 from sgpu_decl.agent.rank_group import RankGroup
 from sgpu_decl.agent.rank_start import LaunchError
 from sgpu_decl.agent.redactor import Redactor
-from sgpu_decl.agent.tracker_process import TRACKED, TrackerProcess
+from sgpu_decl.agent.tracker_process import TrackerProcess
 from sgpu_decl.agent.verdict import BLAME, Verdict
 from sgpu_decl.agent.working_files import working_files
 
@@ -244,7 +244,8 @@ class Supervisor:
 
     def write_tracking(self, answer: dict[str, Any]) -> None:
         """Write the MLflow run to the file that the ranks of this node read."""
-        attempt_files.write_atomic(self._spec["run_dir"], TRACKED, attempt_files.encode(answer))
+        data = attempt_files.encode(answer)
+        attempt_files.write_atomic(self._spec["run_dir"], attempt_files.TRACKED, data)
 
     def _start_all(self) -> None:
         if self._stop is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from sgpu_decl.agent import attempt_files, processes
+from sgpu_decl.agent.attempt_files import TRACKED, TRACKER
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.rank_start import LaunchError, spawn
 from sgpu_decl.agent.secret_environ import split_secrets
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.attempt_record import AttemptRecord
     from sgpu_decl.agent.loop import Loop
 
-__all__ = ["TRACKED", "TrackerProcess"]
+__all__ = ["TrackerProcess"]
 
-TRACKED = "mlflow.json"
-_DOING = "tracker.json"
 _PATIENCE = 120.0  # the tracker gives up sooner by itself; MLflow needs seconds to make its tables
 _SHORT = 0.5  # seconds of waiting before the status shows it
 _LOOK = 0.02
+_MLFLOW = ("MLFLOW_TRACKING_", "DATABRICKS_")  # how to reach a store
 _SHOWN = ("run_id", "experiment", "tracking_uri", "error", "instead_of")
 
 
@@ -59,7 +59,10 @@ class TrackerProcess:
         if request is None:
             return
         log = os.path.join(self._folder, "tracker.log")
-        whole = {**os.environ, **request["env"], "SGPU_RUN_DIR": self._folder,
+        own = {**self._spec["env"], **self._secrets}
+        whole = {**os.environ, **{name: own[name] for name in own if name.startswith(_MLFLOW)},
+                 **request["env"], "SGPU_RUN_DIR": self._folder,
+                 "SGPU_RESTART": str(self._record.snapshot["restart"]),
                  "SGPU_TRACKER": self._spec["token"]}  # fmt: skip
         environment, rest = split_secrets(whole, self._secrets)
         try:
@@ -129,7 +132,7 @@ class TrackerProcess:
             then()
 
     def _announce(self) -> None:
-        doing = attempt_files.read_json(self._folder, _DOING) or {}
+        doing = attempt_files.read_json(self._folder, TRACKER) or {}
         what = str(doing.get("waiting_for") or "MLflow")
         if self._record.snapshot["waiting_for"] != what:
             self._announced = what

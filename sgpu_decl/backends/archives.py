@@ -10,6 +10,7 @@ from pathlib import Path
 
 import sgpu_decl.agent
 import sgpu_decl.rank
+import sgpu_decl.tracking
 
 _OLDEST = (1980, 1, 1, 0, 0, 0)  # what a zip can say
 _UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: a pyc that goes by a hash, which nobody checks
@@ -23,6 +24,12 @@ def agent_zip() -> tuple[str, bytes]:
     """
     data = _packed(Path(sgpu_decl.agent.__file__).parent, zipfile.ZIP_DEFLATED)
     return hashlib.sha256(data).hexdigest(), data
+
+
+@cache
+def tracker_zip() -> bytes:
+    """Return the archive that is the tracker on a node, beside that of the agent."""
+    return _packed(Path(sgpu_decl.tracking.__file__).parent, zipfile.ZIP_DEFLATED)
 
 
 @cache

@@ -1,14 +1,26 @@
 """What the tracker of an attempt records, on every backend whose platform makes no MLflow run."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Launching
-from sgpu_decl.tracking.run_description import TrackingRequest, request
+from sgpu_decl.tracking.run_description import request
+from sgpu_decl.tracking.tracking_request import TrackingRequest
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
 
 # MLflow's own variables hold where the run says nothing: exported, or in `env.variables`.
 _EXPERIMENT = "MLFLOW_EXPERIMENT_NAME"
 _STORE = "MLFLOW_TRACKING_URI"
+
+
+def store_of(config: "RunConfig", environ: Mapping[str, str]) -> str | None:
+    """Return the tracking URI of a run, as it is written; None for the project's own store."""
+    variables = {**environ, **config.env.variables}
+    return config.mlflow.tracking_uri or variables.get(_STORE) or None
 
 
 def tracker_request(
@@ -32,7 +44,7 @@ def tracker_request(
         experiment=config.mlflow.experiment or experiment,
         names_experiment=bool(experiment),
         run_name=config.mlflow.run_name,
-        tracking_uri=config.mlflow.tracking_uri or variables.get(_STORE),
+        tracking_uri=store_of(config, os.environ),
         artifact_location=config.mlflow.artifact_location,
         system_metrics=config.mlflow.system_metrics,
         facts={**launching.facts, "python": python},

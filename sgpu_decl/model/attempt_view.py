@@ -92,6 +92,7 @@ def view_in(record: LaunchRecord, seen: Mapping[str, Any]) -> AttemptView:
         waiting_for=seen.get("waiting_for"),
         restart=seen.get("restart") or 0,
         restarts=restarts_in(seen) if restarts else (),
+        tracking=_tracking(seen["mlflow"]) if seen.get("mlflow") else None,
         links=seen.get("links") or {},
         ray=_ray(seen["ray"], state) if seen.get("ray") else None,
         working_files=WorkingFiles(names=tuple(files["names"]), count=files["count"])
@@ -133,6 +134,10 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
         "links": dict(view.links),
         **{name: value for name, value in sometimes.items() if value is not None},
     }
+
+
+def _tracking(run: Mapping[str, Any]) -> str | None:
+    return "off" if "error" in run else "replaced" if "instead_of" in run else None
 
 
 def _ray(item: Mapping[str, Any], state: AttemptState) -> "RayStatus":

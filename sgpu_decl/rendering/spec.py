@@ -104,10 +104,15 @@ class RaySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerSpec:
-    """The process that keeps the MLflow run: command line and what it adds to the environment."""
+    """The process that keeps the MLflow run: command line and what it adds to the environment.
+
+    On nodes, `argv` is the path of an archive, relative to the run's folder, which the interpreter
+    of the run starts. `credentials` are the variables of the node with credentials of the store.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    credentials: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

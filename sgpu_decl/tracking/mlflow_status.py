@@ -44,7 +44,9 @@ def outcome(truth: Mapping[str, object]) -> TrackedOutcome:
 def _milliseconds(time: object) -> int | None:
     if isinstance(time, str):
         try:
-            return int(datetime.fromisoformat(time).timestamp() * 1000)
+            # Python 3.10, which a node may have, does not read the `Z`.
+            moment = datetime.fromisoformat(time.replace("Z", "+00:00"))  # noqa: FURB162
+            return int(moment.timestamp() * 1000)
         except ValueError:
             return None
     if isinstance(time, int | float):

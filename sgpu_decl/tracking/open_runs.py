@@ -4,6 +4,8 @@ Each tracker has a locked file below `.sgpu/mlflow-open/` until its store knows 
 ended. If a tracker is killed, or its server is down at the end, the next command closes the run.
 """
 
+from __future__ import annotations
+
 import fcntl
 import json
 import os
@@ -12,12 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sgpu_decl.model.jsonable import Json
-from sgpu_decl.tracking.run_description import TrackingRequest
-from sgpu_decl.tracking.tracker_files import OPEN, change_record
+from sgpu_decl.agent.attempt_files import OPEN_RUNS
+from sgpu_decl.tracking.tracker_files import change_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from sgpu_decl.model.jsonable import Json
     from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 
 _ACTIVE = frozenset({"queued", "staging", "starting", "running", "stopping"})
@@ -33,15 +35,20 @@ class OpenRun:
 
     @classmethod
     @contextmanager
-    def begin(cls, request: TrackingRequest, folder: Path) -> "Iterator[OpenRun]":
+    def begin(cls, home: Path, token: str, folder: Path) -> Iterator[OpenRun]:
         """Hold the file of a run that is about to be made.
+
+        Args:
+            home: the folder that `mlflow-open` lies in.
+            token: the attempt's.
+            folder: the attempt's.
 
         Raises:
             OSError: it cannot be written.
         """
-        below = Path(request.home) / OPEN
+        below = home / OPEN_RUNS
         below.mkdir(parents=True, exist_ok=True)
-        path = below / f"{request.token}.json"
+        path = below / f"{token}.json"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -55,7 +62,7 @@ class OpenRun:
         self.data.update(run_id=run_id, tracking_uri=uri)
         self._write()
 
-    def note_end(self, end: "TrackedOutcome") -> None:
+    def note_end(self, end: TrackedOutcome) -> None:
         """Note how the attempt ended, since its folder may be deleted before the run is closed."""
         self.data["end"] = {**asdict(end), "tags": dict(end.tags)}
         self._write()
@@ -82,11 +89,11 @@ def close_runs(
         by_client: also close runs in stores that need MLflow's own client, which takes seconds.
     """
     try:
-        names = sorted(os.listdir(home / OPEN))
+        names = sorted(os.listdir(home / OPEN_RUNS))
     except OSError:
         return ()
     away: set[str] = set()
-    uris = (_close(home / OPEN / name, environ, away, by_client=by_client) for name in names)
+    uris = (_close(home / OPEN_RUNS / name, environ, away, by_client=by_client) for name in names)
     return tuple(uri for uri in uris if uri is not None)
 
 
@@ -140,7 +147,7 @@ def _close_locked(
     return uri
 
 
-def _end(recorded: Json, folder: Path) -> "TrackedOutcome | None":
+def _end(recorded: Json, folder: Path) -> TrackedOutcome | None:
     """How the attempt ended, None while it is active."""
     from sgpu_decl.agent.attempt_status import read_attempt
     from sgpu_decl.tracking.mlflow_status import TrackedOutcome, outcome

@@ -1,8 +1,4 @@
-"""The request to a tracker: the file `tracking.json` of an attempt folder.
-
-    {"token", "experiment", "names_experiment": bool, "run_name", "tracking_uri",
-     "artifacts": folder or null, "home": folder, "system_metrics": bool,
-     "params": {name: text}, "tags": {name: text}}
+"""What the MLflow run of an attempt says of it: names, parameters, tags.
 
 Our names start with `sgpu.`, so that they differ from those of the user's code: MLflow refuses a
 second, different value for a parameter.
@@ -11,7 +7,6 @@ second, different value for a parameter.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,30 +18,11 @@ from sgpu_decl.tracking.store_location import (
     artifact_folder,
     default_uri,
 )
+from sgpu_decl.tracking.tracking_request import TrackingRequest
 
-FILE = "tracking.json"
-BATCH = 100  # MAX_PARAMS_TAGS_PER_BATCH of mlflow.utils.validation
 KEY_LIMIT = 250  # MAX_ENTITY_KEY_LENGTH of mlflow.utils.validation
 VALUE_LIMIT = 6000  # MAX_PARAM_VAL_LENGTH there; tags may be longer, and need not be
 _UNFIT = re.compile(r"[^\w./: -]", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackingRequest:
-    """`artifacts` is where a new experiment keeps its artifacts; None leaves it to the store.
-    `names_experiment` says that the ranks' environment names an experiment, which has to be this
-    one then. `token` is the attempt's."""
-
-    token: str
-    experiment: str
-    names_experiment: bool
-    run_name: str
-    tracking_uri: str
-    artifacts: str | None
-    home: str
-    system_metrics: bool
-    params: Mapping[str, str]
-    tags: Mapping[str, str]
 
 
 def request(
@@ -128,19 +104,6 @@ def parameters(spec: Json) -> dict[str, str]:
     `_`. Where that makes two names equal, the first keeps it.
     """
     return _fit({f"sgpu.{path}": text for path, text in _leaves(spec, "")})
-
-
-def to_json(tracking: TrackingRequest) -> str:
-    return canonical(asdict(tracking))
-
-
-def from_json(text: str) -> TrackingRequest:
-    """Read what `to_json` wrote.
-
-    Raises:
-        ValueError, TypeError: the text is something else.
-    """
-    return TrackingRequest(**json.loads(text))
 
 
 def _leaves(value: Json, path: str) -> Iterator[tuple[str, str]]:

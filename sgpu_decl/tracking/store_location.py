@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 _SQLITE = "sqlite:///"
 
@@ -46,6 +46,12 @@ def absolute_uri(uri: str | None, *, base: Path, home: Path) -> str:
     if scheme or uri == "databricks":
         return uri
     return (base.absolute() / Path(uri).expanduser()).as_uri()
+
+
+def without_credentials(uri: str) -> str:
+    """Return a URI without the name and the password in it."""
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in uri else uri
 
 
 def sqlite_file(uri: str) -> Path | None:

@@ -17,10 +17,10 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from sgpu_decl.diagnostics.masks import mask
-from sgpu_decl.tracking.run_description import BATCH
 from sgpu_decl.tracking.stores.client import PATIENCE
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import change_record, read_record
+from sgpu_decl.tracking.tracking_request import BATCH
 
 if TYPE_CHECKING:
     from mlflow.entities import Run

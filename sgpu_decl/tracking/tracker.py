@@ -1,11 +1,17 @@
 """The tracker process: makes an attempt's MLflow run, waits for the end, and sets its status.
 
-The supervisor starts it with a pipe as its standard input, before the ranks. It writes
+The supervisor of node 0 starts it with a pipe as its standard input, before the ranks: on this
+machine with the interpreter of sgpu, elsewhere with that of the run, from an archive. It writes
 `mlflow.json` (the run's id and the variables that ranks need, or an error), blocks until that pipe
 ends, and then gives the run the attempt's true status. If its store does not take the run, the
-local one is used. MLflow is imported only for system metrics, and for stores that only its client
-knows.
+local one is used; a node has none, so there is no run then. MLflow is imported only for system
+metrics, and for stores that only its client knows.
+
+An attempt has one MLflow run, also if another node goes on with it after a loss: if `SGPU_RESTART`
+is not 0, the tracker looks for the run that an earlier one made.
 """
+
+from __future__ import annotations
 
 import os
 import select
@@ -17,21 +23,25 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from sgpu_decl.agent.attempt_files import TRACKED, TRACKER
 from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.secret_environ import receive_variables
-from sgpu_decl.diagnostics.masks import mask
-from sgpu_decl.model.jsonable import Json
 from sgpu_decl.tracking.mlflow_status import outcome
 from sgpu_decl.tracking.open_runs import OpenRun, close_runs
-from sgpu_decl.tracking.run_description import FILE, TrackingRequest, from_json
 from sgpu_decl.tracking.store_location import artifact_folder, default_uri
 from sgpu_decl.tracking.stores.choice import open_tracking_store
 from sgpu_decl.tracking.stores.store_protocol import CreatedRun, RunStore, StoreError
-from sgpu_decl.tracking.tracker_files import DOING, TRACKED, write_record
+from sgpu_decl.tracking.tracker_files import write_record
+from sgpu_decl.tracking.tracking_request import FILE, TrackingRequest, from_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sgpu_decl.model.jsonable import Json
 
 _SHORT = 2.0  # seconds: a shorter run needs no samples, which MLflow takes every 10 s
+_RESTART = "SGPU_RESTART"  # how often the attempt had started again before this tracker
 _INTERVAL = "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
 
 
@@ -42,7 +52,8 @@ def main() -> int:
     os.umask(0o077)
     try:
         request = from_json((folder / FILE).read_text(encoding="utf-8"))
-        with OpenRun.begin(request, folder) as entry:
+        home = Path(request.home or folder)
+        with OpenRun.begin(home, request.token, folder) as entry:
             return _track(request, folder, entry)
     except (OSError, TypeError, ValueError) as error:
         return _give_up(folder, error)
@@ -50,7 +61,7 @@ def main() -> int:
 
 def _track(request: TrackingRequest, folder: Path, entry: OpenRun) -> int:
     # MLflow's client takes relative places from the working folder.
-    os.chdir(request.home)
+    os.chdir(request.home or folder)
     try:
         run, request, store, reason = _make(request, folder)
     except StoreError as error:
@@ -78,7 +89,8 @@ def _track(request: TrackingRequest, folder: Path, entry: OpenRun) -> int:
     entry.forget()
     if metrics is not None:
         metrics.finish()
-    close_runs(Path(request.home), environ=os.environ, by_client=True)
+    if request.home is not None:
+        close_runs(Path(request.home), environ=os.environ, by_client=True)
     return 0
 
 
@@ -95,11 +107,13 @@ def _make(
     """
 
     def say(what: str) -> None:
-        write_record(folder, DOING, {"waiting_for": mask(what)})
+        write_record(folder, TRACKER, {"waiting_for": what})
 
     try:
         return (*_create(request, say), None)
     except StoreError as error:
+        if request.home is None:
+            raise
         local = default_uri(Path(request.home))
         if request.tracking_uri == local:
             raise
@@ -113,7 +127,8 @@ def _create(
     request: TrackingRequest, say: Callable[[str], None]
 ) -> tuple[CreatedRun, TrackingRequest, RunStore]:
     store = open_tracking_store(request.tracking_uri, environ=os.environ, say=say)
-    return store.create(request), request, store
+    earlier = store.resume(request) if os.environ.get(_RESTART, "0") != "0" else None
+    return earlier or store.create(request), request, store
 
 
 def _answer(request: TrackingRequest, run: CreatedRun) -> dict[str, Json]:
@@ -151,11 +166,11 @@ def _truth(folder: Path) -> dict[str, object]:
         time.sleep(0.05)
 
 
-def _wait_for_end(request: TrackingRequest, run_id: str) -> "_SystemMetrics | None":
+def _wait_for_end(request: TrackingRequest, run_id: str) -> _SystemMetrics | None:
     """Wait for the attempt's end. If psutil is installed and the run is not short, import MLflow
     and record meanwhile how much CPU, memory and GPUs are used."""
     short = min(_SHORT, _interval(os.environ))
-    measured = request.system_metrics and find_spec("psutil") is not None
+    measured = request.system_metrics and find_spec("psutil") and find_spec("mlflow")
     if not measured or _has_ended(short):
         _has_ended(None)
         return None
@@ -207,7 +222,12 @@ def _say(text: str) -> None:
     sys.stderr.write(f"sgpu tracker: {text}\n")
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """End this process once the attempt is tracked to its end."""
     status = main()
     sys.stderr.flush()
     os._exit(status)  # a thread that is still importing MLflow has nothing to lose
+
+
+if __name__ == "__main__":
+    run()

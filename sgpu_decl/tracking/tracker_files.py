@@ -7,19 +7,21 @@ used instead of another; `open` (the reason) while the store does not know how t
 has a line for each other run that the code of a Python rank made: `{"tracking_uri", "experiment",
 "run_id"}`. `tracker.json` says what the tracker waits for: `{"waiting_for"}`."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from sgpu_decl.agent.attempt_files import OPEN_RUNS, TRACKED, write_atomic
 from sgpu_decl.agent.locks import held
-from sgpu_decl.atomic_files import write_atomic
-from sgpu_decl.model.jsonable import Json
 
-TRACKED = "mlflow.json"
-DOING = "tracker.json"
-OPEN = "mlflow-open"  # in `.sgpu`: a file for each MLflow run that is still open
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sgpu_decl.model.jsonable import Json
+
 ELSEWHERE = "mlflow_elsewhere.jsonl"
 
 
@@ -29,7 +31,7 @@ def write_record(folder: Path, name: str, value: Mapping[str, Json]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_atomic(folder / name, json.dumps(value).encode(), durable=False)
+    write_atomic(os.fspath(folder), name, json.dumps(value).encode())
 
 
 def read_record(folder: Path) -> dict[str, Json] | None:
@@ -44,14 +46,14 @@ def read_record(folder: Path) -> dict[str, Json] | None:
 def has_open_runs(home: Path) -> bool:
     """Whether an MLflow run of the project with that `.sgpu` folder may still be open."""
     try:
-        return bool(os.listdir(home / OPEN))
+        return bool(os.listdir(home / OPEN_RUNS))
     except OSError:
         return False
 
 
 def forgotten_runs(home: Path) -> int:
     """How many MLflow runs of the project are open without a tracker that would close them."""
-    return sum(held(os.fspath(path)) is False for path in (home / OPEN).glob("*.json"))
+    return sum(held(os.fspath(path)) is False for path in (home / OPEN_RUNS).glob("*.json"))
 
 
 def change_record(folder: Path, **fields: Json) -> None:

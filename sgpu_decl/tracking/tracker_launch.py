@@ -10,6 +10,14 @@ class TrackerCommand(TypedDict):
     env: dict[str, str]
 
 
+ENVIRONMENT = {
+    "PYTHONSAFEPATH": "1",  # nothing in a working folder shadows our modules
+    "GIT_PYTHON_REFRESH": "quiet",  # git may be missing
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+"""What every tracker gets."""
+
+
 def available() -> bool:
     """Tell whether this interpreter has MLflow, without importing it (that takes a second)."""
     return find_spec("mlflow") is not None
@@ -18,16 +26,13 @@ def available() -> bool:
 def tracker_spec(*, enabled: bool) -> TrackerCommand | None:
     """Return the command of the tracker process, or None if the attempt is not tracked.
 
-    The tracker runs in the interpreter of sgpu itself, not in that of the ranks: it needs this
-    package. It reads `tracking.json` in the attempt folder, which `SGPU_RUN_DIR` names.
+    On this machine the tracker runs in the interpreter of sgpu: that of the ranks may have no
+    MLflow, and a start from an archive takes longer. It reads `tracking.json` in the attempt
+    folder, which `SGPU_RUN_DIR` names.
     """
     if not enabled or not available():
         return None
     return {
         "argv": [sys.executable, "-m", "sgpu_decl.tracking.tracker"],
-        "env": {
-            "PYTHONSAFEPATH": "1",  # nothing in a working folder shadows our modules
-            "GIT_PYTHON_REFRESH": "quiet",  # git may be missing
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-        },
+        "env": dict(ENVIRONMENT),
     }

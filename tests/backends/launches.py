@@ -45,4 +45,4 @@ def workspace_files_of(
             return nodes
 
     layout = RemoteLayout(folder.rsplit("/runs/", 1)[0])
-    return launch_files(launching, Nodes(), layout, folder, **given)
+    return launch_files(launching, Nodes(), layout, folder, project=Path(), **given)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
-from sgpu_decl.tracking.run_description import TrackingRequest
 from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore, revision
+from sgpu_decl.tracking.tracking_request import TrackingRequest
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.mlflow, pytest.mark.expensive]

@@ -12,9 +12,10 @@ import pytest
 
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.tracking.run_description import FILE, request, to_json
+from sgpu_decl.tracking.run_description import request
 from sgpu_decl.tracking.store_location import default_uri
 from sgpu_decl.tracking.tracker_launch import tracker_spec
+from sgpu_decl.tracking.tracking_request import FILE, to_json
 from tests.support import PATIENCE, until
 
 pytest.importorskip("mlflow")

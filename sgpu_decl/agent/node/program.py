@@ -30,6 +30,7 @@ from sgpu_decl.agent.node.setup import TREE, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NodeUpload, await_others
 from sgpu_decl.agent.redactor import Redactor
+from sgpu_decl.agent.secret_environ import secret_names
 from sgpu_decl.agent.verdict import BLAME
 
 TYPE_CHECKING = False
@@ -102,7 +103,7 @@ class _NodeRun:
             return code
         self._claim()
         self._prepare(spec, problem)
-        hide = Redactor(os.environ.get(name, "") for name in spec["secrets"])
+        hide = Redactor(os.environ.get(name, "") for name in secret_names(spec))
         echo = Echo(options.run, hide, self._platform)
         attend(options.run, node, self._stopping, echo)
         code = self._upload(hide)

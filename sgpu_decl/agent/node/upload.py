@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.node.stop_request import StopRequest
 
-__all__ = ["DONE", "MOST_BYTES", "MOST_FILES", "NodeUpload", "await_others"]
+__all__ = ["DONE", "MOST_BYTES", "MOST_FILES", "OPEN_RUN", "NodeUpload", "await_others"]
 
 DONE = "done"
 MOST_BYTES = 512 << 20
@@ -39,6 +39,7 @@ _PAUSE = 0.5  # seconds, doubled for each try
 _PERMANENT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 _LOG_TAIL = 64 << 10
 _REPORTS = (attempt_files.OUTCOME, attempt_files.STATUS, attempt_files.EVENTS)
+OPEN_RUN = "mlflow_open.json"
 _RETURNED = ("output.json", "output.pkl")
 _SHOWN = "output.shown.json"
 _CHUNK = 1 << 20
@@ -79,6 +80,8 @@ class NodeUpload:
         """
         for name in _REPORTS:
             self._report(os.path.join(self._folder, name), name)
+        for name in _names(os.path.join(self._folder, attempt_files.OPEN_RUNS)):
+            self._report(os.path.join(self._folder, attempt_files.OPEN_RUNS, name), OPEN_RUN)
         for rank in _names(os.path.join(self._run_dir, "ranks")):
             self._rank(os.path.join("ranks", rank))
         log = _tail(os.path.join(self._run_dir, LOG))

@@ -40,9 +40,7 @@ class LocalAttempts(Attempts):
             folder = self._layout.attempt(record.ref)
             if attempt_status.attempt_exists(folder):
                 status = attempt_status.read_attempt(folder)
-                views[record.ref] = replace(
-                    view_in(record, status), tracking=_tracking(status.get("mlflow"))
-                )
+                views[record.ref] = view_in(record, status)
         return views
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
@@ -138,9 +136,3 @@ def _links(folder: Path) -> dict[str, Json]:
 
 def _active(folder: Path) -> bool:
     return AttemptState(attempt_status.read_attempt(folder)["state"]).active
-
-
-def _tracking(run: Json) -> str | None:
-    if not isinstance(run, Mapping):
-        return None
-    return "off" if "error" in run else "replaced" if "instead_of" in run else None

@@ -162,8 +162,8 @@ class LocalLauncher(Launcher):
         """Write what the tracker is asked into the attempt folder; None where it is not started:
         tracking is off, or MLflow is not installed."""
         from sgpu_decl.backends.tracker_request import tracker_request
-        from sgpu_decl.tracking.run_description import FILE, to_json
         from sgpu_decl.tracking.tracker_launch import tracker_spec
+        from sgpu_decl.tracking.tracking_request import FILE, to_json
 
         command = tracker_spec(enabled=launching.config.mlflow.enabled)
         if command is None:

@@ -144,6 +144,7 @@ class RemoteAttempts(Attempts):
     def _status(self, record: LaunchRecord) -> "RemoteStatus | None":
         """None where nothing was begun. How an attempt has ended is asked once."""
         from sgpu_decl.backends.remote.remote_status import RemoteStatus
+        from sgpu_decl.backends.remote.tracked_runs import note_open_run, with_tracking
 
         ended = self._launches.memory.get(record).get("ended")
         if ended:
@@ -151,8 +152,9 @@ class RemoteAttempts(Attempts):
         marker = self._launches.marker(record)
         if marker is None:
             return None
-        status = self.status(record, marker)
+        status = with_tracking(self.status(record, marker))
         if status.final:
+            note_open_run(self._launches, record, status)
             self._launches.memory.remember(record, ended=status.to_json())
         return status
 

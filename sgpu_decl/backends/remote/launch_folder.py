@@ -20,6 +20,8 @@ the launch folder, for each attempt of the platform's own (it may start a failed
     back/N/node_K/ranks/R/output.json   and output.pkl, which it names relative to its own folder
     back/N/node_K/ranks/R/RESTART/      error.json, error.pkl
     back/N/node_K/output/               what ranks left in SGPU_OUTPUT_DIR
+    back/N/node_0/mlflow_open.json      of the MLflow run, if its store does not know yet how the
+                                        attempt ended: `tracking.open_runs`
     back/N/node_K/agent.log             the end of it, where the agent had something to say
     back/N/node_K/parts/P/J             part J of the P-th file that is too large to be read whole
     back/N/node_K/done                  last: JSON with `exit_code`, `mlflow_run_id` (which attempt
@@ -49,15 +51,17 @@ from sgpu_decl.backends.archives import agent_zip, rank_zip
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.call_files import write_call
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
+from sgpu_decl.backends.node_tracker import ARCHIVE, node_tracker
 from sgpu_decl.backends.remote.remote_layout import BACK, RemoteLayout
 from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import render_spec
+from sgpu_decl.tracking.tracking_request import FILE
 
 __all__ = ["FILES", "NodeProgram", "NodeStart", "launch_files", "manifest_name"]
 
 _PICKLES = ("func.pkl", "func.bin", "inputs.pkl", "inputs.bin")
-FILES = frozenset({"spec.json", "_air.py", "rank.zip", *_PICKLES})
-"""What a launch folder may hold for the ranks."""
+FILES = frozenset({"spec.json", "_air.py", "rank.zip", *_PICKLES, ARCHIVE, FILE})
+"""What a launch folder may hold for the ranks and the tracker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +110,9 @@ class NodeStart:
 class NodeProgram(Protocol):
     """How a backend starts the agent on its nodes: the files that it adds to a launch folder."""
 
+    makes_mlflow_runs: bool = False
+    """Whether the platform makes the MLflow run of an attempt; else a tracker on node 0 does."""
+
     @abstractmethod
     def nodes(self, launching: Launching) -> int:
         """How many nodes a run gets; ranks are shared evenly."""
@@ -127,6 +134,7 @@ def launch_files(
     layout: RemoteLayout,
     folder: str,
     *,
+    project: Path,
     root: Path,
     scratch: Path,
     code: Path | None = None,
@@ -137,6 +145,7 @@ def launch_files(
 
     Args:
         folder: the launch folder.
+        project: the folder of the project.
         root: the folder that the entrypoint is relative to.
         scratch: an empty folder for what a call takes along, to be kept until that is uploaded.
         code: a folder with the code as it is pinned, to read what ranks can import once; None for
@@ -159,6 +168,11 @@ def launch_files(
         python="environment/tree/bin/python" if environment is not None else "python3",
         nodes=nodes,
     )
+    tracker = None
+    if not program.makes_mlflow_runs:
+        tracker = node_tracker(launching, project=project, python=spec.python)
+    if tracker is not None:
+        spec = replace(spec, tracker=tracker.spec)
     raw = render_spec(spec)
     files: dict[str, bytes | Path] = {
         "spec.json": raw,
@@ -166,6 +180,8 @@ def launch_files(
     }
     if spec.entry.kind not in ("command", "shell"):
         files["rank.zip"] = rank_zip(compiled=False)
+    if tracker is not None:
+        files |= tracker.files
     if call is not None:
         write_call(scratch, call)
         files |= {name: scratch / name for name in _PICKLES if (scratch / name).exists()}

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
@@ -44,6 +45,15 @@ class RemoteLaunches:
         # The config of an attempt is read once, however often the attempt is looked at.
         self._configs = cache(config_of)
 
+    @property
+    def home(self) -> Path:
+        """The project's `.sgpu` folder."""
+        return self._layout.state_dir.parent
+
+    def kept(self, record: LaunchRecord) -> Path:
+        """The folder of an attempt on this machine."""
+        return self._layout.attempt(record.ref)
+
     def config(self, record: LaunchRecord) -> "RunConfig":
         """The config of a launch."""
         return self._configs(record.ref, record.inputs)
@@ -58,8 +68,7 @@ class RemoteLaunches:
 
     def results(self, record: LaunchRecord) -> RemoteResults:
         """What nodes bring back to it."""
-        here = self._layout.attempt(record.ref)
-        return RemoteResults(self.area(record).files, self.folder(record), here)
+        return RemoteResults(self.area(record).files, self.folder(record), self.kept(record))
 
     def marker(self, record: LaunchRecord) -> Mapping[str, Any] | None:
         """What the marker of a launch says; None where the launch has none. That of an attempt that

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sgpu_decl.agent.node.upload import OPEN_RUN
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.rank_values import SHOWN, masked_value
 from sgpu_decl.backends.remote.files import RemoteFiles, RemoteMissing
@@ -62,6 +63,10 @@ class RemoteResults:
     def error(self, attempt: int, rank: int, node: int, restart: int) -> bytes | None:
         """The pickled exception of a rank."""
         return self._fetch(f"{attempt}/node_{node}/ranks/{rank}/{restart}/error.pkl")
+
+    def open_run(self, attempt: int) -> bool:
+        """Whether its tracker left the MLflow run open."""
+        return self._fetch(f"{attempt}/node_0/{OPEN_RUN}") is not None
 
     def output(self, attempt: int, nodes: Sequence[int], progress: Progress) -> Output:
         """What ranks left in SGPU_OUTPUT_DIR on these nodes, beside what is here of the attempt."""

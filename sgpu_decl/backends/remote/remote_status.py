@@ -21,11 +21,13 @@ _OF_THE_ENDING = ("state", "failure", "exit_code", "first_cause")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteStatus:
     """How an attempt stands. `brought` is the newest attempt of the platform whose nodes brought
-    something back. What is `final` will not change any more, and is not asked again."""
+    something back. What is `final` will not change any more, and is not asked again. `tracked` is
+    what the agent of node 0 said of the MLflow run that its tracker made, if it did."""
 
     view: AttemptView
     brought: int | None = None
     final: bool = False
+    tracked: Mapping[str, Json] | None = None
 
     def to_json(self) -> dict[str, Json]:
         """What `from_json` reads."""

@@ -94,6 +94,7 @@ class Uploader:
                 area,
                 launching,
                 self._program,
+                project=self._project,
                 root=launching.code_root(self._project),
                 store=self._store,
                 environment=uses.environment,

@@ -106,6 +106,7 @@ def fill_launch_folder(
     launching: Launching,
     program: NodeProgram,
     *,
+    project: Path,
     root: Path,
     store: CodeStore,
     environment: str | None,
@@ -114,6 +115,7 @@ def fill_launch_folder(
 
     Args:
         program: how the backend starts its nodes.
+        project: the folder of the project.
         root: what the entrypoint is relative to.
         store: has the pinned code.
         environment: the digest of the environment's manifest, where one is declared.
@@ -133,8 +135,8 @@ def fill_launch_folder(
             code = Path(scratch, "code")
             store.materialize(launching.inputs.code_digest, code)
         files = launch_files(
-            launching, program, area.layout, folder, root=root, scratch=pickles, code=code,
-            environment=environment, part=area.files.part,
+            launching, program, area.layout, folder, project=project, root=root,
+            scratch=pickles, code=code, environment=environment, part=area.files.part,
         )  # fmt: skip
         last = files.pop(LAST)
         remote = area.command_files

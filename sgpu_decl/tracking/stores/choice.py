@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
-from sgpu_decl.tracking.store_location import sqlite_file
+from sgpu_decl.tracking.store_location import sqlite_file, without_credentials
 from sgpu_decl.tracking.stores.store_protocol import RunStore, StoreError
 
 PATIENCE = 5.0  # seconds for one answer of a server
@@ -30,13 +30,13 @@ def open_tracking_store(
         from sgpu_decl.tracking.stores.rest import RestRunStore, needs_client
 
         if not needs_client(environ):
-            say(f"the tracking server {uri}")
+            say(f"the tracking server {without_credentials(uri)}")
             return RestRunStore(uri, environ, patience)
         say("MLflow's own client: the server wants more than a password or a token")
         return _client(uri, shared=False)
     path = sqlite_file(uri)
     if path is None:
-        say(f"MLflow's own client, which knows the store {uri}")
+        say(f"MLflow's own client, which knows the store {without_credentials(uri)}")
         return _client(uri, shared=False)
     from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore, revision
     from sgpu_decl.tracking.stores.sqlite_tables import make_store
@@ -98,6 +98,7 @@ def _client(uri: str, *, shared: bool) -> RunStore:
         from sgpu_decl.tracking.stores.client import ClientRunStore
     except ImportError as error:
         raise StoreError(
-            f"MLflow cannot be imported, and only its own client opens {uri}: {error}"
+            f"MLflow cannot be imported, and only its own client opens "
+            f"{without_credentials(uri)}: {error}"
         ) from error
     return ClientRunStore(uri, shared=shared)

@@ -11,14 +11,15 @@ from mlflow.entities import Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
-from sgpu_decl.tracking.run_description import BATCH, TrackingRequest
 from sgpu_decl.tracking.stores.store_protocol import (
     CreatedRun,
     StoreError,
     batches,
     deleted_experiment,
     filter_of_runs,
+    token_filter,
 )
+from sgpu_decl.tracking.tracking_request import BATCH, TrackingRequest
 
 TRIES = 6
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "8"}
@@ -47,6 +48,17 @@ class ClientRunStore:
             batch = [RunTag(*pair) for pair in tags[start : start + BATCH]]
             self._try(partial(self._client.log_batch, run_id, tags=batch))
         return CreatedRun(run_id=run_id, experiment_id=experiment)
+
+    def resume(self, request: TrackingRequest) -> CreatedRun | None:
+        experiment = self._try(partial(self._experiment, request))
+        search = partial(
+            self._client.search_runs, [experiment], token_filter(request), max_results=1
+        )
+        for run in self._try(search):
+            run_id = str(run.info.run_id)
+            self._try(partial(self._client.update_run, run_id, "RUNNING"))
+            return CreatedRun(run_id=run_id, experiment_id=experiment)
+        return None
 
     def record(self, run_id: str, request: TrackingRequest) -> None:
         params = [Param(name, value) for name, value in request.params.items()]

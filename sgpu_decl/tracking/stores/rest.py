@@ -5,6 +5,8 @@ password from the environment or `~/.mlflow/credentials`. A server that needs mo
 (`needs_client`) is left to MLflow's own client.
 """
 
+from __future__ import annotations
+
 import base64
 import configparser
 import http.client
@@ -18,16 +20,21 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 
-from sgpu_decl.model.jsonable import Json
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
-from sgpu_decl.tracking.run_description import BATCH, TrackingRequest
+from sgpu_decl.tracking.store_location import without_credentials
 from sgpu_decl.tracking.stores.store_protocol import (
     CreatedRun,
     StoreError,
     batches,
     deleted_experiment,
     filter_of_runs,
+    token_filter,
 )
+from sgpu_decl.tracking.tracking_request import BATCH, TrackingRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sgpu_decl.model.jsonable import Json
 
 _MORE_THAN_PLAIN = (
     "MLFLOW_TRACKING_AUTH",
@@ -58,7 +65,7 @@ def needs_client(environ: Mapping[str, str]) -> bool:
 class RestRunStore:
     def __init__(self, uri: str, environ: Mapping[str, str], patience: float) -> None:
         self._uri = uri.rstrip("/")
-        self._host = _plain(self._uri)
+        self._host = without_credentials(self._uri)
         self._headers = {"Content-Type": "application/json", **_authorization(self._uri, environ)}
         self._patience = patience
         handler = urllib.request.HTTPSHandler(context=_tls(environ))
@@ -89,6 +96,21 @@ class RestRunStore:
             raise StoreError(f"{self._host} answers with something else than a run")
         run_id = str(info["run_id"])
         self._log(run_id, tags=tags[BATCH:])
+        return CreatedRun(run_id=run_id, experiment_id=experiment)
+
+    def resume(self, request: TrackingRequest) -> CreatedRun | None:
+        experiment = self._experiment(request)
+        query: dict[str, Json] = {
+            "experiment_ids": [experiment],
+            "filter": token_filter(request),
+            "max_results": 1,
+        }
+        runs = self._ask("POST", "runs/search", query).get("runs")
+        info = runs[0].get("info") if isinstance(runs, list) and runs else None
+        if not isinstance(info, Mapping):
+            return None
+        run_id = str(info["run_id"])
+        self._ask("POST", "runs/update", {"run_id": run_id, "status": "RUNNING"})
         return CreatedRun(run_id=run_id, experiment_id=experiment)
 
     def record(self, run_id: str, request: TrackingRequest) -> None:
@@ -170,7 +192,7 @@ class RestRunStore:
         self, method: str, path: str, body: Mapping[str, Json] | None = None
     ) -> Mapping[str, Json]:
         request = urllib.request.Request(  # noqa: S310  the user's own tracking server
-            f"{_plain(self._uri)}/api/2.0/mlflow/{path}",
+            f"{self._host}/api/2.0/mlflow/{path}",
             data=None if body is None else json.dumps(body).encode(),
             headers=self._headers,
             method=method,
@@ -248,12 +270,6 @@ def _tls(environ: Mapping[str, str]) -> ssl.SSLContext:
 def _authorities(environ: Mapping[str, str]) -> str | None:
     names = ("MLFLOW_TRACKING_SERVER_CERT_PATH", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
     return next((environ[name] for name in names if environ.get(name)), None)
-
-
-def _plain(uri: str) -> str:
-    """The URI without the credentials, which are sent as a header."""
-    parts = urllib.parse.urlsplit(uri)
-    return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _reason(error: urllib.error.URLError) -> str:

@@ -13,13 +13,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
-from sgpu_decl.tracking.run_description import TrackingRequest
 from sgpu_decl.tracking.stores.store_protocol import (
     CreatedRun,
     StoreError,
     batches,
     deleted_experiment,
 )
+from sgpu_decl.tracking.tracking_request import TrackingRequest
 
 ARTIFACTS = "mlruns"  # DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH of mlflow.store.tracking
 
@@ -82,6 +82,19 @@ class SqlRunStore:
             _tag(db, run_id, {"mlflow.runName": request.run_name, **request.tags})
             db.execute("COMMIT")
         return CreatedRun(run_id=run_id, experiment_id=str(experiment))
+
+    def resume(self, request: TrackingRequest) -> CreatedRun | None:
+        with _connected(self._path) as db:
+            db.execute("BEGIN IMMEDIATE")
+            row = db.execute(
+                """UPDATE runs SET status = 'RUNNING', end_time = NULL
+                   WHERE lifecycle_stage = 'active' AND run_uuid IN
+                       (SELECT run_uuid FROM tags WHERE key = 'sgpu.token' AND value = ?)
+                   RETURNING run_uuid, experiment_id""",
+                (request.token,),
+            ).fetchone()
+            db.execute("COMMIT")
+        return CreatedRun(run_id=row[0], experiment_id=str(row[1])) if row is not None else None
 
     def record(self, run_id: str, request: TrackingRequest) -> None:
         rows = [(key, value, run_id) for key, value in request.params.items()]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
-from sgpu_decl.tracking.run_description import TrackingRequest
+from sgpu_decl.tracking.tracking_request import TrackingRequest
 
 
 class StoreError(Exception):
@@ -24,6 +24,14 @@ class RunStore(Protocol):
 
         Raises:
             StoreError: it cannot be created.
+        """
+
+    def resume(self, request: TrackingRequest) -> CreatedRun | None:
+        """Find the run that was created for the same token, and set it running again; None if there
+        is none.
+
+        Raises:
+            StoreError: the store does not answer.
         """
 
     def record(self, run_id: str, request: TrackingRequest) -> None:
@@ -60,6 +68,12 @@ def filter_of_runs(run_ids: Iterable[str]) -> str:
     """The filter of a search for runs by their ids, in the language of MLflow's `search_runs`."""
     quoted = ", ".join(f"'{run_id}'" for run_id in run_ids)
     return f"attributes.run_id IN ({quoted})"
+
+
+def token_filter(request: TrackingRequest) -> str:
+    """The search for the run of a token. Names with a dot are quoted in MLflow's language of
+    filters."""
+    return f"tags.`sgpu.token` = '{request.token}'"
 
 
 def deleted_experiment(name: str) -> StoreError:

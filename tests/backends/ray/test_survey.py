@@ -221,7 +221,7 @@ def test_a_shared_folder_is_needed_so_far(planned: Planned, tmp_path: Path) -> N
 
 
 def test_what_fits_is_silent(planned: Planned) -> None:
-    assert set(checks(planned(1))) == {"ray_placement", "tracking_not_yet"}
+    assert set(checks(planned(1))) == {"ray_placement", "tracking_unreachable"}
 
 
 def test_several_runs_count_the_room_together(planned: Planned) -> None:
@@ -266,7 +266,7 @@ def test_versions_of_builds_are_read(cluster: Answers, planned: Planned) -> None
     """`3.11.9+` is what a Python says that was built between two releases."""
     metadata = cluster.by_path["/api/v0/cluster_metadata"]["data"]
     metadata |= {"rayVersion": "2.49.1-anyscale", "pythonVersion": "3.11.9+"}
-    assert set(checks(planned())) == {"ray_placement", "tracking_not_yet"}
+    assert set(checks(planned())) == {"ray_placement", "tracking_unreachable"}
     metadata["rayVersion"] = "2.48.0-anyscale"
     assert "Ray 2.48.0-anyscale" in checks(planned())["ray_too_old"].summary
 
@@ -299,13 +299,42 @@ def test_a_head_without_memory(cluster: Answers, planned: Planned) -> None:
     assert checks(planned())["head_memory"].severity == "warning"
 
 
-def test_tracking_that_is_not_there_yet_is_said(planned: Planned) -> None:
-    """As a warning where the user wrote `mlflow`, which has no effect."""
-    assert checks(planned())["tracking_not_yet"].severity == "info"
-    found = checks(planned(more="mlflow: {experiment: sweep}\n"))
-    assert found["tracking_not_yet"].severity == "warning"
-    assert found["tracking_not_yet"].place.line == 9
-    assert "tracking_not_yet" not in checks(planned(more="mlflow: {enabled: false}\n"))
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        (None, "`.sgpu/mlflow.db` on the disk of this machine"),
+        ("sqlite:////data/mlflow.db", "`sqlite:////data/mlflow.db` is on the disk of this machine"),
+        ("mlruns", "`mlruns` is on the disk of this machine"),
+        ("http://localhost:5000", "`http://localhost:5000` is an address of this machine"),
+        ("http://[::1]:5000", "`http://[::1]:5000` is an address of this machine"),
+        ("https://mlflow.example.com", None),
+        ("databricks", None),
+    ],
+)
+def test_a_store_that_nodes_cannot_reach_is_said(
+    planned: Planned, uri: str | None, words: str | None
+) -> None:
+    block = "" if uri is None else f"mlflow: {{tracking_uri: '{uri}'}}\n"
+    found = checks(planned(more=block)).get("tracking_unreachable")
+    if words is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.severity, words in found.summary) == ("info", True), found.summary
+    if uri is not None:
+        assert found.place.line == 9
+
+
+def test_without_tracking_the_store_does_not_matter(planned: Planned) -> None:
+    assert "tracking_unreachable" not in checks(planned(more="mlflow: {enabled: false}\n"))
+
+
+def test_a_password_in_the_exported_uri_is_not_shown(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://ann:correct-horse@db/mlflow")
+    found = checks(planned())["tracking_unreachable"]
+    assert "write the password in `postgresql://ann:***@db/mlflow`" in found.summary
 
 
 def test_a_cluster_that_cannot_be_asked_is_a_warning_with_the_reason(planned: Planned) -> None:
@@ -355,7 +384,7 @@ def test_what_crosses_the_network_openly(
         **found,
         "ray_placement": "info",
     }
-    assert set(checks(here)) == {"ray_placement", "tracking_not_yet"}
+    assert set(checks(here)) == {"ray_placement", "tracking_unreachable"}
 
 
 def test_something_else_that_answers_is_no_dashboard(planned: Planned) -> None:

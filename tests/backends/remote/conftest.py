@@ -15,7 +15,7 @@ from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Launching
 from sgpu_decl.backends.remote.folder_files import FolderFiles
-from sgpu_decl.backends.remote.launch_folder import NodeStart
+from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout, Uses, render_marker
 from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.uploader import Uploader
@@ -36,7 +36,7 @@ PLATFORM = PlatformTable(
 
 
 @dataclass
-class Program:
+class Program(NodeProgram):
     """Notes what nodes are to be started with."""
 
     count: int = 1

@@ -122,7 +122,8 @@ class FolderAttempts(RemoteAttempts):
             ended_at=None if lives else ended,
             links={"folder": str(folder)},
         )
-        return RemoteStatus(view=view, brought=brought, final=outcome is not None)
+        tracked = seen.get("mlflow")
+        return RemoteStatus(view=view, brought=brought, final=outcome is not None, tracked=tracked)
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         return FolderLog(record, Path(self._launches.folder(record)), ranks, follow=follow)

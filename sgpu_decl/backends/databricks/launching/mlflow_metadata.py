@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.tracking.run_description import BATCH, KEY_LIMIT, parameters, run_tags
+from sgpu_decl.tracking.run_description import KEY_LIMIT, parameters, run_tags
+from sgpu_decl.tracking.tracking_request import BATCH
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.base import Launching

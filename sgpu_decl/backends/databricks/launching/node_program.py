@@ -52,6 +52,8 @@ class WorkspaceNodes:
     """See `NodeProgram`. The platform extracts the code, resolves the secrets that
     `secret_env_vars.json` names, and runs `command.sh` on each node."""
 
+    makes_mlflow_runs = True
+
     def nodes(self, launching: Launching) -> int:
         machines = machines_of(launching.config)
         return machines.nodes if machines is not None else 1

@@ -2,8 +2,9 @@
 says how the run ended.
 
 `launch.json` has the launch: `token`, `launch`, the launch folder, `back`, `start` (see
-`NodeActor.run`), `placement`, `secrets`, whether their values are in the key-value store, `retry`,
-`grace` and `startup_timeout`. The exit code is the run's.
+`NodeActor.run`), `placement`, `retry`, `grace` and `startup_timeout`. `secrets` and `credentials`
+are the keys of values in the key-value store: of the run's secrets, and of the credentials of its
+tracking server. The exit code is the run's.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _POLL = 0.5  # seconds between two looks for a request to cancel
+_SEEN = ("ranks", "restart", "mlflow")  # what the status repeats of the first agent
 _LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
 _VISIBLE = 30.0  # seconds until a file of a node is seen here
@@ -85,6 +87,8 @@ class _Driver:
                 return _failed("staging_failed", "the values of the secrets are gone: Ray keeps "
                                "them for ten minutes, and the driver started later")  # fmt: skip
             secrets = json.loads(value)
+        if self._launch["credentials"]:  # without them the run is not tracked
+            secrets = {**json.loads(pop_value(self._launch["credentials"]) or "{}"), **secrets}
         number = 0
         while True:
             outcome = self._attempt(number, secrets)
@@ -139,7 +143,7 @@ class _Driver:
                 deadline = time.monotonic() + float(self._launch["grace"]) + _LATE
             seen = nodes.status()
             if seen is not None and not asked:
-                self._status.write(**{name: seen.get(name) for name in ("ranks", "restart")})
+                self._status.write(**{name: seen.get(name) for name in _SEEN})
             elif asked:
                 self._status.write(state="stopping")
             if deadline is not None and time.monotonic() > deadline:

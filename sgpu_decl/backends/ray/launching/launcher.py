@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import ForcedStop, Launching
+from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.launching.jobs import (
     cancel_job,
@@ -19,6 +20,7 @@ from sgpu_decl.backends.ray.launching.jobs import (
 from sgpu_decl.backends.ray.launching.node_program import (
     LAUNCH,
     RayNodes,
+    credentials_name,
     planned_placement,
     secrets_name,
 )
@@ -75,6 +77,9 @@ class RayLauncher(RemoteLauncher):
         secrets = resolve_secrets(launching.config.env.secrets, os.environ)
         if secrets:
             put_value(dashboard, secrets_name(record.token), json.dumps(secrets).encode())
+        credentials = tracking_credentials(launching.config, os.environ)
+        if credentials:
+            put_value(dashboard, credentials_name(record.token), json.dumps(credentials).encode())
         package, content = launch_package(files.get(f"{folder}/{LAUNCH}"))
         put_value(dashboard, package, content)
         submit_job(dashboard, record.token, package, _metadata(record))

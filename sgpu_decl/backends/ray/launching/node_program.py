@@ -1,10 +1,12 @@
 """The file of a launch folder that the driver of the launch reads."""
 
 import json
+import os
 from collections.abc import Mapping
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.placement import RayPlacement
 from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
@@ -22,6 +24,7 @@ class RayNodes(NodeProgram):
 
     def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
         config, token = launching.config, launching.record.token
+        credentials = tracking_credentials(config, os.environ)
         launch: dict[str, Json] = {
             "v": 1,
             "token": token,
@@ -33,6 +36,7 @@ class RayNodes(NodeProgram):
             },
             "placement": json.loads(planned_placement(launching).id),
             "secrets": secrets_name(token) if config.env.secrets else None,
+            "credentials": credentials_name(token) if credentials else None,
             "grace": config.grace.seconds,
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
             "retry": {
@@ -59,3 +63,8 @@ def planned_placement(launching: Launching) -> RayPlacement:
 def secrets_name(token: str) -> str:
     """The key of the values of secrets."""
     return f"{token}.secrets"
+
+
+def credentials_name(token: str) -> str:
+    """The key of the credentials of the tracking server."""
+    return f"{token}.credentials"

@@ -120,21 +120,6 @@ def access_findings(
     )
 
 
-def tracking_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
-    """Whether the run asks for an MLflow run: the ranks get none there yet."""
-    if not config.mlflow.enabled:
-        return
-    place = places.get("mlflow")
-    yield Diagnostic(
-        code="tracking_not_yet",
-        severity=Severity.WARNING if place else Severity.INFO,
-        summary="runs on a Ray cluster get no MLflow run yet: their ranks find no `MLFLOW_*`",
-        place=place or _block(places),
-        hint="set `MLFLOW_TRACKING_URI` in `env.variables` and start the MLflow run in your code, "
-        "or write `mlflow: {enabled: false}`",
-    )
-
-
 def _block(places: Places) -> Place | None:
     return places.get("backend.kind") or places.get("backend")
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
+from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import address_of
 from sgpu_decl.backends.ray.planning.cluster_checks import (
     access_findings,
     cluster_findings,
-    tracking_findings,
 )
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.config_rules import config_findings, machine_findings
@@ -107,7 +107,7 @@ class RaySurvey(RemoteSurvey):
     ) -> Sequence[Diagnostic]:
         findings = list(config_findings(config, places, folder, called=called))
         findings += machine_findings(config, places)
-        findings += tracking_findings(config, places)
+        findings += tracking_findings(config, places, os.environ)
         python = self.python(config.env, folder)
         if python is not None and not isinstance(python, Interpreter):
             findings.append(python.diagnostic(places.get("env.python")))

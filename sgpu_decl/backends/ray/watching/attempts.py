@@ -53,9 +53,11 @@ class RayAttempts(RemoteAttempts):
             status, final = status["outcome"], True
         links = {"ray": f"{marker['address']}/#/jobs/{record.token}"}
         view = replace(view_in(record, status), links=links)
+        tracked = status.get("mlflow")
         if view.state.active:
-            return RemoteStatus(view=view)
-        return RemoteStatus(view=view, brought=self._launches.results(record).newest(), final=final)
+            return RemoteStatus(view=view, tracked=tracked)
+        brought = self._launches.results(record).newest()
+        return RemoteStatus(view=view, brought=brought, final=final, tracked=tracked)
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         folder = os.path.join(self._launches.folder(record), "logs")

@@ -1,0 +1,133 @@
+"""The tracker of a run on other machines whose platform makes no MLflow run: what their agent needs
+to start it, and whether they can reach the store."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from sgpu_decl.backends.archives import tracker_zip
+from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.tracker_request import store_of, tracker_request
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.rendering.spec import TrackerSpec
+from sgpu_decl.tracking.store_location import without_credentials
+from sgpu_decl.tracking.tracker_launch import ENVIRONMENT
+from sgpu_decl.tracking.tracking_request import FILE, to_json
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
+
+__all__ = ["ARCHIVE", "NodeTracker", "node_tracker", "tracking_credentials", "tracking_findings"]
+
+ARCHIVE = "tracker.zip"
+
+_SERVER = ("http", "https")
+_DATABRICKS = ("databricks", "databricks-uc", "uc")
+_TOKEN, _USER, _PASSWORD = (f"MLFLOW_TRACKING_{name}" for name in ("TOKEN", "USERNAME", "PASSWORD"))
+# What MLflow's client takes for each kind of store: `mlflow.utils.credentials`, and the unified
+# authentication of the Databricks SDK.
+_CREDENTIALS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_SERVER, (_TOKEN, _USER, _PASSWORD)),
+    **dict.fromkeys(
+        _DATABRICKS,
+        tuple(f"DATABRICKS_{name}" for name in ("HOST", "TOKEN", "CLIENT_ID", "CLIENT_SECRET")),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTracker:
+    """`files` are those of the launch folder."""
+
+    spec: TrackerSpec
+    files: Mapping[str, bytes]
+
+
+def node_tracker(launching: Launching, *, project: Path, python: str) -> NodeTracker | None:
+    """Return the tracker of an attempt; None if it is not tracked, or if nodes cannot reach the
+    store.
+
+    Args:
+        project: the folder of the project.
+        python: the interpreter of the ranks, as the MLflow run names it.
+    """
+    config = launching.config
+    uri = store_of(config, os.environ)
+    if not config.mlflow.enabled or uri is None or _problem(uri) is not None:
+        return None
+    home = launching.folder(project) / ".sgpu"  # holds a store of this machine, which is not used
+    request = tracker_request(launching, project=project, home=home, python=python)
+    request = replace(request, tracking_uri=without_credentials(uri), home=None)
+    spec = TrackerSpec(
+        argv=(ARCHIVE,),
+        env=ENVIRONMENT,
+        credentials=tuple(sorted(tracking_credentials(config, os.environ))),
+    )
+    return NodeTracker(spec=spec, files={ARCHIVE: tracker_zip(), FILE: to_json(request).encode()})
+
+
+def tracking_credentials(config: "RunConfig", environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with credentials of the store that the nodes of a run need: those that
+    are exported here, or stand in an exported URI, and that the run does not set itself. A launcher
+    hands them on as it does the values of secrets."""
+    uri = store_of(config, environ) if config.mlflow.enabled else None
+    if uri is None or _problem(uri) is not None:
+        return {}
+    parts = urlsplit(uri)
+    names = _CREDENTIALS.get(parts.scheme or parts.path, ())
+    found = {name: environ[name] for name in names if environ.get(name)}
+    if parts.scheme in _SERVER and parts.username is not None:
+        found[_USER], found[_PASSWORD] = unquote(parts.username), unquote(parts.password or "")
+    own = {*config.env.secrets, *config.env.variables}
+    return {name: value for name, value in found.items() if name not in own}
+
+
+def tracking_findings(
+    config: "RunConfig", places: Mapping[str, Place], environ: Mapping[str, str]
+) -> Iterator[Diagnostic]:
+    """Find a store that nodes cannot reach."""
+    uri = store_of(config, environ)
+    problem = _problem(uri) or _own_address(uri)
+    if not config.mlflow.enabled or problem is None:
+        return
+    names = ("mlflow.tracking_uri", "env.variables.MLFLOW_TRACKING_URI", "mlflow")
+    yield Diagnostic(
+        code="tracking_unreachable",
+        severity=Severity.INFO,
+        summary=problem,
+        place=next((places[name] for name in names if name in places), None),
+        hint="name a tracking server with `mlflow.tracking_uri` or MLFLOW_TRACKING_URI, or write "
+        "`mlflow: {enabled: false}`",
+    )
+
+
+def _problem(uri: str | None) -> str | None:
+    """Why nodes cannot use a store."""
+    if uri is None:
+        place = "the store is `.sgpu/mlflow.db` on the disk of this machine"
+        return f"ranks get no MLflow run: {place}, which nodes cannot reach"
+    parts = urlsplit(uri)
+    if parts.scheme in ("", "sqlite", "file") and uri not in _DATABRICKS:
+        return f"ranks get no MLflow run: `{uri}` is on the disk of this machine"
+    if parts.password is not None and parts.scheme not in _SERVER:
+        return f"ranks get no MLflow run: nodes would write the password in `{mask(uri)}` to a disk"
+    return None
+
+
+def _own_address(uri: str | None) -> str | None:
+    """Why only nodes on this machine can use a store."""
+    host = urlsplit(uri or "").hostname
+    if host is None:
+        return None
+    try:
+        own = ip_address(host).is_loopback
+    except ValueError:
+        own = host == "localhost"
+    where = f"`{without_credentials(uri or '')}` is an address of this machine"
+    return f"{where}: ranks on other machines get no MLflow run" if own else None

@@ -1,0 +1,87 @@
+"""The MLflow run of ranks on other machines: the real server, and nodes that are processes with a
+folder of their own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell
+from tests.tracking.conftest import Door
+
+pytest.importorskip("mlflow")
+pytestmark = pytest.mark.mlflow
+
+ROOT = Path(__file__).parents[2]
+RUN = """\
+name: echo
+gpus: 2
+type: CPU
+grace: 1s
+tags: {{team: vision}}
+backend: {{kind: folder, root: {root}, nodes: 2}}
+mlflow: {{run_name: {name}, experiment: nodes}}
+"""
+
+
+@pytest.fixture
+def nodes(project: Shell, tmp_path: Path) -> Shell:
+    """A project whose runs go to nodes that share one folder."""
+    site = tmp_path / "site"
+    installed = site / "folder_backend-1.0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Name: folder-backend\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(
+        "[sgpu.backends]\nfolder = tests.contracts.folder_backend.kind:KIND\n"
+    )
+    project.environ["PYTHONPATH"] = f"{site}:{ROOT}"
+    return project
+
+
+def declare(shell: Shell, name: str, entry: str, more: str = "") -> None:
+    shell.write(
+        "run.yaml", RUN.format(root=shell.folder.parent / "shared", name=name) + entry + more
+    )
+
+
+def link(shell: Shell) -> dict[str, Any]:
+    (run,) = shell("status", "echo", "-o", "json").json["data"]["runs"]
+    return dict(run["links"].get("mlflow", {}))
+
+
+def test_ranks_on_nodes_log_to_the_run_of_their_attempt(nodes: Shell, door: Door) -> None:
+    nodes.environ["MLFLOW_TRACKING_URI"] = door.uri
+    nodes.environ["MLFLOW_EXPERIMENT_NAME"] = "nodes"
+    nodes.write(
+        "train.py",
+        "import json, os, mlflow\n"
+        "names = ('TRACKING_URI', 'RUN_ID', 'EXPERIMENT_ID', 'EXPERIMENT_NAME')\n"
+        "print(json.dumps({name: os.environ['MLFLOW_' + name] for name in names}), flush=True)\n"
+        "mlflow.log_metric('loss' + os.environ['RANK'], 0.5)\n",
+    )
+    declare(nodes, "on-nodes", "entrypoint: train.py\n")
+
+    done = nodes("apply", "-y")
+
+    assert done.code == 0, done.err
+    (run,) = door.runs("on-nodes")
+    info, data = run["info"], run["data"]
+    assert info["status"] == "FINISHED"
+    assert {item["key"] for item in data["metrics"]} == {"loss0", "loss1"}
+    assert {"key": "sgpu.gpus", "value": "2"} in data["params"]
+    tags = {item["key"]: item["value"] for item in data["tags"]}
+    assert (tags["sgpu.address"], tags["sgpu.state"], tags["team"]) == (
+        "run.echo", "succeeded", "vision",
+    )  # fmt: skip
+    told = link(nodes)
+    assert (told["run_id"], told["experiment"]) == (info["run_id"], "nodes")
+    variables = {
+        "TRACKING_URI": door.uri,
+        "RUN_ID": info["run_id"],
+        "EXPERIMENT_ID": info["experiment_id"],
+        "EXPERIMENT_NAME": "nodes",
+    }
+    lines = nodes("logs", "echo", "--rank", "all").out.splitlines()
+    said = [json.loads(line[line.index("{") :]) for line in lines if "{" in line]
+    assert said == [variables] * 2
