@@ -80,11 +80,11 @@ def plan_text(plan: "Plan", stream: TextIO) -> str:
             plan, checks=tuple(check for check in plan.checks if check.severity != Severity.ERROR)
         )
     )
-    width = _width() if stream.isatty() else 100
-    return render(plan, now=now(), colour=takes_colour(stream), width=width)
-
-
-def _width() -> int:
+    if not stream.isatty():
+        return render(plan, now=now(), colour=takes_colour(stream))
     from shutil import get_terminal_size  # with bz2 and lzma, which take their time
 
-    return get_terminal_size().columns
+    screen = get_terminal_size()
+    return render(
+        plan, now=now(), colour=takes_colour(stream), width=screen.columns, height=screen.lines
+    )

@@ -122,7 +122,7 @@ def _words(change: PackageChange) -> str:
         return f"+ {change.name} {change.after}"
     if change.after is None:
         return f"- {change.name} {change.before}"
-    return f"~ {change.name} {change.before} → {change.after}"
+    return f"~ {change.name} {change.before} -> {change.after}"
 
 
 def _list(spec: Mapping[str, Json] | None, known: Lists) -> PackageList | None:

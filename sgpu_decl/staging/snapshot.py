@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
+from sgpu_decl.diagnostics.sizes import size
 from sgpu_decl.model.jsonable import Json, canonical, digest
 from sgpu_decl.regular_files import NotRegular, special_kind
 from sgpu_decl.staging.file_digests import HashCache
@@ -199,16 +200,16 @@ def _not_included(code: Snapshot, include: Sequence[str]) -> tuple[Diagnostic, .
 
 
 def _large(code: Snapshot) -> tuple[Diagnostic, ...]:
-    size = sum(entry.size for entry in code.entries)
-    if size <= LARGE:
+    total = sum(entry.size for entry in code.entries)
+    if total <= LARGE:
         return ()
     largest = sorted(code.entries, key=lambda entry: entry.size, reverse=True)[:3]
-    names = ", ".join(f"`{entry.path}` ({entry.size / LARGE:.1f} GiB)" for entry in largest)
+    names = ", ".join(f"`{entry.path}` ({size(entry.size)})" for entry in largest)
     return (
         Diagnostic(
             code="code_large",
             severity=Severity.WARNING,
-            summary=f"the code holds {size / LARGE:.1f} GiB: each attempt gets a copy of it",
+            summary=f"the code holds {size(total)}: each attempt gets a copy of it",
             hint=f"name large data in `code.link`, or leave it out: {names}",
         ),
     )

@@ -47,9 +47,9 @@ def environment_text(environment: Environment, base: Base | None = None) -> str:
 
 
 def difference_text(difference: Difference, *, colour: bool) -> str:
-    """`~ torch 2.7.1 → 2.13.0`, `+ peft 0.17.1`, `- six 1.17.0`, then `+1 ~1 -1 packages`."""
+    """`~ torch 2.7.1 -> 2.13.0`, `+ peft 0.17.1`, `- six 1.17.0`, then `+1 ~1 -1 packages`."""
     lines = [
-        f"~ {_FACTS[fact.name]} {escape(fact.before)} → {escape(fact.after)}"
+        f"~ {_FACTS[fact.name]} {escape(fact.before)} -> {escape(fact.after)}"
         for fact in difference.facts
     ]
     lines += [package_words(package) for package in difference.packages]

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import Change, FieldChange
+from sgpu_decl.text.core_schema import resolve
 from sgpu_decl.views.plan_words import value
 from sgpu_decl.views.terminal import columns, escape, shorten
 
@@ -18,9 +19,16 @@ _MATCHED = 2_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedLines:
     """The lines of a text that went and came, in pairs: one of a pair is None where nothing took
-    its place. Safe to show, and not longer than asked for."""
+    its place. Safe to show, and not longer than asked for. `kind` is what a line is: `line`, or an
+    `element` of a list."""
 
+    kind: str
     pairs: tuple[tuple[str | None, str | None], ...]
+
+    @property
+    def amount(self) -> str:
+        """`-1 +2 lines`."""
+        return f"-{len(self.old)} +{len(self.new)} {self.kind}s"
 
     @property
     def old(self) -> tuple[str, ...]:
@@ -57,16 +65,24 @@ def changed_entrypoint(change: Change) -> list[str]:
 
 def changed_lines(field: FieldChange, room: int) -> ChangedLines | None:
     """Return the lines that differ, each at most `room` columns wide, where both sides are text and
-    one has several lines; else None."""
+    one has several lines, or both are lists: an element is a line then. Else None."""
     before, after = field.before, field.after
-    if not (isinstance(before, str) and isinstance(after, str)) or "\n" not in before + after:
+    if isinstance(before, list) and isinstance(after, list):
+        pairs = _pairs([_element(item) for item in before], [_element(item) for item in after])
+        kind = "element"
+    elif isinstance(before, str) and isinstance(after, str) and "\n" in before + after:
+        pairs, kind = _pairs(before.split("\n"), after.split("\n")), "line"
+    else:
         return None
-    pairs = tuple(_cut(old, new, room) for old, new in _pairs(before, after))
-    return ChangedLines(pairs=pairs)
+    return ChangedLines(kind=kind, pairs=tuple(_cut(old, new, room) for old, new in pairs))
 
 
-def _pairs(before: str, after: str) -> Iterator[tuple[str | None, str | None]]:
-    old, new = before.split("\n"), after.split("\n")
+def _element(item: Json) -> str:
+    """An element of a list: text as it is, if nothing else has the same signs."""
+    return item if isinstance(item, str) and isinstance(resolve(item), str) else canonical(item)
+
+
+def _pairs(old: list[str], new: list[str]) -> Iterator[tuple[str | None, str | None]]:
     head = _shared(old, new)
     old, new = old[head:], new[head:]
     tail = _shared(old[::-1], new[::-1])

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan
+from sgpu_decl.views.cell_groups import CellGroup, group_because, grouped
 from sgpu_decl.views.markdown import cell, code, prose
 from sgpu_decl.views.plan_fields import changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
@@ -25,11 +26,12 @@ __all__ = ["render"]
 _ROWS_SHOWN = 200
 _VALUE_COLUMNS = 80
 _LINES_SHOWN = 6
+_VALUES_SHOWN = 40
 
 
 def render(plan: Plan, *, now: datetime) -> str:
     """Return the plan as GitHub Markdown, ended by a newline. `now` is what ages count from."""
-    changed = [change for change in plan.changes if change.action is not Action.NO_OP]
+    changed = grouped(change for change in plan.changes if change.action is not Action.NO_OP)
     blocks = [
         [f"**{summary_line(plan)}**"],
         list(_table(changed, plan, now)),
@@ -40,27 +42,35 @@ def render(plan: Plan, *, now: datetime) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _table(changes: Sequence[Change], plan: Plan, now: datetime) -> Iterator[str]:
-    if not changes:
+def _table(items: Sequence[Change | CellGroup], plan: Plan, now: datetime) -> Iterator[str]:
+    if not items:
         return
     yield "| action | run | because |"
     yield "|---|---|---|"
-    for change in changes[:_ROWS_SHOWN]:
-        action = f"**{change.action}**" if change.destructive else str(change.action)
-        why = cell(prose(because(change, plan, now)))
-        yield f"| {action} | {cell(code(str(change.address)))} | {why} |"
-    more = len(changes) - _ROWS_SHOWN
+    for item in items[:_ROWS_SHOWN]:
+        if isinstance(item, CellGroup):
+            runs = f"{code(item.address)}, {count(len(item.changes), 'run')}"
+            why = cell(prose(group_because(item, plan)))
+            yield f"| {item.shared.action} | {cell(runs)} | {why} |"
+            continue
+        action = f"**{item.action}**" if item.destructive else str(item.action)
+        why = cell(prose(because(item, plan, now)))
+        yield f"| {action} | {cell(code(str(item.address)))} | {why} |"
+    more = len(items) - _ROWS_SHOWN
     if more > 0:
         yield f"| | | {count(more, 'more change')} |"
 
 
-def _details(changes: Sequence[Change]) -> Iterator[str]:
-    for change in changes[:_ROWS_SHOWN]:
+def _details(items: Sequence[Change | CellGroup]) -> Iterator[str]:
+    for item in items[:_ROWS_SHOWN]:
+        group = item if isinstance(item, CellGroup) else None
+        change = group.shared if group is not None else item
+        assert isinstance(change, Change)  # noqa: S101  a group holds one
         if change.kind is Kind.ENVIRONMENT:
             yield from _packages(change)
         if not change.fields and change.code is None:
             continue
-        address = html.escape(escape(str(change.address)))
+        address = html.escape(escape(str(item.address)))
         yield f"<details><summary><code>{address}</code></summary>"
         yield ""
         yield "| field | before | after | where | |"
@@ -76,8 +86,26 @@ def _details(changes: Sequence[Change]) -> Iterator[str]:
             yield f"| `_air.py` | | {'<br>'.join(cell(code(line)) for line in lines)} | | |"
         if change.code is not None:
             yield f"| code | | {cell(prose(code_words(change.code)))} | | |"
+        if group is not None:
+            yield from _cells(group)
         yield ""
         yield "</details>"
+
+
+def _cells(group: CellGroup) -> Iterator[str]:
+    """What tells the cells of a matrix apart."""
+    for path in group.varying:
+        yield f"| {cell(code(path_words(path)))} | | different in each | | |"
+    for axis, texts in group.axes:
+        values = ", ".join(code(text) for text in texts[:_VALUES_SHOWN])
+        more = len(texts) - _VALUES_SHOWN
+        rest = f", {more:,} more" if more > 0 else ""
+        yield f"| {cell(code(f'matrix.{axis}'))} | | {cell(values)}{rest} | | |"
+    if not group.axes:
+        keys = [cell(code(change.address.key)) for change in group.changes[:_VALUES_SHOWN]]
+        more = len(group.changes) - _VALUES_SHOWN
+        keys += [count(more, "more run")] if more > 0 else []
+        yield f"| matrix | | {'<br>'.join(keys)} | | |"
 
 
 def _packages(change: Change) -> Iterator[str]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
+from sgpu_decl.views.cell_groups import CellGroup, group_because, group_what, grouped
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     because,
@@ -30,6 +31,8 @@ __all__ = ["render"]
 
 _UNCHANGED_SHOWN = 10
 _PAIRS_SHOWN = 6
+_VALUES_SHOWN = 40
+_CELLS_SHOWN = 10
 _PACKAGES_SHOWN = 40
 _PACKAGE_COLOURS = {"+": Colour.GREEN, "~": Colour.YELLOW, "-": Colour.RED}
 _SYMBOLS: Mapping[Action, tuple[str, Colour]] = MappingProxyType(
@@ -50,34 +53,44 @@ _SEVERITY_COLOURS = {
 }
 
 
-def render(plan: Plan, *, now: datetime, colour: bool = False, width: int = 100) -> str:
+def render(
+    plan: Plan, *, now: datetime, colour: bool = False, width: int = 100, height: int = 0
+) -> str:
     """Return the plan as text, ended by a newline.
 
-    `now` is what ages count from; `width` is that of the terminal in columns: long values are cut
-    to it.
+    Args:
+        now: what ages count from.
+        width: of the terminal, in columns: long values are cut to it.
+        height: of the terminal, in lines: the line that counts the changes stands at the end alone
+            if the plan has no more lines, else at both ends.
     """
     paper = _Paper(plan, now=now, colour=colour, width=max(60, width))
     stopping = [change for change in plan.changes if stops_active(change)]
-    others = [
+    others = grouped(
         change
         for change in plan.changes
         if change.action is not Action.NO_OP and not stops_active(change)
-    ]
-    unchanged = [
+    )
+    unchanged = grouped(
         change
         for change in plan.changes
         if change.action is Action.NO_OP and change.kind is not Kind.ENVIRONMENT
-    ]
+    )
     lost = [check for check in plan.checks if check.id == "work_lost"]
     checks = [check for check in plan.checks if check.id != "work_lost"]
     blocks = itertools.chain(
-        [[paper.bold(summary_line(plan))]],
-        (paper.change(change, ()) for change in others),
+        (
+            paper.group(item) if isinstance(item, CellGroup) else paper.change(item, ())
+            for item in others
+        ),
         [paper.unchanged(unchanged), paper.stopping(stopping, lost), paper.checks(checks)],
         [paper.closing()],
     )
     # Ten thousand changes are text at once, not lines of all of them first.
-    return "\n\n".join(filter(None, map("\n".join, blocks))) + "\n"
+    text = "\n\n".join(filter(None, map("\n".join, blocks))) + "\n"
+    if changes_something(plan) and text.count("\n") <= height:
+        return text
+    return f"{paper.bold(summary_line(plan))}\n\n{text}".rstrip("\n") + "\n"
 
 
 class _Paper:
@@ -93,12 +106,41 @@ class _Paper:
         return paint(text, Colour.BOLD, on=self._colour)
 
     def change(self, change: Change, lost: Sequence[Check]) -> Iterator[str]:
-        symbol, colour = _SYMBOLS[change.action]
-        mark = paint(f"{symbol:>3}", colour, on=self._colour)
-        yield f"{mark} {self.bold(escape(str(change.address)))}  {what(change)}"
+        yield f"{self._head(change.action, str(change.address))}  {what(change)}"
         yield f"      because: {because(change, self._plan, self._now)}"
         for check in lost:
             yield f"      lost: {escape(check.summary)}"
+        yield from self._contents(change)
+
+    def group(self, group: CellGroup) -> Iterator[str]:
+        """Cells of a matrix that change alike: what they share, then what tells them apart."""
+        yield f"{self._head(group.shared.action, group.address)}  {group_what(group)}"
+        yield f"      because: {group_because(group, self._plan)}"
+        yield from self._contents(group.shared)
+        if group.varying:
+            paths = ", ".join(map(path_words, group.varying))
+            yield shorten(f"      different in each: {paths}", self._width)
+        yield "      matrix:"
+        width = max((columns(axis) for axis, _ in group.axes), default=0)
+        for axis, texts in group.axes:
+            values = ", ".join(texts[:_VALUES_SHOWN])
+            more = len(texts) - _VALUES_SHOWN
+            line = f"        {_pad(axis, width)}  {values}" + (f", {more:,} more" * (more > 0))
+            yield shorten(line, self._width)
+        if not group.axes:
+            for change in group.changes[:_CELLS_SHOWN]:
+                yield shorten(f"        {escape(change.address.key)}", self._width)
+            more = len(group.changes) - _CELLS_SHOWN
+            if more > 0:
+                yield f"        ({count(more, 'more run')})"
+
+    def _head(self, action: Action, address: str) -> str:
+        symbol, colour = _SYMBOLS[action]
+        mark = paint(f"{symbol:>3}", colour, on=self._colour)
+        return f"{mark} {self.bold(escape(address))}"
+
+    def _contents(self, change: Change) -> Iterator[str]:
+        """Fields, code and environment."""
         first = change.reason is Reason.FIRST_RUN
         if first or (change.prior is None and all(field.added for field in change.fields)):
             yield from self._first_fields(change.fields)
@@ -129,11 +171,15 @@ class _Paper:
             if more > 0:
                 yield f"      ({count(more, 'more package')})"
 
-    def unchanged(self, changes: Sequence[Change]) -> Iterator[str]:
-        for change in changes[:_UNCHANGED_SHOWN]:
-            why = because(change, self._plan, self._now)
-            yield f"    {escape(str(change.address))}  {why}"
-        more = len(changes) - _UNCHANGED_SHOWN
+    def unchanged(self, items: Sequence[Change | CellGroup]) -> Iterator[str]:
+        for item in items[:_UNCHANGED_SHOWN]:
+            if isinstance(item, CellGroup):
+                why = f"{group_what(item)}: {group_because(item, self._plan)}"
+            else:
+                why = because(item, self._plan, self._now)
+            yield f"    {escape(str(item.address))}  {why}"
+        rest = items[_UNCHANGED_SHOWN:]
+        more = sum(len(item.changes) if isinstance(item, CellGroup) else 1 for item in rest)
         if more > 0:
             yield f"    ({count(more, 'more unchanged run')})"
 
@@ -190,9 +236,7 @@ class _Paper:
         rows = [
             (
                 path_words(field.path),
-                f"-{len(lines.old)} +{len(lines.new)} lines"
-                if lines
-                else " -> ".join(sides(field, room)),
+                lines.amount if lines else " -> ".join(sides(field, room)),
                 _where(field, field_note(field, change)),
             )
             for field, lines in zip(fields, several, strict=True)
@@ -213,7 +257,7 @@ class _Paper:
                 yield "        " + paint(f"+ {new}", Colour.GREEN, on=self._colour)
         more = sum(len(pair) - pair.count(None) for pair in lines.pairs[_PAIRS_SHOWN:])
         if more:
-            yield f"        ({count(more, 'more changed line')})"
+            yield f"        ({count(more, f'more changed {lines.kind}')})"
 
 
 def _where(field: FieldChange, note: str) -> str:

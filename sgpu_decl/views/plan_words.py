@@ -34,6 +34,7 @@ __all__ = [
     "package_words",
     "packages_amount",
     "path_words",
+    "reason_words",
     "stops_active",
     "summary_line",
     "value",
@@ -183,7 +184,7 @@ def what(change: Change) -> str:
 
 def because(change: Change, plan: Plan, now: datetime) -> str:
     """Return the reason in words, with what became of the last attempt."""
-    reason = _reason(change, plan)
+    reason = reason_words(change, plan)
     prior = change.prior
     if prior is None:
         return reason
@@ -196,7 +197,8 @@ def because(change: Change, plan: Plan, now: datetime) -> str:
     return f"{reason} ({last})"
 
 
-def _reason(change: Change, plan: Plan) -> str:
+def reason_words(change: Change, plan: Plan) -> str:
+    """Return the reason alone."""
     if change.kind is Kind.ENVIRONMENT and change.reason is Reason.FIRST_RUN:
         return "first use"
     if plan.destroy:
@@ -266,13 +268,13 @@ def packages_amount(packages: Sequence[PackageChange]) -> str:
 
 
 def package_words(package: PackageChange) -> str:
-    """Return one changed package: `~ torch 2.7.1 → 2.13.0`, `+ peft 0.17.1`, `- six 1.17.0`."""
+    """Return one changed package: `~ torch 2.7.1 -> 2.13.0`, `+ peft 0.17.1`, `- six 1.17.0`."""
     name, before, after = map(escape, (package.name, package.before or "", package.after or ""))
     if package.before is None:
         return f"+ {name} {after}"
     if package.after is None:
         return f"- {name} {before}"
-    return f"~ {name} {before} → {after}"
+    return f"~ {name} {before} -> {after}"
 
 
 def estimate_words(estimate: Estimate) -> str:

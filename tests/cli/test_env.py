@@ -35,7 +35,9 @@ def test_what_differs_between_two_locks(sgpu: Shell) -> None:
     sgpu.write("new.txt", NEW)
     shown = sgpu.here("env", "diff", "old.txt", "new.txt")
     assert shown.code == 0
-    assert shown.out == ("+ peft 0.17.1\n- six 1.16.0\n~ torch 2.7.1 → 2.13.0\n+1 ~1 -1 packages\n")
+    assert shown.out == (
+        "+ peft 0.17.1\n- six 1.16.0\n~ torch 2.7.1 -> 2.13.0\n+1 ~1 -1 packages\n"
+    )
     data = sgpu.here("env", "diff", "old.txt", "new.txt", "-o", "json").json["data"]
     assert data["added"] == [{"name": "peft", "version": "0.17.1"}]
     assert data["removed"] == [{"name": "six", "version": "1.16.0"}]
@@ -44,11 +46,11 @@ def test_what_differs_between_two_locks(sgpu: Shell) -> None:
 
 def test_bases_differ_in_python_and_cuda_too(sgpu: Shell) -> None:
     shown = sgpu.here("env", "diff", "gpu-4", "gpu-6").out.splitlines()
-    assert shown[0] == "~ CUDA 12.6 → 13"
+    assert shown[0] == "~ CUDA 12.6 -> 13"
     assert shown[-1] == "+0 ~0 -0 packages"
     assert "known in part" in shown[-2]
     both = sgpu.here("env", "diff", "gpu-4", "ai-4")
-    assert "~ databricks-connect 17.0.4 → 17.2.2" in both.out
+    assert "~ databricks-connect 17.0.4 -> 17.2.2" in both.out
     assert both.out.endswith("+129 ~3 -0 packages\n")
 
 

@@ -161,6 +161,6 @@ def test_what_changed_in_an_undeclared_interpreter_is_said_with_the_next_launch(
     world.want(interpreter=_interpreter(NEW))
     (check,) = world.plan(rerun=frozenset({Address.run("train")})).checks
     assert check.summary == (
-        "ranks use Python 3.11.7, `python`; since `train#1`: + peft 0.17.1, ~ torch 2.7.1 → 2.13.0"
+        "ranks use Python 3.11.7, `python`; since `train#1`: + peft 0.17.1, ~ torch 2.7.1 -> 2.13.0"
     )
     assert "snapshot: true" in check.hint

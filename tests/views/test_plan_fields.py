@@ -1,5 +1,7 @@
 """Laws of cutting: what differs is seen, and nothing is wider than asked for."""
 
+from dataclasses import replace
+
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -36,3 +38,18 @@ def test_lines_that_went_and_came_make_one_text_of_the_other(
     assert len(lines.new) - len(lines.old) == after.count("\n") - before.count("\n")
     assert all(columns(line) <= room for line in (*lines.old, *lines.new))
     assert all(old != new for old, new in lines.pairs)
+
+
+def test_a_list_changes_by_element() -> None:
+    change = FieldChange(
+        path="env.dependencies",
+        before=["einops==0.8.1", "numpy", 1, "true"],
+        after=["einops==0.8.0", "numpy", "1", "true", {"a": None}],
+        effect=FieldEffect.NEW_ATTEMPT,
+    )
+    lines = changed_lines(change, 80)
+    assert lines is not None
+    assert lines.amount == "-2 +3 elements"
+    assert lines.old == ("einops==0.8.1", "1")
+    assert lines.new == ("einops==0.8.0", '"1"', '{"a":null}')
+    assert changed_lines(replace(change, before=None, added=True), 80) is None

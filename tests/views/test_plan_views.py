@@ -375,9 +375,13 @@ def test_long_values_are_cut_around_the_first_difference() -> None:
     assert old.split()[1].startswith("…")
     assert old.endswith("…")
 
-    (line,) = lines_of(["bash", "-c", "a" * 80, "b"], ["bash", "-c", "a" * 80, "c"])
-    assert '"b"]' in line
-    assert '"c"]' in line
+
+def test_of_lists_the_elements_that_differ_are_shown() -> None:
+    assert lines_of(["bash", "-c", "a" * 80, "b"], ["bash", "-c", "a" * 80, "c"]) == [
+        "      command  -1 +1 elements  run.yaml:1:3",
+        "        - b",
+        "        + c",
+    ]
 
 
 def test_of_a_text_of_several_lines_those_that_differ_are_shown() -> None:
@@ -450,3 +454,12 @@ def test_an_environment_of_the_same_packages_with_other_files_is_told_so() -> No
     assert environment_words(change, whole=False) == (
         "the same packages with other files, 10 B to stage (90 B already there)"
     )
+
+
+def test_the_count_stands_once_where_the_plan_fits_the_screen() -> None:
+    whole = plan_text.render(EVERYTHING, now=NOW)
+    lines = whole.splitlines()
+    assert plan_text.render(EVERYTHING, now=NOW, height=len(lines) - 2).splitlines() == lines[2:]
+    assert plan_text.render(EVERYTHING, now=NOW, height=len(lines) - 3) == whole
+    nothing = plan_text.render(NOTHING, now=NOW, height=100)
+    assert nothing.count("No changes.") == 1

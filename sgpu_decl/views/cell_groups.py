@@ -1,0 +1,137 @@
+"""The cells of a matrix that a plan changes alike, as one block: what they share, then the axes."""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+
+from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.matrix_cell import cell_order, cell_texts, cell_values
+from sgpu_decl.model.plan import Action, Change, Plan
+from sgpu_decl.views.plan_words import reason_words, stops_active
+from sgpu_decl.views.terminal import count, escape
+
+__all__ = ["CellGroup", "group_because", "group_what", "grouped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellGroup:
+    """Two or more cells of one matrix, in the order of the file.
+
+    `shared` is the change of the first of them with the fields that all have alike, `varying` are
+    the paths of the others; the arguments that the axes are stand in neither. `axes` are the values
+    of each axis; it is empty where the cells are not all combinations of these.
+    """
+
+    changes: tuple[Change, ...]
+    shared: Change
+    varying: tuple[str, ...]
+    axes: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def address(self) -> str:
+        """The address of all cells: `run.sweep`."""
+        first = self.changes[0].address
+        return f"{first.kind}.{first.name}"
+
+
+def grouped(changes: Iterable[Change]) -> list[Change | CellGroup]:
+    """Return the changes with those of cells that change alike in one group, where the first of
+    them stood. What stops an active run stays alone."""
+    by_key: dict[Hashable, list[Change]] = {}
+    for change in changes:
+        by_key.setdefault(_key(change), []).append(change)
+    return [_group(some) if len(some) > 1 else some[0] for some in by_key.values()]
+
+
+def group_what(group: CellGroup) -> str:
+    """Return what happens: `create 6 runs`."""
+    runs = count(len(group.changes), "run")
+    match group.shared.action:
+        case Action.ADOPT:
+            return f"attach to {runs}, no new GPUs"
+        case Action.FORGET:
+            return f"forget {runs}; their history stays"
+        case Action.NO_OP:
+            return runs
+        case Action.CREATE if group.shared.waits_for:
+            return f"create {runs} after their active attempts have ended"
+        case action:
+            return f"{action} {runs}"
+
+
+def group_because(group: CellGroup, plan: Plan) -> str:
+    """Return the reason in words, with what became of the last attempts."""
+    reason = reason_words(group.shared, plan)
+    states = Counter(str(item.prior.state) for item in group.changes if item.prior is not None)
+    if not states:
+        return reason
+    last = ", ".join(f"{number:,} {state}" for state, number in states.items())
+    return f"{reason} (last attempts: {last})"
+
+
+def _key(change: Change) -> Hashable:
+    if not change.address.key or stops_active(change):
+        return change.address
+    return (
+        change.address.name,
+        change.backend,
+        change.action,
+        change.reason,
+        change.prior is None,
+        bool(change.waits_for),
+        change.depends_on,
+        change.code,
+        change.environment,
+        change.unchanged,
+        tuple([(field.path, field.effect, field.drifted) for field in change.fields]),
+    )
+
+
+def _group(changes: Sequence[Change]) -> CellGroup:
+    def order(change: Change) -> tuple[str, tuple[int, ...], str]:
+        return cell_order(change.address, change.launch.inputs.cell if change.launch else None)
+
+    cells = sorted(changes, key=order)
+    first = cells[0]
+    same = [
+        all(
+            other is field or (other.before, other.after) == (field.before, field.after)
+            for other in (cell.fields[at] for cell in cells)
+        )
+        for at, field in enumerate(first.fields)
+    ]
+    fields = [
+        (field, is_same)
+        for field, is_same in zip(first.fields, same, strict=True)
+        if not _is_axis(field.path, cells)
+    ]
+    axes = tuple((axis, tuple(texts)) for axis, texts in _axes(cells).items())
+    return CellGroup(
+        changes=tuple(cells),
+        shared=replace(first, fields=tuple(field for field, is_same in fields if is_same)),
+        varying=tuple(field.path for field, is_same in fields if not is_same),
+        axes=axes if math.prod(len(texts) for _, texts in axes) == len(cells) else (),
+    )
+
+
+def _is_axis(path: str, cells: Sequence[Change]) -> bool:
+    """Whether a field is the argument that has the name and, in each cell, the value of an axis."""
+    axis = path.removeprefix("args.")
+    if axis == path or axis not in cell_texts(cells[0].address.key):
+        return False
+    return all(
+        field.after == cell_values(cell.address.key)[axis]
+        for cell in cells
+        for field in cell.fields
+        if field.path == path
+    )
+
+
+def _axes(cells: Sequence[Change]) -> dict[str, dict[str, None]]:
+    """The values of each axis, in the order in which the cells have them first."""
+    axes: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        for axis, text in cell_texts(cell.address.key).items():
+            axes.setdefault(axis, {})[escape(text)] = None
+    return axes
