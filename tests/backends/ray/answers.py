@@ -15,7 +15,8 @@ from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 
 RECORDED = Path(__file__).parent / "recorded"
 """What the dashboards of two clusters answered, each with a head and a node, GPUs that were
-declared, a placement group and an actor. What differs from machine to machine is left out."""
+declared, a placement group and an actor. What differs from machine to machine is left out. `jobs`
+has one that runs, one that succeeded, one that failed and one that was stopped, in this order."""
 
 
 class Answers:
@@ -42,6 +43,8 @@ def recorded(version: str) -> dict[str, Any]:
         "/api/v0/cluster_metadata": "cluster_metadata",
         "/api/v0/nodes": "nodes",
         "/nodes": "summary",
+        "/api/version": "version",
+        "/api/jobs/": "jobs",
     }
     folder = RECORDED / version
     return {path: json.loads((folder / f"{name}.json").read_text()) for path, name in paths.items()}
@@ -53,6 +56,7 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def setup(self) -> None:
             super().setup()

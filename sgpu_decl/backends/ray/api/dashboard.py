@@ -68,8 +68,7 @@ class _Answer:
     @property
     def text(self) -> str:
         """The beginning of the answer, in one line."""
-        line = " ".join(self.body[: 4 * _SHOWN].decode(errors="replace").split())
-        return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+        return _line(self.body[: 4 * _SHOWN].decode(errors="replace"))
 
 
 class Dashboard:
@@ -137,11 +136,20 @@ class Dashboard:
     def part(self, request: str, answer: Any, path: str, kind: type[_T]) -> _T:
         """The part of an answer at a dotted path. Raises BackendError (`not_ray_dashboard`) if it
         is not there, or is of another kind."""
+        found = self.optional_part(request, answer, path, kind)
+        if found is None:
+            raise self.unknown_answer(request, f"no `{path}`")
+        return found
+
+    def optional_part(self, request: str, answer: Any, path: str, kind: type[_T]) -> _T | None:
+        """The same; None if it is not there, or null."""
         for name in path.split("."):
             answer = answer.get(name) if isinstance(answer, Mapping) else None
-        if not isinstance(answer, kind):
-            raise self._unknown(request, f"no `{path}`")
-        return answer
+        if answer is None or isinstance(answer, kind):
+            return answer
+        raise self.unknown_answer(
+            request, f"a `{path}` of another kind: {_line(json.dumps(answer))}"
+        )
 
     def close(self) -> None:
         with self._lock:
@@ -156,10 +164,11 @@ class Dashboard:
         try:
             value: Json = json.loads(answer.body)
         except ValueError:
-            raise self._unknown(path, f"no JSON: {answer.text}") from None
+            raise self.unknown_answer(path, f"no JSON: {answer.text}") from None
         return value
 
-    def _unknown(self, request: str, what: str) -> BackendError:
+    def unknown_answer(self, request: str, what: str) -> BackendError:
+        """The error about an answer that Ray does not give."""
         return BackendError(
             f"`{self.address.url}` does not answer as Ray's dashboard does: `{request}` gives "
             f"{what}",
@@ -255,7 +264,7 @@ class Dashboard:
             pieces = []
             while piece := response.read1(_PIECE):
                 pieces.append(piece)
-                self._limit(connection)
+                self._limit(connection, _SILENCE)
             response.close()
             return _Answer(response.status, b"".join(pieces), response.headers.get("Location"))
         except (OSError, http.client.HTTPException) as error:
@@ -266,7 +275,7 @@ class Dashboard:
         connection = self._connection
         if connection is not None and connection.sock is not None and not _ended(connection.sock):
             try:
-                self._limit(connection)
+                self._limit(connection, _SILENCE)
             except TimeoutError as error:
                 raise self._lost(error, sent=False) from error
             return connection
@@ -282,14 +291,14 @@ class Dashboard:
         try:
             self._limit(connection, _CONNECT)
             connection.connect()
-            self._limit(connection)
+            self._limit(connection, _SILENCE)
         except (OSError, UnicodeError) as error:  # the latter of a name that no host can have
             raise self._lost(error, sent=False) from error
         self._connection = connection
         return connection
 
-    def _limit(self, connection: http.client.HTTPConnection, seconds: float = _SILENCE) -> None:
-        """Bound the next wait. Raises TimeoutError if no time is left."""
+    def _limit(self, connection: http.client.HTTPConnection, seconds: float) -> None:
+        """Bound the next wait by these seconds. Raises TimeoutError if no time is left."""
         if self._deadline is not None:
             seconds = min(seconds, self._deadline - time.monotonic())
             if seconds <= 0:
@@ -356,6 +365,11 @@ class Dashboard:
             return f"its certificate is not trusted ({error.verify_message})"
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return text[:1].lower() + text[1:] or type(error).__name__
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
 def _ended(sock: socket.socket) -> bool:

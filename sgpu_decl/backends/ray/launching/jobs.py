@@ -11,6 +11,15 @@ from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 
+_OPTIONAL_FIELDS: Mapping[str, type] = {
+    "driver_exit_code": int,
+    "driver_node_id": str,
+    "end_time": int,  # milliseconds since 1970
+    "error_type": str,
+    "message": str,
+}
+"""What a job may have beside its status, of that which is read."""
+
 _HEAD = {"node:__internal_head__": 0.001}  # a resource of the head node alone
 _BROKEN = 500  # the first status of HTTP that says nothing of the request
 
@@ -22,12 +31,15 @@ def session_of(dashboard: Dashboard) -> str:
 
 
 def find_job(dashboard: Dashboard, token: str) -> Mapping[str, Any] | None:
-    """Return the job of a launch; None if the cluster has none."""
+    """Return the job of a launch; None if the cluster has none. Fields that are read elsewhere are
+    of their kinds."""
     path = f"/api/jobs/{token}"
     job: Any = dashboard.find(path)
     if job is None:
         return None
     dashboard.part(path, job, "status", str)
+    for name, kind in _OPTIONAL_FIELDS.items():
+        dashboard.optional_part(path, job, name, kind)
     return dict(job)
 
 

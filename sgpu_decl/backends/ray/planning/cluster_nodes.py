@@ -118,10 +118,13 @@ def read_cluster(dashboard: Dashboard) -> ClusterState:
 
 def living_nodes(dashboard: Dashboard) -> frozenset[str]:
     """The ids of the nodes that are alive: one request. Raises BackendError."""
-    rows = dashboard.part(
-        _NODES, dashboard.get(_NODES, limit=_MOST_NODES), "data.result.result", list
+    answer = dashboard.get(_NODES, limit=_MOST_NODES)
+    rows = dashboard.part(_NODES, answer, "data.result.result", list)
+    return frozenset(
+        dashboard.part(_NODES, row, "node_id", str)
+        for row in rows
+        if dashboard.part(_NODES, row, "state", str) == _ALIVE
     )
-    return frozenset(row["node_id"] for row in rows if row.get("state") == _ALIVE)
 
 
 def _host(row: Mapping[str, Any], machines: Mapping[str, Mapping[str, Any]]) -> str:
@@ -138,10 +141,15 @@ def _node(
 ) -> ClusterNode:
     identity = dashboard.part(_NODES, row, "node_id", str)
     total = dashboard.part(_NODES, row, "resources_total", dict)
-    labels = row.get("labels") or {}
+    for name in total:
+        if not isinstance(total[name], int | float):
+            raise dashboard.unknown_answer(_NODES, f"no amount of `{name}` in `resources_total`")
+    labels = dashboard.optional_part(_NODES, row, "labels", dict) or {}
     machine = machines.get(identity, {})
-    devices = [item for item in machine.get("gpus") or () if isinstance(item, Mapping)]
+    found = dashboard.optional_part(_SUMMARY, machine, "gpus", list) or []
+    devices = [item for item in found if isinstance(item, Mapping)]
     memory = machine.get("mem")
+    free = memory[1] if isinstance(memory, list) and len(memory) > 1 else None
     host = _host(row, machines)
     text = usage.get(identity)
     return ClusterNode(
@@ -150,15 +158,15 @@ def _node(
         is_head=row.get("is_head_node") is True,
         total=total,
         used=dict(_used(text)) if isinstance(text, str) else None,
-        labels=labels,
+        labels={name: str(value) for name, value in labels.items()},
         kind=_kind(labels, total, devices) if total.get("GPU") else None,
         devices=tuple(str(device.get("name")) for device in devices),
-        memory=memory[1] if isinstance(memory, list) and len(memory) > 1 else None,
+        memory=free if isinstance(free, int) else None,
     )
 
 
 def _kind(
-    labels: Mapping[str, str], total: Mapping[str, float], devices: list[Mapping[str, Any]]
+    labels: Mapping[str, Any], total: Mapping[str, float], devices: list[Mapping[str, Any]]
 ) -> GPUType | None:
     """The type of a node's GPUs: its label, else its resource, else what drivers call them. The
     memory is that of the devices, since Ray's names do not tell 40 from 80 GB."""
@@ -168,7 +176,7 @@ def _kind(
     resources = [name for name in total if name.startswith(TYPE_RESOURCE)]
     names = [labels.get(TYPE_LABEL), *(name.partition(":")[2] for name in resources)]
     for name in names:
-        if name and (kind := type_of_device(name, memory)) is not None:
+        if isinstance(name, str) and (kind := type_of_device(name, memory)) is not None:
             return kind
     kinds = {type_of_device(str(device.get("name")), memory) for device in devices}
     return kinds.pop() if len(kinds) == 1 else None

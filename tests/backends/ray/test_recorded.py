@@ -1,0 +1,156 @@
+"""What sgpu reads of Ray's HTTP API is there in each version, and is named if it is missing."""
+
+import copy
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from sgpu_decl.backends.ray.api.credentials import Credentials
+from sgpu_decl.backends.ray.api.dashboard import Dashboard
+from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.launching.jobs import find_job, session_of
+from sgpu_decl.backends.ray.planning.cluster_nodes import living_nodes, read_cluster
+from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
+from sgpu_decl.backends.ray.watching.job_verdict import judge
+from sgpu_decl.errors import BackendError
+from sgpu_decl.testing.ray_cluster import ray_cluster
+from tests.backends.ray.answers import RECORDED, answering, recorded
+from tests.ray_versions import BOTH_RAYS, interpreter_with
+from tests.support import until
+
+VERSIONS = sorted(os.listdir(RECORDED))
+JOBS = ("run", "ok", "bad", "stop")
+# Mappings whose keys are no words of Ray's.
+OPEN = ("labels", "resources_total", "resourcesTotal", "nodeLogicalResources", "metadata")
+
+Path = tuple[str | int, ...]
+
+
+def verdict(dashboard: Dashboard, token: str) -> str:
+    job = find_job(dashboard, token)
+    assert job is not None
+    alive = job.get("driver_node_id") in living_nodes(dashboard)
+    return str(judge(job, {"state": "running"}, None, driver_alive=alive, now=time.time())["state"])
+
+
+READERS: tuple[tuple[str, Callable[[Dashboard], object]], ...] = (
+    ("/api/v0/cluster_metadata", read_cluster),
+    ("/api/v0/nodes", read_cluster),
+    ("/nodes", read_cluster),
+    ("/api/version", session_of),
+    ("/api/jobs/", running_attempts),
+    *((f"/api/jobs/{name}", lambda ray, name=name: verdict(ray, name)) for name in JOBS),
+    ("/api/v0/nodes", lambda ray: verdict(ray, "run")),
+)
+
+
+def answers_of(version: str) -> dict[str, Any]:
+    answers = recorded(version)
+    return answers | {f"/api/jobs/{job['submission_id']}": job for job in answers["/api/jobs/"]}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_jobs_of_each_version_are_understood(version: str) -> None:
+    with answering(answers_of(version)) as server, closing(server.dashboard()) as ray:
+        server.by_path["/api/jobs/run"]["driver_node_id"] = read_cluster(ray).nodes[0].id
+        assert {name: verdict(ray, name) for name in JOBS} == {
+            "run": "running", "ok": "lost", "bad": "lost", "stop": "cancelled",
+        }  # fmt: skip
+        server.by_path["/api/jobs/run"]["driver_node_id"] = "of-a-node-that-died"
+        assert verdict(ray, "run") == "lost"
+        assert running_attempts(ray) == ("`run.train#1`",)
+        assert session_of(ray).startswith("session_")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_answer_that_lacks_something_is_named(version: str) -> None:
+    """Each value of each answer is left out once, and once it is of another kind."""
+    answers = answers_of(version)
+    named = set()
+    with answering(answers) as server, closing(server.dashboard()) as ray:
+        for path, read in READERS:
+            for place in places(answers[path]):
+                for wrong in (..., "text", {"a": None}):
+                    server.by_path[path] = changed(answers[path], place, wrong)
+                    error = refusal(read, ray)
+                    assert error is None or error.code == "not_ray_dashboard"
+                    if error is not None and wrong is ...:
+                        assert str(place[-1]) in error.message.partition(" gives ")[2]
+                        named.add((path, place[-1]))
+            server.by_path[path] = answers[path]
+    assert named >= {
+        ("/api/v0/cluster_metadata", "pythonVersion"),
+        ("/api/v0/nodes", "resources_total"),
+        ("/nodes", "nodeLogicalResources"),
+        ("/api/version", "session_name"),
+        ("/api/jobs/run", "status"),
+    }
+
+
+@pytest.mark.ray
+@pytest.mark.expensive
+@pytest.mark.parametrize("version", BOTH_RAYS)
+def test_a_cluster_answers_as_the_recorded_one(version: str) -> None:
+    python = interpreter_with(version)
+    with ray_cluster(nodes=2, cpus=2, gpus=1, gpu_type="H100", python=python) as cluster:
+        found = cluster.get("/api/version")["ray_version"]
+        answers = recorded(found)  # a new release needs recorded answers of its own
+        with closing(Dashboard(DashboardAddress(url=cluster.url), Credentials())) as ray:
+            for name, program in (("run", "sleep 600"), ("bad", "exit 3")):
+                ray.post("/api/jobs/", {"entrypoint": program, "submission_id": name})
+            until(lambda: verdict(ray, "run") == "running" and verdict(ray, "bad") == "lost")
+        for path in answers:
+            there = fields(cluster.get(f"{path}?view=summary&detail=1"))
+            assert {*fields(answers[path])} <= {*there}, path
+
+
+def places(value: Any, here: Path = ()) -> Iterator[Path]:
+    """The paths of all values inside of a value."""
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, inside in items:
+        yield (*here, key)
+        yield from places(inside, (*here, key))
+
+
+def refusal(read: Callable[[Dashboard], object], dashboard: Dashboard) -> BackendError | None:
+    try:
+        read(dashboard)
+    except BackendError as error:
+        return error
+    return None
+
+
+def changed(value: Any, place: Path, wrong: Any) -> Any:
+    """A copy with another value at a place; without it for `...`."""
+    answer = copy.deepcopy(value)
+    *folders, last = place
+    block = answer
+    for key in folders:
+        block = block[key]
+    if wrong is ...:
+        del block[last]
+    else:
+        block[last] = wrong
+    return answer
+
+
+def fields(value: Any, here: str = "") -> Iterator[str]:
+    """The paths of the fields of an answer."""
+    if isinstance(value, list):
+        for item in value:
+            yield from fields(item, f"{here}[]")
+    elif isinstance(value, dict):
+        for key, inside in value.items():
+            yield f"{here}.{key}"
+            if key not in OPEN:
+                yield from fields(inside, f"{here}.{key}")
