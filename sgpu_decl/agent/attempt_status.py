@@ -31,6 +31,7 @@ __all__ = [
     "abandoned_identity",
     "attempt_exists",
     "clear_remains",
+    "monotonic_epoch_ns",
     "read_attempt",
     "remaining_processes",
     "request_cancel",
@@ -45,6 +46,15 @@ _DELETED: dict[str, Any] = {"rank": None, "class": None, "traceback": None, "sim
             "summary": "its folder was deleted, and its processes are being stopped"}  # fmt: skip
 _LATE = 3 * BEAT  # a supervisor that is silent for so long is stopped, or hangs
 _RANK = ("rank", "node_rank", "state", "exit_code", "signal", "dropped_bytes")
+
+
+def monotonic_epoch_ns(folder: Path | str) -> int | None:
+    """When the monotonic clock of an attempt was 0, in ns since the epoch; None if the attempt ran
+    on another machine, or before a reboot."""
+    identity = attempt_files.read_json(os.fspath(folder), attempt_files.IDENTITY) or {}
+    if identity.get("boot") != processes.boot_id():
+        return None
+    return time.time_ns() - time.monotonic_ns()
 
 
 def read_attempt(folder: Path | str) -> dict[str, Any]:

@@ -1,18 +1,19 @@
 """`sgpu apply`."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sgpu_decl.cli.file_options import (
-    file_argument,
     file_options,
     parallelism_option,
     selection_options,
+    words_argument,
 )
-from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
+from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, rank_option
 from sgpu_decl.model.plan_options import PlanOptions
 
 if TYPE_CHECKING:
@@ -22,22 +23,23 @@ __all__ = ["command"]
 
 
 @click.command("apply")
-@file_argument
+@words_argument
 @file_options
 @lock_option
 @selection_options
 @parallelism_option
 @click.option("-y", "--auto-approve", is_flag=True, help="Do not ask for approval.")
 @click.option("--detach", is_flag=True, help="Return when everything is launched.")
-@click.option("--logs", metavar="N|all", help="The rank whose output is shown: 0 by default.")
+@rank_option(help="The rank whose output is shown: 0 by default.")
 @output_option()
 def command(
     *,
     source: ProjectSource,
     file: str | None,
+    names: tuple[str, ...],
     auto_approve: bool,
     detach: bool,
-    logs: str | None,
+    rank: str | None,
     output: str,
     parallelism: int,
     selection: PlanOptions,
@@ -45,7 +47,7 @@ def command(
     """Plan FILE, ask for approval, carry the plan out and follow its runs.
 
     FILE is a run file, a project file or a saved plan: `sgpu.yml`, else `run.yaml`, if none is
-    given.
+    given. With NAME, only these runs of it are applied, as with `--select`.
 
     While runs are followed, Ctrl-C once detaches after five seconds and the runs go on. Pressed
     twice it cancels them, three times it leaves at once.
@@ -57,11 +59,11 @@ def command(
     from sgpu_decl.cli.options import read_ranks
     from sgpu_decl.cli.staging_progress import open_progress
 
-    if detach and logs is not None:
-        raise click.UsageError("`--detach` follows no run: leave out `--logs`")
+    if detach and rank is not None:
+        raise click.UsageError("`--detach` follows no run: leave out `--rank`")
     settings = ApplySettings(
         auto=auto_approve,
-        ranks=read_ranks(logs or "0"),
+        ranks=read_ranks(rank or "0"),
         detach=detach,
         json=output == "json",
         parallelism=parallelism,
@@ -69,6 +71,7 @@ def command(
         unattended="look at it and apply it with `-y`, or save it with `sgpu plan --out run.plan` "
         "and apply that",
     )
+    selection = replace(selection, select=(*names, *selection.select))
     if file is not None and is_saved_plan(Path(file)):
         if source != ProjectSource(project=source.project, lock_timeout=source.lock_timeout) or (
             selection != PlanOptions()

@@ -1,6 +1,5 @@
 """From a plan to its end: show, approve, apply, follow, answer."""
 
-import json
 import shlex
 import sys
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 from sgpu_decl.cli.approval import approve
 from sgpu_decl.cli.error_exit import show_error
 from sgpu_decl.cli.interrupts import Signals
-from sgpu_decl.cli.options import refuse_ranks
+from sgpu_decl.cli.options import rank_count, refuse_ranks
 from sgpu_decl.cli.plan_errors import failed_runs_error, plan_error
 from sgpu_decl.cli.run_endings import FollowEnd, await_stops, outcome_error, show_endings
 from sgpu_decl.cli.run_follower import attach
@@ -108,12 +107,12 @@ def carry_out(
 
 def _world_sizes(plan: "Plan") -> list[int]:
     """The number of ranks of each run that a plan launches."""
-    specs = [
-        json.loads(change.launch.inputs.spec)
+    counts = [
+        rank_count(change.launch.inputs.spec)
         for change in plan.changes
         if change.launch and change.launches
     ]
-    return [spec["gpus"] for spec in specs if "gpus" in spec]
+    return [count for count in counts if count is not None]
 
 
 def _same_changes(one: "Prepared", other: "Prepared") -> bool:

@@ -1,16 +1,24 @@
 """`sgpu cancel`."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note
+from sgpu_decl.errors import NotFound
 from sgpu_decl.views.status_json import status_objects
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Session
+    from sgpu_decl.model.attempt import AttemptRef
 
 __all__ = ["command"]
 
 
 @click.command("cancel")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
 @project_options
 @click.option(
     "--force-after",
@@ -29,7 +37,8 @@ def command(
 ) -> int:
     """Stop runs: their ranks get SIGTERM, and SIGKILL after their grace.
 
-    NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs.
+    NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs. FILE
+    stands for its runs. Without them, the only active run is stopped.
 
     A run that has ended is left as it is. If processes are left of a run that is lost, they are
     stopped. If the supervisor of a run does not answer, the run is ended without it. Ctrl-C returns
@@ -46,8 +55,12 @@ def command(
     if no_wait and force_after is not None:
         raise click.UsageError("`--no-wait` ends no run by force: leave out `--force-after`")
     patience = read_duration(force_after) if force_after is not None else None
-    session = source.recorded()
-    refs = session.runs.find_active(*names)
+    if names:
+        session, names = open_named(source, names)
+        refs = session.runs.find_active(*names)
+    else:
+        session = source.recorded()
+        refs = (_only_active(session),)
     with Signals() as signals:
         active = []
         for ref in refs:
@@ -70,3 +83,20 @@ def command(
             prefix = "" if view.ref in active else "had ended already: "
             note(f"{view.ref} {prefix}{view.state}")
     return 0
+
+
+def _only_active(session: "Session") -> "AttemptRef":
+    """The run to stop if none is named. Of several, none is guessed."""
+    active = session.runs.active()
+    if not active:
+        raise NotFound("no run is active", hint="`sgpu status` shows how the runs ended")
+    if len(active) > 1:
+        shown = ", ".join(f"`{ref}`" for ref in active[:5])
+        more = f" and {len(active) - 5} more" if len(active) > 5 else ""
+        raise NotFound(
+            f"{len(active)} runs are active: {shown}{more}",
+            hint="name one of them, or all of them: `sgpu cancel '*'`",
+            code="ambiguous",
+        )
+    note(f"`{active[0]}` is the only active run")
+    return active[0]

@@ -84,10 +84,10 @@ SUBCOMMANDS = {
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": ("sgpu init", "sgpu init experiments/first --name first"),
     "validate": ("sgpu validate", "sgpu validate train.yaml -t prod"),
-    "plan": ("sgpu plan", "sgpu plan train.yaml -t prod --set args.lr=0.1"),
+    "plan": ("sgpu plan", "sgpu plan train -t prod --set args.lr=0.1"),
     "apply": ("sgpu apply", "sgpu apply train.yaml -t prod --detach -y"),
     "status": ("sgpu status", "sgpu status 'sweep*' -o json"),
-    "logs": ("sgpu logs train -f", "sgpu logs 'train#8' --rank all"),
+    "logs": ("sgpu logs -f", "sgpu logs train --rank all --tail 100", "sgpu logs --since 10m"),
     "results": ("sgpu results train", "sgpu results 'train#8' -o json"),
     "fetch": ("sgpu fetch train",),
     "wait": ("sgpu wait train --timeout 2h", "sgpu wait 'sweep*'"),

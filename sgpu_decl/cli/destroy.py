@@ -1,13 +1,12 @@
 """`sgpu destroy`."""
 
-import os
 import sys
 
 import click
 
 from sgpu_decl.cli.file_options import file_options
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
-from sgpu_decl.errors import NotFound
+from sgpu_decl.cli.run_names import file_and_names
 from sgpu_decl.model.plan_options import PlanOptions
 
 __all__ = ["command"]
@@ -45,16 +44,8 @@ def command(
     """
     from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
 
-    files = [word for word in words if _is_path(word)]
-    if len(files) > 1:
-        raise click.UsageError(f"`{files[1]}` is a second file: name one")
-    if files and not os.path.isfile(files[0]):
-        raise NotFound(
-            f"there is no file `{files[0]}`",
-            hint="name a run or project file that exists, or runs by their names",
-        )
-    names = tuple(word for word in words if word not in files)
-    session = source.session(files[0]) if files else source.recorded()
+    file, names = file_and_names(words)
+    session = source.session(file) if file is not None else source.recorded()
     options = PlanOptions(select=(*names, *select), exclude=exclude, destroy=True)
     settings = ApplySettings(
         auto=auto_approve,
@@ -65,11 +56,3 @@ def command(
         unattended="if that is what you want, give `-y`",
     )
     return carry_out(session, lambda: session.plan(options), settings=settings, out=sys.stdout)
-
-
-def _is_path(word: str) -> bool:
-    """Whether an argument is a path. A name holds no dot, an address one, after its kind. The
-    brackets of a matrix cell may hold anything."""
-    text = word.partition("[")[0]
-    dotted = "." in text.removeprefix("run.") and os.path.isfile(word)
-    return dotted or text.endswith((".yaml", ".yml")) or "/" in text

@@ -5,6 +5,7 @@ import os
 import click
 
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.staging_progress import open_progress
 from sgpu_decl.cli.terminal_output import answer, note, show
 
@@ -12,19 +13,21 @@ __all__ = ["command"]
 
 
 @click.command("fetch")
-@click.argument("name")
+@click.argument("name", required=False, metavar="[NAME|FILE]")
 @project_options
 @output_option()
-def command(*, source: ProjectSource, name: str, output: str) -> int:
+def command(*, source: ProjectSource, name: str | None, output: str) -> int:
     """Download the files that ranks wrote to SGPU_OUTPUT_DIR, and print their folder.
 
-    NAME is `train` or `train#8`. A file that was downloaded before is not downloaded again. Files
-    of a run on this machine are here already.
+    NAME is `train` or `train#8`, FILE the file of a run. Without them it is the latest run.
+
+    A file that was downloaded before is not downloaded again. Files of a run on this machine are
+    here already.
 
     Exit codes: 0 ok, 1 error, or some files are missing.
     """
-    session = source.recorded()
-    ref = session.runs.find_one(name)
+    session, names = open_named(source, (name,) if name else ())
+    ref = session.runs.find_one(*names)
     with open_progress() as progress:
         result = session.runs.output(ref, progress)
     if output == "json":

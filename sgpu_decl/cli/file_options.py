@@ -1,14 +1,23 @@
 """Options of commands that read a run file or a project file."""
 
 import functools
+import os
 from typing import Any
 
 import click
 
 from sgpu_decl.cli.options import Command, ProjectSource, project_option, target_option, whole
+from sgpu_decl.cli.run_names import is_path
 from sgpu_decl.model.plan_options import PlanOptions
 
-__all__ = ["ON_ACTIVE", "file_argument", "file_options", "parallelism_option", "selection_options"]
+__all__ = [
+    "ON_ACTIVE",
+    "file_argument",
+    "file_options",
+    "parallelism_option",
+    "selection_options",
+    "words_argument",
+]
 
 ON_ACTIVE = ("error", "replace", "queue", "parallel")
 
@@ -45,6 +54,21 @@ def file_options(command: Command) -> Command:
 
 def file_argument(command: Command) -> Command:
     return click.argument("file", required=False, metavar="[FILE]")(command)
+
+
+def words_argument(command: Command) -> Command:
+    """A file and names of its runs, handed to the command as `file` and `names`."""
+
+    @click.argument("words", nargs=-1, metavar="[FILE] [NAME]...")
+    @functools.wraps(command)
+    def with_words(*, words: tuple[str, ...], **values: Any) -> object:
+        files = [word for word in words if is_path(word) or os.path.exists(word)]
+        if len(files) > 1:
+            raise click.UsageError(f"`{files[1]}` is a second file: name one")
+        file = files[0] if files else None
+        return command(file=file, names=tuple(word for word in words if word != file), **values)
+
+    return with_words  # type: ignore[return-value]  # click calls it by keyword
 
 
 def selection_options(command: Command) -> Command:

@@ -1,6 +1,7 @@
 """`sgpu logs`."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,14 @@ from sgpu_decl.cli.options import (
     ProjectSource,
     output_option,
     project_options,
+    rank_count,
+    rank_option,
+    read_duration,
     read_ranks,
     refuse_ranks,
     whole,
 )
+from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note, write_line
 from sgpu_decl.errors import NotFound
 
@@ -25,64 +30,91 @@ __all__ = ["command"]
 
 
 @click.command("logs")
-@click.argument("name")
+@click.argument("name", required=False, metavar="[NAME|FILE]")
 @project_options
 @click.option("-f", "--follow", is_flag=True, help="Show new output until the run has ended.")
-@click.option("--rank", default="0", metavar="N|all", help="The rank to show: 0 by default.")
+@rank_option(default="0", help="The rank to show: 0 by default.")
 @click.option(
     "--restart",
     callback=whole(0),
     metavar="N",
     help="Show restart N alone; 0 is the first start.",
 )
+@click.option("--tail", callback=whole(0), metavar="N", help="Show only the last N lines.")
+@click.option("--since", metavar="D", help="Show only lines of the last `10m`, `2h` and so on.")
 @output_option()
 def command(
-    *, source: ProjectSource, name: str, follow: bool, rank: str, restart: int | None, output: str
+    *,
+    source: ProjectSource,
+    name: str | None,
+    follow: bool,
+    rank: str,
+    restart: int | None,
+    tail: int | None,
+    since: str | None,
+    output: str,
 ) -> int:
     """Show what the ranks of a run wrote.
 
-    NAME is `train`, `run.train` or `train#8`. A glob shows several runs. Lines of Python ranks are
-    sorted by time. Colours are kept, and other control characters are escaped. Values of the run's
-    secrets are hidden if they can be resolved here.
+    NAME is `train`, `run.train` or `train#8`; a glob shows several runs. FILE stands for its runs.
+    Without them it is the latest run.
+
+    Lines of Python ranks are sorted by time. Colours are kept, and other control characters are
+    escaped. Values of the run's secrets are hidden if they can be resolved here. With -f and
+    --tail, new lines follow the last N.
     """
-    from sgpu_decl.model.rank_output import LogLines
+    from sgpu_decl.cli.log_window import newest_lines, written_since
     from sgpu_decl.views.logs_text import clean_lines, prefix
 
     ranks = read_ranks(rank)
     if follow and output == "json":
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
-    session = source.recorded()
-    refs = session.runs.find(name)
+    since_ns = None if since is None else time.time_ns() - int(read_duration(since) * 1e9)
+    session, names = open_named(source, (name,) if name else ())
+    refs = session.runs.find(*names)
     views = session.runs.describe(refs)
-    refuse_ranks(ranks, [len(view.ranks) for view in views if view.ranks])
+    counts = [
+        len(view.ranks) or rank_count(session.runs.record(view.ref).inputs.spec) or 0
+        for view in views
+    ]
+    refuse_ranks(ranks, [count for count in counts if count])
     _check_restart(views, restart)
     if missing := session.runs.unhidden(refs):
         named = ", ".join(f"`{reference}`" for reference in missing)
         note(f"warning: {named} cannot be resolved here: if a rank wrote the value, it is shown")
-    if output == "json":
-        lines: list[Json] = [
-            {"run": str(log.ref), "rank": log.rank, "stream": log.stream, "text": text}
-            for ref in refs
-            for log in session.runs.logs(ref, ranks=ranks, follow=False, restart=restart)
-            if log is not None
-            for text in log.lines
-        ]
-        answer({"lines": lines})
-        return 0
     several = len(refs) > 1 or ranks is None
+    if since_ns is not None:  # a run that had ended before wrote nothing since
+        refs = tuple(view.ref for view in views if not _ended_before(view, since_ns))
     if follow and any(view.state.active for view in views):
-        shown: Iterator[object] = session.runs.follow(refs, ranks=ranks, restart=restart)
+        items: Iterator[object] = session.runs.follow(refs, ranks=ranks, restart=restart)
     else:
-        shown = (
+        items = (
             log
             for ref in refs
             for log in session.runs.logs(ref, ranks=ranks, follow=False, restart=restart)
         )
-    for item in shown:
-        if isinstance(item, LogLines):
-            before = prefix(item.ref.address.label, item.rank) if several else ""
-            write_line(sys.stdout, clean_lines(item.text, before))
+    untimed: set[str] = set()
+    shown = newest_lines(written_since(items, since_ns, untimed), tail)
+    if output == "json":
+        lines: list[Json] = [
+            {"run": str(log.ref), "rank": log.rank, "stream": log.stream, "text": text}
+            for log in shown
+            for text in log.lines
+        ]
+        answer({"lines": lines})
+    else:
+        for log in shown:
+            before = prefix(log.ref.address.label, log.rank) if several else ""
+            write_line(sys.stdout, clean_lines(log.text, before))
+    if untimed:
+        named = ", ".join(f"`{ref}`" for ref in sorted(untimed))
+        note(f"note: {named} wrote lines without a time: all of them are shown")
     return 0
+
+
+def _ended_before(view: "AttemptView", time_ns: int) -> bool:
+    ended = view.ended_at
+    return not view.state.active and ended is not None and ended.timestamp() * 1e9 < time_ns
 
 
 def _check_restart(views: "Sequence[AttemptView]", restart: int | None) -> None:

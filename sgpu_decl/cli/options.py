@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import functools
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,6 +26,8 @@ __all__ = [
     "output_option",
     "project_option",
     "project_options",
+    "rank_count",
+    "rank_option",
     "read_duration",
     "read_ranks",
     "refuse_ranks",
@@ -70,10 +73,10 @@ class ProjectSource:
         session, prepared = Session.open_saved(plan, self.location(), _patience(self.lock_timeout))
         return _opened(session), prepared
 
-    def recorded(self) -> "Session":
-        """Open the project for a command that reads no file. Without a file, only these checks
-        notice that the project or the target does not exist."""
-        session = self.session()
+    def recorded(self, file: str | None = None) -> "Session":
+        """Open the project, of `file` if one is named, for a command that reads no file. Only these
+        checks notice that the project or the target does not exist."""
+        session = self.session(file)
         session.check_project()
         session.check_target()
         return session
@@ -183,6 +186,17 @@ def read_ranks(text: str) -> tuple[int, ...] | None:
     if not text.isascii() or not text.isdigit() or len(text) > 6:
         raise click.UsageError(f"`{text}` is not a rank: give a number or `all`")
     return (int(text),)
+
+
+def rank_option(**options: Any) -> Callable[[Command], Command]:
+    """`--rank`, whose older name for `apply` is `--logs`; the command gets `rank`."""
+    return click.option("--rank", "--logs", "rank", metavar="N|all", **options)
+
+
+def rank_count(spec: str) -> int | None:
+    """How many ranks a run of this spec has; the driver of a Ray cluster is the only one."""
+    value = json.loads(spec)
+    return 1 if value.get("ray") is not None else value.get("gpus")
 
 
 def refuse_ranks(ranks: tuple[int, ...] | None, worlds: "Sequence[int]") -> None:

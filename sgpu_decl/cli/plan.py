@@ -2,12 +2,13 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sgpu_decl.cli.file_options import file_argument, file_options, selection_options
+from sgpu_decl.cli.file_options import file_options, selection_options, words_argument
 from sgpu_decl.cli.next_steps import complete_plan
 from sgpu_decl.cli.options import ProjectSource, output_option, whole
 from sgpu_decl.cli.terminal_output import answer, note, now, plan_text, show
@@ -22,7 +23,7 @@ __all__ = ["command", "show_plan"]
 
 
 @click.command("plan")
-@file_argument
+@words_argument
 @file_options
 @selection_options
 @click.option(
@@ -49,6 +50,7 @@ def command(
     *,
     source: ProjectSource,
     file: str | None,
+    names: tuple[str, ...],
     out: str | None,
     files: bool,
     trust_project: bool,
@@ -58,7 +60,8 @@ def command(
 ) -> int:
     """Show what `sgpu apply FILE` would change, and why. Nothing is changed.
 
-    FILE is a run file or a project file: `sgpu.yml`, else `run.yaml`, if none is given.
+    FILE is a run file or a project file: `sgpu.yml`, else `run.yaml`, if none is given. With NAME,
+    only these runs of it are planned, as with `--select`.
 
     Exit codes: 0 ok, 1 the plan cannot be applied, 2 something would change (only with
     --detailed-exitcode).
@@ -72,6 +75,7 @@ def command(
         from sgpu_decl.api import refuse_taken
 
         refuse_taken(Path(out))  # before planning costs anything
+    selection = replace(selection, select=(*names, *selection.select))
     session = source.session(file)
     with open_progress() as progress:
         prepared = session.plan(selection, progress=progress, trust_project=trust_project)

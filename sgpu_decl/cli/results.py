@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.run_table import show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.results_text import secrets_note
@@ -18,23 +19,25 @@ __all__ = ["command"]
 
 
 @click.command("results")
-@click.argument("name")
+@click.argument("name", required=False, metavar="[NAME|FILE]")
 @project_options
 @sort_option
 @output_option("csv", "markdown")
-def command(*, source: ProjectSource, name: str, sort: str | None, output: str) -> int:
+def command(*, source: ProjectSource, name: str | None, sort: str | None, output: str) -> int:
     """Show what each rank of a run returned, in rank order; of several runs, a table.
 
-    NAME is `train` or `train#8`. A matrix, such as `sweep`, or a glob, such as `'sweep*'`, gives a
+    NAME is `train` or `train#8`, FILE stands for its runs. Without them it is the latest run.
+
+    A matrix, such as `sweep`, or a glob, such as `'sweep*'`, gives a
     row for each run: the values of its matrix, its state and time, what its first rank returned,
     and the last value of each MLflow metric. So do `--sort`, `-o csv` and `-o markdown` for one
     run. Values of the run's secrets are masked.
     """
     from sgpu_decl.api import is_glob
 
-    session = source.recorded()
-    refs = session.runs.find(name)
-    several = len(refs) > 1 or is_glob(name)
+    session, names = open_named(source, (name,) if name else ())
+    refs = session.runs.find(*names)
+    several = len(refs) > 1 or any(map(is_glob, names))
     if several or sort is not None or output in ("csv", "markdown"):
         show_table(session, refs, sort=sort, output=output)
     else:

@@ -9,6 +9,7 @@ import click
 
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.run_table import show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import run_object
@@ -20,19 +21,22 @@ __all__ = ["command"]
 
 
 @click.command("show")
-@click.argument("name", metavar="ADDRESS|PLAN")
+@click.argument("name", required=False, metavar="[NAME|FILE|PLAN]")
 @project_options
 @sort_option
 @output_option("markdown")
-def command(*, source: ProjectSource, name: str, sort: str | None, output: str) -> int:
+def command(*, source: ProjectSource, name: str | None, sort: str | None, output: str) -> int:
     """Show one run with its history, one job, or a plan that was saved with `plan --out`.
+
+    NAME is `train`, `train#8` or `job.nightly`, FILE the file of a run. Without them it is the
+    latest run.
 
     The runs of a matrix, or of a glob, are shown as a table, as `sgpu results` does. With `--sort
     loss` the run of the lowest loss comes first.
     """
     from sgpu_decl.api import is_glob, is_saved_plan
 
-    if is_saved_plan(Path(name)):
+    if name is not None and is_saved_plan(Path(name)):
         if source != ProjectSource():
             raise click.UsageError(
                 f"`{name}` is a saved plan, which names its own project and target: leave out "
@@ -41,12 +45,12 @@ def command(*, source: ProjectSource, name: str, sort: str | None, output: str) 
         _refuse_sort(sort, "a saved plan")
         _note_run_of_that_name(source, name)
         return _show_plan(Path(name), output)
-    session = source.recorded()
-    if name.startswith("job.") or session.jobs.names_job(name):
+    session, names = open_named(source, (name,) if name else ())
+    if name is not None and (name.startswith("job.") or session.jobs.names_job(name)):
         _refuse_sort(sort, "a job")
         return _show_job(session, name, output)
-    refs = session.runs.find(name)
-    if len(refs) > 1 or is_glob(name) or sort is not None:
+    refs = session.runs.find(*names)
+    if len(refs) > 1 or any(map(is_glob, names)) or sort is not None:
         show_table(session, refs, sort=sort, output=output)
         return 0
     run = session.runs.show(refs[0])

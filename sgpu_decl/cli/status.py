@@ -8,6 +8,7 @@ import click
 
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.run_names import is_path, open_named
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import status_objects
 
@@ -22,16 +23,19 @@ __all__ = ["command"]
 
 
 @click.command("status")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
 @project_options
 @output_option()
 def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> int:
     """Show the latest attempt of every run, and every job.
 
     With NAME, show only these. NAME is `train`, `run.train`, `train#8`, `job.nightly` or a glob.
-    Destroyed runs are shown only by name.
+    FILE stands for its runs. Destroyed runs are shown only by name.
     """
-    session = source.session()
+    if any(map(is_path, names)):
+        session, names = open_named(source, names)
+    else:
+        session = source.session()
     if names or source.target is not None or session.in_project:
         session.check_project()
         session.check_target()

@@ -3,6 +3,7 @@
 import click
 
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
+from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note
 from sgpu_decl.views.status_json import status_objects
 
@@ -10,7 +11,7 @@ __all__ = ["command"]
 
 
 @click.command("wait")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME|FILE...")
 @project_options
 @click.option("--timeout", metavar="D", help="Give up after this time, such as `10m`.")
 @output_option()
@@ -19,7 +20,8 @@ def command(
 ) -> int:
     """Wait until all named runs have ended.
 
-    NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs.
+    NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs. FILE
+    stands for its runs.
 
     Exit codes: 0 all succeeded, 1 timeout, 5 a run did not succeed, 130 interrupted.
     """
@@ -28,7 +30,7 @@ def command(
     from sgpu_decl.cli.run_endings import FollowEnd, outcome_error, show_endings
 
     limit = read_duration(timeout) if timeout is not None else None
-    session = source.recorded()
+    session, names = open_named(source, names)
     refs = session.runs.find_active(*names)
     active = [str(ref) for ref in refs if session.runs.status(ref).state.active]
     if active:

@@ -11,12 +11,14 @@ __all__ = ["LogLines", "Output"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLines:
     """Lines of a rank that were written one after the other, without the newline of the last.
-    `stream` is `stdout` or `stderr`. `rank` is `None` for what a node says itself."""
+    `stream` is `stdout` or `stderr`. `rank` is `None` for what a node says itself. `time_ns` is
+    when they were written, since the epoch, `None` where nobody noted that."""
 
     ref: AttemptRef
     rank: int | None
     stream: str
     text: str
+    time_ns: int | None = None
 
     @property
     def lines(self) -> list[str]:

@@ -95,16 +95,60 @@ class ProjectRuns:
             refs.append(AttemptRef(address, number) if number is not None else last.ref)
         return tuple(refs)
 
-    def find_one(self, text: str) -> AttemptRef:
+    def latest(self) -> tuple[AttemptRef, int]:
+        """The attempt that was launched last, and how many other runs there are. Runs that are gone
+        do not count.
+
+        Raises:
+            NotFound: nothing was launched here, or all of it is gone.
+        """
+        resources = self._project.believed().resources.values()
+        live = [item.last for item in resources if item.last is not None and not item.gone]
+        if not live:
+            hint = other_targets_hint(self._project.states, self._project.opened.target)
+            raise NotFound("there is no run here", hint=hint or "`sgpu apply` launches runs")
+        last = max(live, key=lambda attempt: (attempt.created_at, attempt.ref))
+        return last.ref, len(live) - 1
+
+    def names_of_file(self) -> tuple[str, ...]:
+        """The names of the runs that the file of this project declares, as far as they were
+        launched and are not gone.
+
+        Raises:
+            NotFound: there are none.
+        """
+        opened = self._project.opened
+        resources = self._project.believed().resources.values()
+        names = {
+            item.address.name
+            for item in resources
+            if item.last is not None and not item.gone and item.owner == opened.owner
+        }
+        if not names:
+            raise NotFound(
+                f"no run of `{opened.shown}` was launched",
+                hint=self._project.shell_command("apply") + " launches its runs",
+            )
+        return tuple(sorted(names))
+
+    def active(self) -> tuple[AttemptRef, ...]:
+        """The attempts that are active."""
+        refs = [item.ref for item in self._project.believed().active]
+        return tuple(
+            sorted(ref for ref, status in self._statuses(refs).items() if status.state.active)
+        )
+
+    def find_one(self, *texts: str) -> AttemptRef:
         """As `find`, for calls that are about one run.
 
         Raises:
             NotFound: it matches nothing, or several runs.
         """
-        refs = self.find(text)
+        refs = self.find(*texts)
         if len(refs) > 1:
+            named = " and ".join(f"`{text}`" for text in texts)
             raise NotFound(
-                f"`{text}` names {len(refs)} runs",
+                f"{named} {'names' if len(texts) == 1 else 'name'} {len(refs)} runs",
                 hint=f"name one of them, such as `{refs[0]}`",
                 code="ambiguous",
             )

@@ -46,7 +46,8 @@ WRONG: dict[str, str] = {
     "--exclude": "absent",
     "--on-active": "absent",
     "--parallelism": "0",
-    "--logs": "absent",
+    "--tail": "-1",
+    "--since": "absent",
     "--out": "run.yaml",
     "--rank": "7",
     "--restart": "7",
@@ -149,7 +150,10 @@ def test_a_wrong_value_of_an_option_is_refused(sgpu: Shell, name: str, option: s
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("apply", "-y", "--detach", "--logs", "1"), "`--detach` follows no run"),
+        (
+            ("apply", "-y", "--detach", "--logs", "1"),
+            "`--detach` follows no run: leave out `--rank`",
+        ),
         (("cancel", "hello", "--no-wait", "--force-after", "1s"), "leave out `--force-after`"),
         (("env", "show", "gpu-4", "-t", "prod"), "`gpu-4` names no environment of a project"),
         (("env", "diff", "this", "gpu-4", "--project", "."), "`this` names no environment"),

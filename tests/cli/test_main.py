@@ -19,7 +19,6 @@ from sgpu_decl.cli.main import main
         (["plan", "--set", "x"], "not of the form `name=value`"),
         (["status", "--var", "x=1"], "`sgpu status` reads no run file or project file"),
         (["logs", "a", "--set", "x=1"], "`sgpu logs` reads no run file or project file"),
-        (["logs"], "missing argument"),
         (["wait"], "missing argument"),
         (["plan", "--on-active", "maybe"], "maybe"),
         (["apply", "--parallelism", "0"], "parallelism"),

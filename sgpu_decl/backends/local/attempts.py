@@ -99,6 +99,7 @@ class LocalAttempts(Attempts):
             ranks=ranks,
             restart=restart,
             hide=Redactor(self._secrets(record)[0]),
+            epoch_ns=attempt_status.monotonic_epoch_ns(folder),
             ended=lambda: (
                 not (follow and attempt_status.attempt_exists(folder) and _active(folder))
             ),

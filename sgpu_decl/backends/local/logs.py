@@ -122,6 +122,8 @@ class LocalLog(LogReader):
         ranks: which ranks, or `None` for all.
         restart: which restart, or `None` for all.
         hide: takes secret values out of a text.
+        epoch_ns: when the monotonic clock of the attempt was 0, `None` if it is that of another
+            boot or machine.
         ended: whether the attempt writes nothing more.
     """
 
@@ -133,6 +135,7 @@ class LocalLog(LogReader):
         ranks: Sequence[int] | None,
         restart: int | None,
         hide: Callable[[str], str],
+        epoch_ns: int | None,
         ended: Callable[[], bool],
     ) -> None:
         self._ref = ref
@@ -140,6 +143,7 @@ class LocalLog(LogReader):
         self._ranks = ranks
         self._restart = restart
         self._hide = hide
+        self._epoch_ns = epoch_ns
         self._ended = ended
         self._tails: dict[Path, _Tail] = {}
 
@@ -151,26 +155,29 @@ class LocalLog(LogReader):
         return self._lines(sizes, over=over), over
 
     def _lines(self, sizes: Sequence[tuple[_Tail, int]], *, over: bool) -> Iterator[LogLines]:
-        for _, tail, text in heapq.merge(*(item.texts(size) for item, size in sizes), key=_moment):
-            yield _lines(self._ref, tail, text, self._hide)
+        for entry in heapq.merge(*(item.texts(size) for item, size in sizes), key=_moment):
+            yield self._shown(*entry)
         if not over:
             return
-        for _, tail, text in heapq.merge(*(item.last() for item, _ in sizes), key=_moment):
-            yield _lines(self._ref, tail, text, self._hide)
+        for entry in heapq.merge(*(item.last() for item, _ in sizes), key=_moment):
+            yield self._shown(*entry)
         for tail, _ in sizes:
             if note := tail.dropped():
-                yield _lines(self._ref, tail, note, self._hide)
+                yield self._shown(0, tail, note)
+
+    def _shown(self, moment: int, tail: _Tail, raw: bytes) -> LogLines:
+        if b"\r" in raw:
+            raw = raw.removesuffix(b"\r").replace(b"\r\n", b"\n")
+        known = moment and self._epoch_ns is not None
+        return LogLines(
+            ref=self._ref, rank=tail.rank, stream=tail.stream,
+            text=self._hide(raw.decode("utf-8", "replace")),
+            time_ns=moment + (self._epoch_ns or 0) if known else None,
+        )  # fmt: skip
 
 
 def _moment(entry: tuple[int, _Tail, bytes]) -> int:
     return entry[0]
-
-
-def _lines(ref: AttemptRef, tail: _Tail, raw: bytes, hide: Callable[[str], str]) -> LogLines:
-    if b"\r" in raw:
-        raw = raw.removesuffix(b"\r").replace(b"\r\n", b"\n")
-    text = hide(raw.decode("utf-8", "replace"))
-    return LogLines(ref=ref, rank=tail.rank, stream=tail.stream, text=text)
 
 
 def _discover(

@@ -9,12 +9,14 @@ from sgpu_decl.model.rank_output import LogLines
 
 __all__ = ["Deduplicator", "NodeLine", "line_of"]
 
+_LARGEST_NUMBER = 10**15  # of a line; as a time, 1970
 _RANK = re.compile(r"\[rank (\d+)( err)?\] ?(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """One line of a node, as the platform keeps it; `time_ns` is when it came."""
+    """One line of a node, as the platform keeps it; `time_ns` is when it came, or the number of the
+    line where the platform keeps no times."""
 
     time_ns: int
     node: int
@@ -24,11 +26,12 @@ class NodeLine:
 def line_of(ref: AttemptRef, record: NodeLine) -> LogLines:
     """The line as its rank wrote it; without a rank where it is the agent's or the platform's."""
     body = record.body.rstrip("\r\n")
+    time_ns = record.time_ns if record.time_ns > _LARGEST_NUMBER else None
     match = _RANK.match(body)
     if match is None:
-        return LogLines(ref=ref, rank=None, stream="stderr", text=body)
+        return LogLines(ref=ref, rank=None, stream="stderr", text=body, time_ns=time_ns)
     stream = "stderr" if match[2] else "stdout"
-    return LogLines(ref=ref, rank=int(match[1]), stream=stream, text=match[3])
+    return LogLines(ref=ref, rank=int(match[1]), stream=stream, text=match[3], time_ns=time_ns)
 
 
 class Deduplicator:

@@ -41,7 +41,9 @@ def read(folder: Path, **options: object) -> list[str]:
 
 def stream(folder: Path, **options: object) -> Iterator[LogLines | None]:
     """The lines as they come; `None` where nothing is new."""
-    given = {"ranks": None, "restart": None, "hide": str, "ended": lambda: True}
+    given = {
+        "ranks": None, "restart": None, "hide": str, "epoch_ns": None, "ended": lambda: True,
+    }  # fmt: skip
     log, over = LocalLog(REF, folder, **{**given, **options}), False  # type: ignore[arg-type]
     while not over:
         found, over = log.read()
