@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sgpu_decl.cli.terminal_output import note, takes_colour
-from sgpu_decl.errors import Interrupted, RunFailed, SgpuError
+from sgpu_decl.errors import BackendError, Interrupted, RunFailed, SgpuError
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.views.status_text import ending, failure, working_files_note
 from sgpu_decl.views.tracking_text import tracking_notes
@@ -81,13 +81,22 @@ def _last_lines(session: "Session", view: "AttemptView", shown: tuple[int, ...] 
     rank = view.first_cause.rank if view.first_cause is not None else None
     if rank is None or shown is None or rank in shown:
         return ""
-    log = session.runs.logs(view.ref, ranks=(rank,), follow=False, restart=view.restart)
-    lines = deque((line for item in log if item for line in item.lines), maxlen=LAST_LINES)
+    try:
+        lines = _lines(session, view, rank, view.restart)
+    except BackendError as error:
+        if error.code != "no_restarts":
+            raise
+        lines = _lines(session, view, rank, None)  # the last ones are those of the last start
     if not lines:
         return ""
     from sgpu_decl.views.logs_text import clean_lines
 
     return f"the last lines of rank {rank}:\n" + clean_lines("\n".join(lines), "    ")
+
+
+def _lines(session: "Session", view: "AttemptView", rank: int, restart: int | None) -> deque[str]:
+    log = session.runs.logs(view.ref, ranks=(rank,), follow=False, restart=restart)
+    return deque((line for item in log if item for line in item.lines), maxlen=LAST_LINES)
 
 
 def outcome_error(

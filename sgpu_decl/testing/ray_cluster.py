@@ -18,9 +18,10 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ class RayCluster:
     folder: Path
     token: str | None = None
     nodes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    _starts: "list[Callable[[], subprocess.Popen[bytes]]]" = field(default_factory=list)
 
     def get(self, path: str) -> Any:
         """What the dashboard answers."""
@@ -60,6 +62,17 @@ class RayCluster:
     def kill_node(self, number: int) -> None:
         """End all processes of a node, as if its machine were gone."""
         _kill(self.nodes[number])
+
+    def restart_node(self, number: int) -> None:
+        """Start a node again that was killed, at the same ports, and wait until it has joined."""
+        alive = len(self._alive()) if number > 0 else 0
+        self.nodes[number] = self._starts[number]()
+        _await_nodes(self, number, alive + 1)
+
+    def _alive(self) -> list[Any]:
+        """What the dashboard says of each node that is alive."""
+        rows = self.get("/api/v0/nodes?limit=10000")["data"]["result"]["result"]
+        return [row for row in rows if row["state"] == "ALIVE"]
 
     def processes(self, number: int, name: str) -> list[int]:
         """The pids of the processes of a node whose command line has a word with that name at its
@@ -81,6 +94,7 @@ def ray_cluster(
     gpus: int = 0,
     gpu_type: str | None = None,
     token: bool = False,
+    storage: str = "memory",
     python: str = sys.executable,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[RayCluster]:
@@ -90,6 +104,8 @@ def ray_cluster(
         cpus, gpus: what each node declares; Ray believes it.
         gpu_type: what the label of each node says of its GPUs.
         token: whether the cluster asks for one. Ray before 2.52 knows none.
+        storage: where the head keeps what it knows: `memory`, or `rocksdb`, which a head that is
+            started again reads. Ray 2.49 has only the first.
         python: the interpreter that has Ray.
         environ: variables of Ray's processes.
 
@@ -121,6 +137,9 @@ def ray_cluster(
             folder=Path(scratch),
             token=secret,
         )
+        if storage == "rocksdb":
+            variables["RAY_gcs_storage"] = storage
+            variables["RAY_gcs_storage_path"] = f"{scratch}/gcs"
         labels = [] if gpu_type is None else ["--labels", f"ray.io/accelerator-type={gpu_type}"]
         common = ["--num-cpus", str(cpus), "--num-gpus", str(gpus), *labels]
         try:
@@ -133,8 +152,10 @@ def ray_cluster(
                 words += ["--dashboard-agent-listen-port", str(own[0])]
                 words += ["--metrics-export-port", str(own[1])]
                 words += ["--dashboard-agent-grpc-port", str(own[2])]
-                cluster.nodes.append(_started(cluster, number, [*words, *common], here, variables))
-                _await_nodes(cluster, number + 1)
+                start = partial(_started, cluster, number, [*words, *common], here, variables)
+                cluster._starts.append(start)
+                cluster.nodes.append(start())
+                _await_nodes(cluster, number, number + 1)
             yield cluster
         finally:
             for node in reversed(cluster.nodes):
@@ -158,16 +179,15 @@ def _started(
         )  # fmt: skip
 
 
-def _await_nodes(cluster: RayCluster, count: int) -> None:
-    """Wait until so many nodes are there."""
+def _await_nodes(cluster: RayCluster, started: int, count: int) -> None:
+    """Wait until `count` nodes are there; one was just `started`."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            rows = cluster.get("/api/v0/nodes")["data"]["result"]["result"]
-            if sum(row["state"] == "ALIVE" for row in rows) >= count:
+            if len(cluster._alive()) >= count:
                 return
-        log = cluster.folder / f"{count - 1}.log"
-        ended = cluster.nodes[-1].poll() is not None
+        log = cluster.folder / f"{started}.log"
+        ended = cluster.nodes[started].poll() is not None
         if ended or time.monotonic() > deadline:
             raise RuntimeError(f"a node of Ray did not start:\n{log.read_text()[-4000:]}")
         time.sleep(_PAUSE)

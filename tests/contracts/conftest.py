@@ -7,6 +7,7 @@ pytest.register_assert_rewrite("sgpu_decl.testing.contracts.backend_contract")
 
 QUICK = {
     "TestFolder": (
+        "test_a_rank_that_left_no_traceback_is_shown_with_its_last_lines",
         "test_a_launch_with_a_token_that_was_launched_starts_nothing",
         "test_a_replaced_attempt_has_ended_before_the_new_one_starts",
         "test_lines_of_all_restarts_are_shown_or_those_of_one",

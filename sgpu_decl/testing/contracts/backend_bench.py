@@ -59,6 +59,11 @@ def fail(at):
     time.sleep(600)
 
 
+def leave_with(code):
+    print("these words are my last", flush=True)
+    os._exit(code)
+
+
 def again(gate):
     """Fail at first, once all ranks have said something."""
     print(f"start {RESTART} of rank {RANK}", flush=True)

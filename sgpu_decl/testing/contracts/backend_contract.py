@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.model.step_progress import Quiet
-from sgpu_decl.testing.contracts.backend_bench import RECORDED, BackendBench, BackendCase
+from sgpu_decl.testing.contracts.backend_bench import PATIENCE, RECORDED, BackendBench, BackendCase
 
 __all__ = ["BackendContract"]
 
@@ -127,6 +127,19 @@ class BackendContract:
             storage.release_code(nowhere)
             assert (storage.size(nowhere), storage.free(nowhere)) == (0, 0)
             assert storage.kill_orphans(nowhere) == 0
+
+    def test_a_rank_that_left_no_traceback_is_shown_with_its_last_lines(
+        self, bench: BackendBench
+    ) -> None:
+        bench.declare("leave_with", args={"code": 3})
+        bench.launched()
+
+        waited = bench("wait", "hello", "--timeout", f"{PATIENCE:.0f}s")
+
+        assert waited.code == 5
+        assert "the last lines of rank 0" in waited.err
+        assert "these words are my last" in waited.err
+        assert bench.status()["first_cause"]["class"] == "exit_code"
 
     def test_a_failed_rank_is_the_first_cause(self, bench: BackendBench) -> None:
         bench.declare("fail", like="pair", args={"at": 1})

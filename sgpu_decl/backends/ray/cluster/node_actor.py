@@ -42,6 +42,8 @@ class NodeActor:
         self._guard = threading.Lock()
         self._pid: int | None = None
         self._stopped = False
+        self._idle = threading.Event()  # no node program runs
+        self._idle.set()
         self._run = _run_folder(agent)
         self._lock = _held_lock(self._run)
         self._records = self._run if number == 0 else os.path.join(self._run, "nodes", str(number))
@@ -86,10 +88,13 @@ class NodeActor:
         with self._guard:
             if not self._stopped:
                 self._pid = self._spawn(python, start["arguments"], variables, log)
+                self._idle.clear()
         os.close(log)
         if self._pid is None:
             return {"code": 128 + signal.SIGTERM}
-        return {"code": self._wait(self._pid)}
+        code = self._wait(self._pid)
+        self._idle.set()
+        return {"code": code}
 
     def agent_status(self) -> dict[str, Any] | None:
         """What the agent of this node says of the run."""
@@ -106,13 +111,16 @@ class NodeActor:
                 os.kill(self._pid, signal.SIGTERM)
 
     def _stop_with(self, connection: socket.socket) -> None:
-        """Stop when the connection to the driver ends."""
+        """Stop when the connection to the driver ends, and end this process, too: without its head,
+        Ray keeps it for a minute or more."""
         try:
             while connection.recv(1):
                 pass
         except OSError:
             pass  # the machine of the driver is gone
         self.stop()
+        self._idle.wait()
+        os._exit(0)
 
     def _spawn(
         self, python: str, arguments: Sequence[str], variables: Mapping[str, str], log: int

@@ -1,0 +1,160 @@
+"""A run on a real cluster, whose nodes are processes of this machine: what belongs to it there."""
+
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.agent.processes import command_line, related, start_time
+from sgpu_decl.backends.remote.remote_layout import RemoteLayout
+from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
+from sgpu_decl.testing.ray_cluster import RayCluster
+
+Processes = dict[int, int]
+"""Start times by pid."""
+
+_GONE = 15.0  # seconds until nothing may be left: 10, and some for a busy machine
+_KEYS = """\
+import sys
+from ray._raylet import GcsClient
+for key in GcsClient(address=sys.argv[1]).internal_kv_keys(b"gcs://", None, 60):
+    print(key.decode())
+"""
+
+
+class ClusterRun:
+    """The run `hello` of two ranks, each on a node of its own, with `bench` as its project."""
+
+    def __init__(self, cluster: RayCluster, folder: Path, environ: Mapping[str, str] = {}) -> None:
+        self.cluster = cluster
+        self.shared = folder / "shared"
+        self.shared.mkdir()
+        self._block = {
+            "kind": "ray", "address": cluster.url, "storage": str(self.shared), "ranks_per_node": 1,
+        }  # fmt: skip
+        pair = self.fields()
+        case = BackendCase(fields=pair, pair=pair, many=pair, environ=environ, secret=("", ""),
+                           missing="")  # fmt: skip
+        self.bench = BackendBench(case, folder)
+
+    def fields(self, **block: Any) -> dict[str, Any]:
+        """The run file's part about the cluster, with options of the `backend` block."""
+        backend = {**self._block, **block}
+        return {"type": "CPU", "gpus": 2, "backend": backend, "mlflow": {"enabled": False}}
+
+    def hold(self, **fields: Any) -> None:
+        """Have the ranks run until `bench.go()`."""
+        self.bench.declare("hold", args={"gate": str(self.bench.gate)}, **fields)
+        self.bench.launched()
+        self.bench.up(ranks=2)
+
+    # Processes, those of the head first
+
+    @property
+    def actors(self) -> list[int]:
+        return [
+            pid
+            for node in self.cluster.nodes
+            for pid in related(node.pid)
+            if words(pid)[0].startswith("ray::NodeActor")
+        ]
+
+    @property
+    def node_programs(self) -> list[int]:
+        return [pid for actor in self.actors for pid in related(actor) if _is_program(pid)]
+
+    @property
+    def guardians(self) -> list[int]:
+        return [_children(pid)[0] for pid in self.node_programs]
+
+    @property
+    def supervisors(self) -> list[int]:
+        """Those of the node agents."""
+        return [_children(pid)[0] for pid in self.guardians]
+
+    @property
+    def ranks(self) -> list[int]:
+        return [_children(pid)[0] for pid in self.supervisors]
+
+    @property
+    def driver(self) -> int:
+        (job,) = self.jobs
+        return int(job["driver_info"]["pid"])
+
+    @property
+    def job_supervisor(self) -> int:
+        """The process of Ray above the driver."""
+        return _parent(self.driver)
+
+    @property
+    def processes(self) -> Processes:
+        """All that belong to the run, on all nodes."""
+        pids = [self.driver, *(pid for actor in self.actors for pid in (actor, *related(actor)))]
+        return {pid: started for pid in pids if (started := start_time(pid)) is not None}
+
+    # The cluster
+
+    @property
+    def jobs(self) -> list[dict[str, Any]]:
+        """The jobs that were submitted for the run."""
+        lineage = self.bench.record("hello").lineage
+        jobs = self.cluster.get("/api/jobs/")
+        return [job for job in jobs if job["metadata"].get("sgpu.lineage") == lineage]
+
+    def keys(self) -> list[str]:
+        """The names of what the run has in the key-value store, beside its package."""
+        return [key for key in self.stored() if self.bench.record("hello").token in key]
+
+    def stored(self) -> list[str]:
+        """The names of all packages in the key-value store of the cluster."""
+        answer = subprocess.run(
+            [self.cluster.python, "-c", _KEYS, self.cluster.address],
+            capture_output=True, check=True, text=True,
+        )  # fmt: skip
+        return answer.stdout.splitlines()
+
+    # What must hold after a kill
+
+    def assert_frees_everything(self) -> None:
+        """The cluster has one job, and no value; gc deletes the launch folder."""
+        assert len(self.jobs) == 1
+        assert self.keys() == []
+        self.assert_is_freed()
+
+    def assert_is_freed(self) -> None:
+        folder = Path(RemoteLayout(str(self.shared)).launch(self.bench.record("hello")))
+        assert folder.exists()
+        self.bench.done("gc", "--keep-last", "0")
+        assert not folder.exists()
+
+
+def assert_gone(processes: Processes) -> None:
+    """None of these runs 10 s from now."""
+    deadline = time.monotonic() + _GONE
+    while left := [pid for pid, started in processes.items() if start_time(pid) == started]:
+        assert time.monotonic() < deadline, [words(pid) for pid in left]
+        time.sleep(0.1)
+
+
+def cause(run: Mapping[str, Any]) -> tuple[str, str | None, int | None]:
+    """The state of a run, and the class and the rank of its first cause."""
+    first = run["first_cause"] or {}
+    return run["state"], first.get("class"), first.get("rank")
+
+
+def words(pid: int) -> list[str]:
+    """The command line of a process."""
+    return command_line(pid).decode().rstrip("\0").split("\0")
+
+
+def _is_program(pid: int) -> bool:
+    return "node" in words(pid) and "--run" in words(pid)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

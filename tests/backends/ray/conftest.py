@@ -1,0 +1,31 @@
+"""Clusters for the tests of runs on them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from tests.backends.ray.cluster_run import ClusterRun
+from tests.ray_versions import BOTH_RAYS, interpreter_with
+
+
+@pytest.fixture(scope="session", params=BOTH_RAYS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
+    """Two nodes, for all tests that leave them as they are."""
+    with ray_cluster(nodes=2, cpus=8, python=interpreter_with(request.param)) as running:
+        yield running
+
+
+@pytest.fixture
+def run(cluster: RayCluster, tmp_path: Path) -> Iterator[ClusterRun]:
+    made = ClusterRun(cluster, tmp_path)
+    yield made
+    made.bench.close()
+
+
+@pytest.fixture
+def own_run(ray_python: str, tmp_path: Path) -> Iterator[ClusterRun]:
+    """A run on a cluster of its own, which the test may destroy."""
+    with ray_cluster(nodes=2, cpus=8, python=ray_python) as running:
+        yield ClusterRun(running, tmp_path)

@@ -1,0 +1,76 @@
+"""A client that dies at any step of a launch: the next apply ends in one launch, and nothing stays
+in the cluster."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.testing.contracts.backend_bench import RECORDED
+from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from tests.backends.ray.cluster_run import ClusterRun
+from tests.ray_versions import interpreter_with
+from tests.support import until
+
+pytestmark = [pytest.mark.ray, pytest.mark.expensive]
+
+_LAUNCHER = "sgpu_decl.backends.ray.launching.launcher"
+_MARK = "sgpu_decl.backends.remote.launches,RemoteLaunches,mark"
+_SUBMIT = "sgpu_decl.backends.ray.launching.launcher,,submit_job"
+_PUT_SECRETS, _PUT_PACKAGE = (f"{_LAUNCHER},,put_value,after,{number}" for number in (1, 2))
+STEPS = {
+    "recorded": f"{RECORDED},begin,after,1",
+    "staging": f"{_LAUNCHER},RayLauncher,stage,before,1",
+    "marking": f"{_MARK},before,1",
+    "staged": f"{_LAUNCHER},RayLauncher,stage,after,1",
+    "cluster found": f"{_LAUNCHER},,session_of,after,2",
+    "secrets put": _PUT_SECRETS,
+    "package put": _PUT_PACKAGE,
+    "submitting": f"{_SUBMIT},before,1",
+    "submitted": f"{_SUBMIT},after,1",
+    "marked": f"{_MARK},after,2",
+    "launched": f"{_LAUNCHER},RayLauncher,launch,after,1",
+    "recording": f"{RECORDED},launched,before,1",
+}
+
+
+@pytest.fixture
+def secret_run(cluster: RayCluster, tmp_path: Path) -> ClusterRun:
+    run = ClusterRun(cluster, tmp_path, {"THE_WORD": "a-value-that-nobody-may-see"})
+    secrets = {"secrets": {"WORD": "env:THE_WORD"}}
+    run.bench.declare("value", args={"gate": str(run.bench.gate)}, env=secrets)
+    return run
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_a_client_that_dies_is_followed_by_one_launch(secret_run: ClusterRun, step: str) -> None:
+    bench = secret_run.bench
+    bench.killed(step, "apply", "-y", "--detach")
+
+    run = bench.ran()
+
+    assert (run["attempt"], run["state"]) == (1, "succeeded")
+    assert bench.launches == 2  # one for each rank
+    secret_run.assert_frees_everything()
+
+
+@pytest.fixture
+def forgetful_cluster() -> Iterator[RayCluster]:
+    """Ray deletes what nobody took after 4 s, in place of ten minutes."""
+    lifetime = {"RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S": "4"}
+    with ray_cluster(nodes=1, cpus=2, python=interpreter_with("newest"), environ=lifetime) as made:
+        yield made
+
+
+@pytest.mark.parametrize("step", [_PUT_SECRETS, _PUT_PACKAGE])
+def test_what_a_client_leaves_in_the_store_is_deleted(
+    forgetful_cluster: RayCluster, tmp_path: Path, step: str
+) -> None:
+    run = ClusterRun(forgetful_cluster, tmp_path, {"THE_WORD": "w"})
+    secrets = {"secrets": {"WORD": "env:THE_WORD"}}
+    run.bench.declare("value", args={"gate": str(run.bench.gate)}, gpus=1, env=secrets)
+
+    run.bench.killed(step, "apply", "-y", "--detach")
+
+    assert run.stored()
+    until(lambda: not run.stored())
