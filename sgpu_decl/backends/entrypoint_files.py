@@ -25,7 +25,7 @@ def write_entrypoint(folder: Path, spec: LaunchSpec, shared: Path) -> None:
         OSError: the disk is full, or the folder is gone.
     """
     raw = render_spec(spec)
-    if spec.entry.kind not in ("command", "shell") or spec.ray is not None:
+    if spec.runs_python:
         ours = os.path.realpath(spec.python) == os.path.realpath(sys.executable)
         _place_archive(folder / "rank.zip", shared, compiled=ours)
         if ours and spec.entry.kind == "script":

@@ -39,6 +39,7 @@ def launch_spec(
     folders: SpecFolders,
     python: str,
     nodes: int = 1,
+    processors: int | None = None,
 ) -> LaunchSpec:
     """Return the spec of an attempt on machines that nothing else uses: a backend adds what ranks
     share with other runs of their machine. Secrets are references; durations are in seconds.
@@ -49,6 +50,7 @@ def launch_spec(
             no warm start.
         python: the interpreter of the ranks.
         nodes: how many nodes share the ranks evenly.
+        processors: those that the run has on each node; None for those that it finds there.
     """
     call, config = launching.call, launching.config
     entry = call_entry(call) if call else _entry(config, root)
@@ -84,16 +86,16 @@ def launch_spec(
         redact_logs=config.logs.redact,
         parameters=render_parameters(config.parameters) if config.parameters else None,
         control_key=secrets.token_hex(32) if nodes > 1 else None,
-        ray=_ray(config.ray, config, nodes) if config.ray is not None else None,
+        ray=_ray(config.ray, config, nodes, processors) if config.ray is not None else None,
     )
 
 
-def _ray(ray: "Ray", config: "RunConfig", nodes: int) -> RaySpec:
+def _ray(ray: "Ray", config: "RunConfig", nodes: int, processors: int | None) -> RaySpec:
     gpus = 0 if config.type.name == "CPU" else config.gpus // nodes
     store = ray.object_store_memory
     return RaySpec(
         num_gpus=gpus if ray.num_gpus is None else ray.num_gpus,
-        num_cpus=ray.num_cpus,
+        num_cpus=processors if ray.num_cpus is None else ray.num_cpus,
         resources=dict(ray.resources),
         object_store_memory=store.bytes if store is not None else None,
         temp_dir=ray.temp_dir,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
-from sgpu_decl.backends.kinds import bases_of, is_remote
+from sgpu_decl.backends.kinds import kind_named
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.diagnostics.sizes import size
@@ -50,9 +50,9 @@ def ray_packages(config: "RunConfig", installed: PackageList | None) -> RayPacka
     """
     packages = installed.packages if installed is not None else ()
     complete = installed is not None
-    kind = config.backend.kind
-    if is_remote(kind):  # what is declared is installed on top of a base
-        base = base_named(config.env.base or "", bases_of(kind))
+    bases = kind_named(config.backend.kind).bases()
+    if bases:  # what is declared is installed on top of one of them
+        base = base_named(config.env.base or "", bases)
         packages = (*(base.environment.packages if base else ()), *packages)
         complete = base is not None and base.environment.complete
     if "PYTHONPATH" in config.env.variables:

@@ -190,6 +190,12 @@ class LaunchSpec:
     git: Mapping[str, str] = field(default_factory=dict)
     ray: RaySpec | None = None
 
+    @property
+    def runs_python(self) -> bool:
+        """Whether something of the run starts by `_air.py`, and needs `rank.zip`: not a command
+        without a Ray cluster."""
+        return self.entry.kind not in ("command", "shell") or self.ray is not None
+
 
 def render_spec(spec: LaunchSpec) -> bytes:
     """Return the bytes of `spec.json`, canonical: `_air.py` carries their SHA-256.

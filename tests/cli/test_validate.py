@@ -97,7 +97,7 @@ def test_what_only_this_machine_knows_is_left_to_the_plan(
 def test_a_field_that_the_backend_of_a_target_lacks_is_an_error(
     told: Callable[..., Told],
 ) -> None:
-    code, found = told(RUN + "targets: {cluster: {ray: true, backend: ray}}\n")
+    code, found = told(RUN + "targets: {cluster: {pool: p, backend: ray}}\n")
     assert code == 1
     assert [item[:2] for item in found] == [("unsupported_field", "error")]
     assert all(item[3].endswith("(target `cluster`)") for item in found)

@@ -7,8 +7,10 @@ import pytest
 
 from sgpu_decl.api import PlanOptions, Session
 from sgpu_decl.config.ray import Ray
+from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.facts.ray_facts import RayPackages, ray_cluster, ray_findings
+from sgpu_decl.facts.ray_facts import RayPackages, ray_cluster, ray_findings, ray_packages
+from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.ray_size import NodeShape, RaySize
 
 WHOLE = dict.fromkeys(("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client"), "1.0")
@@ -112,3 +114,17 @@ def test_a_plan_shows_the_cluster_and_its_mistakes_once(
         "Ray cluster: 1 node, 3 CPUs, object store 1.0 GB"
     )
     assert str(by_code["ray_init_elsewhere"].place).endswith("train.py:3:5")
+
+
+@pytest.mark.parametrize(
+    ("backend", "complete"), [("local", True), ("ray", True), ("databricks", False)]
+)
+def test_what_an_environment_declares_is_all_that_ray_finds_where_there_are_no_bases(
+    backend: str, complete: bool
+) -> None:
+    """On Databricks it is installed on top of a base, and which one is not known here."""
+    fields = {"name": "a", "gpus": 1, "type": "CPU", "command": ["true"], "ray": {}}
+    config = RunConfig.model_validate({**fields, "backend": {"kind": backend}})
+    declared = PackageList.of([Package("numpy", "2.0")])
+    assert ray_packages(config, declared).complete == complete
+    assert not ray_packages(config, None).complete

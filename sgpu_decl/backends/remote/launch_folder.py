@@ -117,6 +117,10 @@ class NodeProgram(Protocol):
     def nodes(self, launching: Launching) -> int:
         """How many nodes a run gets; ranks are shared evenly."""
 
+    def processors(self, launching: Launching) -> int | None:  # noqa: ARG002
+        """How many processors a run has on each node; None for those that it finds there."""
+        return None
+
     @abstractmethod
     def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
         """Files of the backend's own in the launch folder, by name, such as the script that starts
@@ -167,6 +171,7 @@ def launch_files(
         folders=SpecFolders(),
         python="environment/tree/bin/python" if environment is not None else "python3",
         nodes=nodes,
+        processors=program.processors(launching),
     )
     tracker = None
     if not program.makes_mlflow_runs:
@@ -178,7 +183,7 @@ def launch_files(
         "spec.json": raw,
         "_air.py": render_air(_sha256(raw), spec.entry).encode(),
     }
-    if spec.entry.kind not in ("command", "shell"):
+    if spec.runs_python:
         files["rank.zip"] = rank_zip(compiled=False)
     if tracker is not None:
         files |= tracker.files

@@ -142,6 +142,15 @@ def test_a_launch_folder_is_whole_when_its_spec_is_there(shared: Make) -> None:
     assert {"spec.json", "_air.py", "rank.zip"} < {*start}
 
 
+def test_a_command_needs_our_code_only_beside_a_ray_cluster(shared: Make) -> None:
+    machine = shared()
+    alone = machine.launching(TELL, 1, entrypoint=None, command=["true"])
+    driver = machine.launching(TELL, 2, entrypoint=None, command=["true"], ray={})
+    machine.stage(alone, driver)
+    assert "rank.zip" not in machine.program.starts[alone.ref].files
+    assert "rank.zip" in machine.program.starts[driver.ref].files
+
+
 UPLOAD = """
 import sys, os, signal
 from pathlib import Path

@@ -16,7 +16,7 @@ from sgpu_decl.backends.databricks.launching.training_config import (
     render_training_config,
 )
 from sgpu_decl.backends.databricks.planning.machines import machines_of
-from sgpu_decl.backends.remote.launch_folder import NodeStart
+from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Kind
 
@@ -48,7 +48,7 @@ def platform_table(*, starts: int | None = None, ends: bool = False) -> Platform
     )
 
 
-class WorkspaceNodes:
+class WorkspaceNodes(NodeProgram):
     """See `NodeProgram`. The platform extracts the code, resolves the secrets that
     `secret_env_vars.json` names, and runs `command.sh` on each node."""
 

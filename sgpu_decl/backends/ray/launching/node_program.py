@@ -22,6 +22,10 @@ class RayNodes(NodeProgram):
     def nodes(self, launching: Launching) -> int:
         return planned_placement(launching).nodes
 
+    def processors(self, launching: Launching) -> int | None:
+        """Those that Ray sets aside for a rank group."""
+        return int(planned_placement(launching).bundle.get("CPU", 0)) or None
+
     def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
         config, token = launching.config, launching.record.token
         credentials = tracking_credentials(config, os.environ)
