@@ -21,8 +21,8 @@ has one that runs, one that succeeded, one that failed and one that was stopped,
 
 class Answers:
     """`by_path` maps a path to an answer: JSON, or a status and a text, or a function that returns
-    one. A path without one gets 404. `requests` are those that came, with their token. Answers
-    come `delay` seconds late."""
+    one. A path without one gets the answer of its folder, such as `/api/jobs/*`, or 404. `requests`
+    are those that came, with their token. Answers come `delay` seconds late."""
 
     def __init__(self, url: str, by_path: Mapping[str, Any], token: str | None) -> None:
         self.url = url
@@ -69,7 +69,8 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
             answers.requests.append((f"{self.command} {path}", sent))
             if answers.delay:
                 time.sleep(answers.delay)
-            status, content = 200, answers.by_path.get(path, (404, "404: Not Found"))
+            others = answers.by_path.get(f"{path.rpartition('/')[0]}/*", (404, "404: Not Found"))
+            status, content = 200, answers.by_path.get(path, others)
             if callable(content):
                 content = content()
             if token is not None and sent != f"Bearer {token}":

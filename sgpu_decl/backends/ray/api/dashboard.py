@@ -7,6 +7,7 @@ repeated here: `OutcomeUnknown` says that its answer was lost.
 
 import http.client
 import json
+import os
 import select
 import socket
 import ssl
@@ -21,6 +22,7 @@ from urllib.parse import urlencode
 from sgpu_decl import __version__
 from sgpu_decl.backends.ray.api.credentials import TOKEN_PLACES, Credentials
 from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, DashboardAddress
+from sgpu_decl.backends.ray.api.proxy import Proxy, proxy_of
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
@@ -93,6 +95,7 @@ class Dashboard:
         self._credentials = credentials
         self._lock = threading.RLock()
         self._connection: http.client.HTTPConnection | None = None
+        self._proxy: Proxy | None = None
         self._requires_token: bool | None = None
         self._patience = patience
         self._left = patience
@@ -256,10 +259,13 @@ class Dashboard:
         if self._requires_token:
             headers |= self._credentials.authorization
         connection = self._connected()
+        start = self.address.parts.path
+        if self._proxy is not None and not self.address.is_encrypted:
+            start, headers = self.address.url, {**headers, **self._proxy.headers}
         try:
             # An answer may come before the whole body was read, as to one that is too large.
             with suppress(BrokenPipeError, ConnectionResetError):
-                connection.request(method, self.address.parts.path + target, content, headers)
+                connection.request(method, start + target, content, headers)
             response = connection.getresponse()
             pieces = []
             while piece := response.read1(_PIECE):
@@ -280,14 +286,7 @@ class Dashboard:
                 raise self._lost(error, sent=False) from error
             return connection
         self.close()
-        parts = self.address.parts
-        assert parts.hostname is not None  # noqa: S101  of a validated address
-        if self.address.is_encrypted:
-            connection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, context=ssl.create_default_context()
-            )
-        else:
-            connection = http.client.HTTPConnection(parts.hostname, parts.port)
+        connection = self._new_connection()
         try:
             self._limit(connection, _CONNECT)
             connection.connect()
@@ -295,6 +294,19 @@ class Dashboard:
         except (OSError, UnicodeError) as error:  # the latter of a name that no host can have
             raise self._lost(error, sent=False) from error
         self._connection = connection
+        return connection
+
+    def _new_connection(self) -> http.client.HTTPConnection:
+        """A connection that is not open yet, to the dashboard or to the proxy before it."""
+        parts, proxy = self.address.parts, proxy_of(self.address, os.environ)
+        assert parts.hostname is not None  # noqa: S101  of a validated address
+        self._proxy = proxy
+        host, port = (parts.hostname, parts.port) if proxy is None else (proxy.host, proxy.port)
+        if not self.address.is_encrypted:
+            return http.client.HTTPConnection(host, port)
+        connection = http.client.HTTPSConnection(host, port, context=ssl.create_default_context())
+        if proxy is not None:
+            connection.set_tunnel(parts.hostname, parts.port, dict(proxy.headers))
         return connection
 
     def _limit(self, connection: http.client.HTTPConnection, seconds: float) -> None:
@@ -308,6 +320,9 @@ class Dashboard:
             connection.sock.settimeout(seconds)
 
     def _unreachable(self, reason: str) -> BackendError:
+        if self._proxy is not None:
+            proxy = self._proxy
+            reason += f" (by the proxy `{proxy.host}:{proxy.port}` of `{proxy.variable}`)"
         error = BackendError(
             f"`{self.address.url}` does not answer: {reason}",
             hint=f"see that {self._named} is right, that this network reaches it, and that the "
