@@ -9,9 +9,10 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run one command; return the exit code."""
-    # A command is short and makes many small values: the default threshold costs a third of the
-    # time of a large plan. Importing the command line leaves the collector of a process as it is.
-    gc.set_threshold(100_000)
+    # A command is short and makes many small values: with the default threshold the collector takes
+    # a third of the time of a large plan. Importing the command line leaves that of a process as it
+    # is.
+    gc.set_threshold(1_000_000)
     try:
         from sgpu_decl.cli.main import main as run_command
 

@@ -12,6 +12,7 @@ from sgpu_decl.facts.finding_places import locator, placed
 from sgpu_decl.facts.import_checks import examine, on_base
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.environment import DesiredEnvironment
+from sgpu_decl.staging.installs import may_install
 from sgpu_decl.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class EnvironmentChecks:
             importable: says whether the interpreter may find a top-level package.
         """
         config, env = run.config, run.config.env
+        if config.entrypoint is None and env.base is None and not may_install(config.command or ""):
+            return ()  # all that is left to look at
         package_source = environment or interpreter
         if env.origins and environment is None and not on_base(config):
             return ()  # `environment` has reported why

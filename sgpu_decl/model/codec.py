@@ -6,7 +6,7 @@
     StrEnum                          its text
     datetime                         RFC 3339
     Address                          its text, `run.train`
-    tuple[X, ...]                    a list
+    tuple[X, ...], Sequence[X]       a list
     Mapping[str, str]                an object
     X | None                         X, or null
     another dataclass                an object
@@ -17,7 +17,7 @@ strict: unknown and missing keys are refused, each with its path, such as `chang
 """
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -184,10 +184,10 @@ class JsonObject:
         if get_origin(hint) in (Union, types.UnionType):
             (inner,) = (argument for argument in get_args(hint) if argument is not types.NoneType)
             return None if value is None else self._as(inner, value, path)
-        if get_origin(hint) is tuple:
+        if get_origin(hint) in (tuple, Sequence):
             if not isinstance(value, list):
                 _refuse(path, "a list")
-            inner, _ = get_args(hint)
+            inner, *_ = get_args(hint)
             return tuple(self._as(inner, item, f"{path}[{at}]") for at, item in enumerate(value))
         if is_dataclass(hint) and hint is not Address:
             inside = JsonObject(value, path, readers=self._readers, lenient=self._lenient)

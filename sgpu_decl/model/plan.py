@@ -1,7 +1,7 @@
 """The plan: every change, its reason, and all that apply needs. Field names are the public JSON
 contract (`schemas/plan.v1.schema.json`); `planning/plan_json` has what differs there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
@@ -152,7 +152,7 @@ class Change:
     depends_on: tuple[Address, ...] = ()
     attempt: int | None = None
     prior: Prior | None = None
-    fields: tuple[FieldChange, ...] = ()
+    fields: Sequence[FieldChange] = ()
     unchanged: int = 0
     code: CodeChange | None = None
     environment: EnvironmentChange | None = None

@@ -1,48 +1,66 @@
 """The fields of a run that has nothing to be compared with: all of them are new."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import overload
 
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.planning.field_changes import leaves, parse
 from sgpu_decl.planning.plan_checks import place_of
 
-_SCALARS = (str, int, float, bool, type(None))
+__all__ = ["NewFields", "new_values"]
 
 
-class NewFields:
-    """Makes them for one run after the other. Cells of a matrix share their places and are alike in
-    most fields: from the second one on, they share those. A plan may hold ten thousand cells."""
+class NewFields(Sequence[FieldChange]):
+    """The fields of one run, each made when it is looked at: a plan may hold ten thousand runs, and
+    its text shows no place of theirs.
 
-    def __init__(self) -> None:
-        self._places: Mapping[str, Place] = NO_PLACES
-        self._made: dict[tuple[str, type, Json], FieldChange] = {}
+    Args:
+        spec: the canonical JSON of the run.
+        places: where the user wrote it.
+    """
 
-    def of(self, desired: DesiredRun) -> tuple[FieldChange, ...]:
-        make = self._field
-        if desired.places is not self._places:
-            self._places = desired.places
-            self._made.clear()
-            make = self._new
-        return tuple([make(path, value) for path, value in leaves(parse(desired.spec))])
+    __slots__ = ("_places", "_spec")
 
-    def _field(self, path: str, value: Json) -> FieldChange:
-        kind = type(value)  # `1` and `true` are equal, and not the same
-        if kind not in _SCALARS:
-            return self._new(path, value)
-        key = (path, kind, value)
-        if key not in self._made:
-            self._made[key] = self._new(path, value)
-        return self._made[key]
+    def __init__(self, spec: str, places: Mapping[str, Place]) -> None:
+        self._spec = spec
+        self._places = places
 
-    def _new(self, path: str, value: Json) -> FieldChange:
-        return FieldChange(
-            path=path,
-            before=None,
-            after=value,
-            effect=FieldEffect.NEW_ATTEMPT,
-            origin=place_of(self._places, path),
-            added=True,
-        )
+    def values(self) -> list[tuple[str, Json]]:
+        """The path and the value of each."""
+        return leaves(parse(self._spec))
+
+    def __iter__(self) -> Iterator[FieldChange]:
+        for path, value in self.values():
+            yield FieldChange(
+                path=path,
+                before=None,
+                after=value,
+                effect=FieldEffect.NEW_ATTEMPT,
+                origin=place_of(self._places, path),
+                added=True,
+            )
+
+    def __len__(self) -> int:
+        return len(self.values())
+
+    @overload
+    def __getitem__(self, index: int) -> FieldChange: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[FieldChange]: ...
+    def __getitem__(self, index: int | slice) -> FieldChange | Sequence[FieldChange]:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NewFields | tuple) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+def new_values(fields: Sequence[FieldChange]) -> Iterable[tuple[str, Json]]:
+    """The path and the new value of each field, for those who need nothing else of it."""
+    if isinstance(fields, NewFields):
+        return fields.values()
+    return [(field.path, field.after) for field in fields]

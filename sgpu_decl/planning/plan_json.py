@@ -40,16 +40,8 @@ def plan_to_json(plan: Plan) -> dict[str, Json]:
 
 def saved_to_json(plan: Plan) -> dict[str, Json]:
     """Return the public object plus all that apply needs."""
-    changes: list[Json] = [
-        {
-            **_change(change),
-            "nulls": to_json(_Nulls.of(change)),
-            "drifted": [field.path for field in change.fields if field.drifted],
-        }
-        for change in plan.changes
-    ]
     return {
-        **_plan(plan, changes),
+        **_plan(plan, [_saved_change(change) for change in plan.changes]),
         "package_lists": [item.text for item in plan.package_lists],
         **({"git": dict(plan.git)} if plan.git else {}),
     }
@@ -175,6 +167,15 @@ def _without(value: dict[str, Json], keys: frozenset[str]) -> dict[str, Json]:
 def _plan(plan: Plan, changes: Sequence[Json]) -> dict[str, Json]:
     written = cast("dict[str, Json]", to_json(replace(plan, changes=())))
     return {"format_version": FORMAT_VERSION, **written, "changes": changes}
+
+
+def _saved_change(change: Change) -> dict[str, Json]:
+    change = replace(change, fields=tuple(change.fields))
+    return {
+        **_change(change),
+        "nulls": to_json(_Nulls.of(change)),
+        "drifted": [field.path for field in change.fields if field.drifted],
+    }
 
 
 def _change(change: Change) -> dict[str, Json]:

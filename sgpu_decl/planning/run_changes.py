@@ -61,14 +61,13 @@ class _Start:
     refused: bool = False
 
 
-def change_of(
-    desired: DesiredRun, attempts: CurrentAttempts, options: Options, new_fields: NewFields
-) -> Changed:
+def change_of(desired: DesiredRun, attempts: CurrentAttempts, options: Options) -> Changed:
     """Return the change of one run, and the checks about it."""
     same_as = _same_as(desired, attempts)
     decision = _decision(desired, attempts, same_as, options)
+    fields: Sequence[FieldChange]
     if not attempts.known:
-        fields = new_fields.of(desired)
+        fields = NewFields(desired.spec, desired.places)
     else:
         fields = _changed_fields(desired, attempts, same_as or attempts.current, options)
     if decision.verdict in (RunVerdict.KEEP, RunVerdict.ADOPT):
@@ -241,7 +240,7 @@ def _launched(
     attempts: CurrentAttempts,
     start: _Start,
     reason: Reason,
-    fields: tuple[FieldChange, ...],
+    fields: Sequence[FieldChange],
     options: Options,
 ) -> Change:
     number = attempts.next_attempt
@@ -282,7 +281,7 @@ def _kept(
     attempts: CurrentAttempts,
     same_as: Attempt | None,
     decision: Decision,
-    fields: tuple[FieldChange, ...],
+    fields: Sequence[FieldChange],
 ) -> Change:
     assert decision.reason is not None  # noqa: S101 - only launches go without one
     assert same_as is not None  # noqa: S101 - only the same computation is kept

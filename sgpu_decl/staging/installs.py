@@ -42,9 +42,6 @@ def installs_in_command(
         root: the folder of the code, where notebooks lie.
         place: gives the place of a dotted field path.
     """
-    text = command if isinstance(command, str) else " ".join(command)
-    if _TELLTALE.search(text) is None:
-        return ()
     commands = list(_commands(command)) if isinstance(command, str) else [list(command)]
     findings = [
         _finding(words, "`command`", place("command"))
@@ -54,6 +51,11 @@ def installs_in_command(
     for word in (word for one in commands for word in one if word.endswith(".ipynb")):
         findings += _in_notebook(root, word)
     return tuple(findings)
+
+
+def may_install(command: str | Sequence[str]) -> bool:
+    """Whether it is worth to call `installs_in_command`: it is not for most."""
+    return _TELLTALE.search(command if isinstance(command, str) else " ".join(command)) is not None
 
 
 def installs_in_code(executed: Iterable[Source]) -> tuple[Diagnostic, ...]:

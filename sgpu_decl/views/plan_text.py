@@ -1,13 +1,15 @@
 """A plan for people: the summary first and last, each change with its reason and place."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, Check, FieldChange, Plan, Reason
+from sgpu_decl.planning.first_fields import new_values
 from sgpu_decl.views.cell_groups import CellGroup, group_because, group_what, grouped
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
@@ -143,7 +145,7 @@ class _Paper:
         """Fields, code and environment."""
         first = change.reason is Reason.FIRST_RUN
         if first or (change.prior is None and all(field.added for field in change.fields)):
-            yield from self._first_fields(change.fields)
+            yield from self._first_fields(new_values(change.fields))
         else:
             yield from self._changed_fields(change)
             yield from (f"      _air.py  {line}" for line in changed_entrypoint(change))
@@ -215,12 +217,12 @@ class _Paper:
         if changes_something(plan):
             yield self.bold(summary_line(plan))
 
-    def _first_fields(self, fields: Sequence[FieldChange]) -> Iterator[str]:
+    def _first_fields(self, values: Iterable[tuple[str, Json]]) -> Iterator[str]:
         """Compactly, several to a line: everything is new, so places would only be noise."""
         room = self._width - 6
         line, used = "", 0
-        for field in fields:
-            item = shorten(f"{path_words(field.path)}: {value(field.after)}", room - 1)
+        for path, after in values:
+            item = shorten(f"{path_words(path)}: {value(after)}", room - 1)
             width = columns(item)
             if line and used + width + 3 > room:
                 yield f"      {line},"
