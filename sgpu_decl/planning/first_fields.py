@@ -4,12 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.model.desired import NO_PLACES
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import FieldChange, FieldEffect
 from sgpu_decl.planning.field_changes import leaves, parse
 from sgpu_decl.planning.plan_checks import place_of
 
-__all__ = ["NewFields", "new_values"]
+__all__ = ["CellFields", "NewFields", "new_values"]
+
+
+_SCALARS = (str, int, float, bool, type(None))
 
 
 class NewFields(Sequence[FieldChange]):
@@ -21,26 +25,29 @@ class NewFields(Sequence[FieldChange]):
         places: where the user wrote it.
     """
 
-    __slots__ = ("_places", "_spec")
+    __slots__ = ("_spec", "places")
 
     def __init__(self, spec: str, places: Mapping[str, Place]) -> None:
         self._spec = spec
-        self._places = places
+        self.places = places
 
     def values(self) -> list[tuple[str, Json]]:
         """The path and the value of each."""
         return leaves(parse(self._spec))
 
     def __iter__(self) -> Iterator[FieldChange]:
-        for path, value in self.values():
-            yield FieldChange(
-                path=path,
-                before=None,
-                after=value,
-                effect=FieldEffect.NEW_ATTEMPT,
-                origin=place_of(self._places, path),
-                added=True,
-            )
+        return (self.field(path, value) for path, value in self.values())
+
+    def field(self, path: str, value: Json) -> FieldChange:
+        """One of them."""
+        return FieldChange(
+            path=path,
+            before=None,
+            after=value,
+            effect=FieldEffect.NEW_ATTEMPT,
+            origin=place_of(self.places, path),
+            added=True,
+        )
 
     def __len__(self) -> int:
         return len(self.values())
@@ -57,6 +64,31 @@ class NewFields(Sequence[FieldChange]):
 
     def __hash__(self) -> int:
         return hash(tuple(self))
+
+
+class CellFields:
+    """Makes those of cells at once. Cells of a matrix share their places and are alike in most
+    fields: from the second one on, they share those."""
+
+    def __init__(self) -> None:
+        self._places: Mapping[str, Place] = NO_PLACES
+        self._made: dict[tuple[str, type, Json], FieldChange] = {}
+
+    def of(self, new: NewFields) -> tuple[FieldChange, ...]:
+        if new.places is self._places:
+            return tuple([self._field(new, path, value) for path, value in new.values()])
+        self._places = new.places
+        self._made.clear()
+        return tuple(new)
+
+    def _field(self, new: NewFields, path: str, value: Json) -> FieldChange:
+        kind = type(value)  # `1` and `true` are equal, and not the same
+        if kind not in _SCALARS:
+            return new.field(path, value)
+        key = (path, kind, value)
+        if key not in self._made:
+            self._made[key] = new.field(path, value)
+        return self._made[key]
 
 
 def new_values(fields: Sequence[FieldChange]) -> Iterable[tuple[str, Json]]:

@@ -23,6 +23,7 @@ from sgpu_decl.model.target import target_option
 from sgpu_decl.planning.capabilities import Capabilities
 from sgpu_decl.planning.environment_changes import environment_change, interpreter_checks
 from sgpu_decl.planning.estimate import Spending
+from sgpu_decl.planning.first_fields import CellFields
 from sgpu_decl.planning.last_known import NO_ATTEMPTS, CurrentAttempts, current_attempts
 from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.plan_checks import check_of, run_checks
@@ -172,9 +173,10 @@ class _PlanParts:
     ) -> None:
         """Add the changes of runs, and check where those that are launched will run."""
         launched = []
+        cells = CellFields()
         for item in selected_runs:
             options = _options(item, self._request, self._state, now, capabilities)
-            result = change_of(item, self._attempts_of(item.address), options)
+            result = change_of(item, self._attempts_of(item.address), options, cells)
             self.results.append(result)
             self.spending.add(result[0])
             if result[0].launches:

@@ -24,7 +24,7 @@ from sgpu_decl.planning.decisions import Decision, RunVerdict, Situation, decide
 from sgpu_decl.planning.environment_changes import of_run
 from sgpu_decl.planning.field_changes import FieldDifference, compare, leaves, parse
 from sgpu_decl.planning.fingerprint import fingerprint, token
-from sgpu_decl.planning.first_fields import NewFields
+from sgpu_decl.planning.first_fields import CellFields, NewFields
 from sgpu_decl.planning.last_known import CurrentAttempts, prior_of
 from sgpu_decl.planning.plan_checks import place_of
 from sgpu_decl.planning.policy import FieldClass, class_of, effect_of
@@ -61,13 +61,16 @@ class _Start:
     refused: bool = False
 
 
-def change_of(desired: DesiredRun, attempts: CurrentAttempts, options: Options) -> Changed:
+def change_of(
+    desired: DesiredRun, attempts: CurrentAttempts, options: Options, cells: CellFields
+) -> Changed:
     """Return the change of one run, and the checks about it."""
     same_as = _same_as(desired, attempts)
     decision = _decision(desired, attempts, same_as, options)
     fields: Sequence[FieldChange]
     if not attempts.known:
-        fields = NewFields(desired.spec, desired.places)
+        new = NewFields(desired.spec, desired.places)
+        fields = cells.of(new) if desired.address.key else new
     else:
         fields = _changed_fields(desired, attempts, same_as or attempts.current, options)
     if decision.verdict in (RunVerdict.KEEP, RunVerdict.ADOPT):
