@@ -1,5 +1,6 @@
 """The FSDP2 training: what it leaves on this machine, and the same file on a workspace."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sgpu_decl.agent import processes
+from tests.examples.conftest import EXAMPLES
 
 Copied = Callable[[str], Any]  # gives an Example of conftest.py
 
@@ -64,6 +68,39 @@ def test_two_nodes_of_a_workspace_train_as_this_machine_does(
 
     tracked = MlflowClient("databricks").get_run(run["links"]["mlflow"]["run_id"])
     assert {"loss", "loss/rank_0", "loss/rank_1"} <= set(tracked.data.metrics)
+
+
+@pytest.mark.ray
+@pytest.mark.torch
+@pytest.mark.mlflow
+@pytest.mark.expensive
+def test_two_nodes_of_a_ray_cluster_train_as_this_machine_does(
+    trained: Any, short: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the cluster that the example starts."""
+    with subprocess.Popen(
+        [sys.executable, EXAMPLES / "ray/cluster.py", "--nodes", "2"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        assert started.stdout is not None
+        for _ in range(3):
+            _, name, value = re.split("[ =]", started.stdout.readline().strip(), maxsplit=2)
+            monkeypatch.setenv(name, value)
+        applied = trained.sgpu("apply", "-y", "-t", "ray", *short, "run.yaml")
+        assert applied.returncode == 0, applied.stderr
+        values = [item["value"] for item in trained.data("results", "fsdp", "-t", "ray")["results"]]
+        (run,) = trained.data("status", "-t", "ray")["runs"]
+        planned = trained.sgpu("plan", "--detailed-exitcode", "-t", "ray", *short, "run.yaml")
+        nodes = processes.related(started.pid)
+        started.terminate()
+        assert started.wait() == 0
+    assert nodes
+    assert not [pid for pid in nodes if processes.start_time(pid) is not None]
+    assert values == [item["value"] for item in trained.data("results", "fsdp")["results"]]
+    assert (run["state"], run["backend"]) == ("succeeded", "ray")
+    assert [rank["node_rank"] for rank in run["ranks"]] == [0, 1]
+    assert planned.returncode == 0
 
 
 def test_its_plan_for_a_workspace_is_as_the_golden_file_says(

@@ -22,13 +22,15 @@ has one that runs, one that succeeded, one that failed and one that was stopped,
 class Answers:
     """`by_path` maps a path to an answer: JSON, or a status and a text, or a function that returns
     one. A path without one gets the answer of its folder, such as `/api/jobs/*`, or 404. `requests`
-    are those that came, with their token. Answers come `delay` seconds late."""
+    are those that came, with their token, `bodies` what they sent. Answers come `delay` seconds
+    late."""
 
     def __init__(self, url: str, by_path: Mapping[str, Any], token: str | None) -> None:
         self.url = url
         self.by_path = dict(by_path)
         self.token = token
         self.requests: list[tuple[str, str | None]] = []
+        self.bodies: list[tuple[str, bytes]] = []
         self.connections = 0
         self.delay = 0.0
 
@@ -63,10 +65,11 @@ def answering(by_path: Mapping[str, Any], *, token: str | None = None) -> Iterat
             answers.connections += 1
 
         def _answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             path = self.path.partition("?")[0]
             sent = self.headers.get("Authorization")
             answers.requests.append((f"{self.command} {path}", sent))
+            answers.bodies.append((f"{self.command} {path}", body))
             if answers.delay:
                 time.sleep(answers.delay)
             others = answers.by_path.get(f"{path.rpartition('/')[0]}/*", (404, "404: Not Found"))

@@ -50,6 +50,19 @@ def bench(cluster: Answers, tmp_path: Path) -> BackendBench:
     return bench
 
 
+def test_nothing_of_the_user_is_in_the_words_that_a_shell_reads(
+    cluster: Answers, tmp_path: Path
+) -> None:
+    """Ray starts a job through a shell."""
+    bench = bench_at(cluster.url, tmp_path, resources_per_rank={"CPU": 0.5})
+    evil = "'; touch $(pwd)/evil\n\"`id`"
+    bench.declare("hold", args={"gate": evil}, description=evil, tags={"evil": evil})
+    bench.done("apply", "-y", "--detach")
+    (body,) = (body for request, body in cluster.bodies if request == "POST /api/jobs/")
+    assert b"evil" not in body
+    assert b"touch" not in body
+
+
 def job_of(cluster: Answers, number: int, **fields: Any) -> dict[str, Any]:
     """The recorded job that runs (0), succeeded, failed, or was stopped (3)."""
     return {**cluster.by_path["/api/jobs/"][number], **fields}

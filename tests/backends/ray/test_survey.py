@@ -175,6 +175,7 @@ def test_what_never_fits_says_the_best_that_there_is(planned: Planned) -> None:
         ({"more": "max_parallel: 2\n"}, "unsupported_field", "`max_parallel`", 9),
         ({"more": "code: {link: [data]}\n"}, "unsupported_field", "`code.link`", 9),
         ({"backend": "  storage: /nowhere/at/all\n"}, "bad_storage", "is not there", 8),
+        ({"backend": "  storage: /dev/null\n"}, "bad_storage", "is not there", 8),
     ],
 )  # fmt: skip
 def test_what_is_refused_has_a_place_and_a_way_out(

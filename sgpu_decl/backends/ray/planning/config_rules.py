@@ -65,7 +65,7 @@ def machine_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
         return
     if os.access(storage, os.R_OK | os.W_OK | os.X_OK):
         return
-    fault = "is not there" if not os.path.exists(storage) else "is not writable"
+    fault = "is not writable" if os.path.isdir(storage) else "is not there"
     yield Diagnostic(
         code="bad_storage",
         summary=f"the folder `{storage}` {fault} on this machine",
