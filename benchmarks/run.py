@@ -56,6 +56,9 @@ def starting(scratch: Path, repeats: int) -> Iterator[Row]:
         ("sgpu status", ("status",), 8),
         ("sgpu show", ("show", "r00000"), 8),
         ("sgpu wait, of a run that has ended", ("wait", "r00000"), 8),
+        ("the Tab key, a run", ("completion", "values", "--", "logs", "r"), 8),
+        ("the Tab key, a field", ("completion", "values", "--", "plan", "--set", "e"), 8),
+        ("the Tab key, a target", ("completion", "values", "--", "logs", "-t", ""), 8),
         ("sgpu plan, one unchanged run", ("plan",), 12),
         ("sgpu validate, one run", ("validate",), 20),
     )

@@ -137,6 +137,21 @@ class Session:
         """Whether there is a project here: a file with a default name, or a state."""
         return self._project.opened.file is not None or is_folder(self.state_dir.parent)
 
+    @property
+    def file(self) -> Path | None:
+        """The run or project file that is read if there is one."""
+        return self._project.opened.file
+
+    def targets(self) -> tuple[str, ...]:
+        """The targets that a file here declares, and those that something was applied to.
+
+        Raises:
+            InvalidInput: a file cannot be parsed.
+        """
+        from sgpu_decl.facts.targets import known_targets
+
+        return known_targets(self._project.opened, self._project.states.targets())
+
     def other_targets_hint(self) -> str | None:
         """The hint for a target without runs: other targets that something was applied to."""
         from sgpu_decl.runs.other_targets import other_targets_hint

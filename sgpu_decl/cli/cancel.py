@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note
@@ -18,7 +19,12 @@ __all__ = ["command"]
 
 
 @click.command("cancel")
-@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[NAME|FILE]...",
+    shell_complete=completed_by("runs", "files"),
+)
 @project_options
 @click.option(
     "--force-after",

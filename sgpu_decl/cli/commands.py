@@ -4,14 +4,19 @@ The group reads help from here, so that `sgpu --help` loads no command and nothi
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = [
     "COMMANDS",
     "DEV_COMMANDS",
     "ENV_COMMANDS",
     "EXAMPLES",
+    "HELP_OPTIONS",
     "MLFLOW_COMMANDS",
     "STATE_COMMANDS",
     "SUBCOMMANDS",
@@ -19,6 +24,8 @@ __all__ = [
     "LazyGroup",
     "examples",
 ]
+
+HELP_OPTIONS = ["-h", "--help"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("sgpu_decl.cli.init:command", "Write a first run.yaml and train.py."),
@@ -43,6 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("sgpu_decl.cli.doctor:command", "Check this machine and this project."),
     "dev": ("sgpu_decl.cli.dev:command", "Run a local emulator of a Databricks workspace."),
     "version": ("sgpu_decl.cli.version:command", "Show the version."),
+    "completion": ("sgpu_decl.cli.completion:command", "Complete commands with the Tab key."),
     "help": ("sgpu_decl.cli.help:command", "Show the help of a command."),
 }
 
@@ -117,6 +125,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "dev": ("sgpu dev workspace",),
     "dev workspace": ("sgpu dev workspace --port 8080",),
     "version": ("sgpu version",),
+    "completion": ("sgpu completion bash", "sgpu completion fish"),
     "help": ("sgpu help logs", "sgpu help state mv"),
 }
 """What people type most, shown below the help of each command."""
@@ -188,7 +197,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self._table and not args[0].startswith("-"):
+        known = not args or args[0] in self._table or args[0].startswith("-")
+        if not known and not ctx.resilient_parsing:
             raise self._unknown(ctx, *args)
         return super().resolve_command(ctx, args)
 
@@ -212,6 +222,17 @@ class LazyGroup(click.Group):
         near = nearest(word, self._table)
         hint = f"; did you mean `{near}`?" if near else ""
         return click.UsageError(f"no command `{word}`{hint}", ctx)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Names and lines from the table: no command is loaded for them."""
+        from click.shell_completion import CompletionItem
+
+        names = [
+            CompletionItem(name, help=line)
+            for name, (_, line) in self._table.items()
+            if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

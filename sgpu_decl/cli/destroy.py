@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.file_options import file_options
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option
 from sgpu_decl.cli.run_names import file_and_names
@@ -13,7 +14,9 @@ __all__ = ["command"]
 
 
 @click.command("destroy")
-@click.argument("words", nargs=-1, metavar="[FILE] [NAME]...")
+@click.argument(
+    "words", nargs=-1, metavar="[FILE] [NAME]...", shell_complete=completed_by("runs", "files")
+)
 @file_options
 @lock_option
 @click.option(

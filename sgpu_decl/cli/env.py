@@ -5,6 +5,7 @@ import sys
 import click
 
 from sgpu_decl.cli.commands import ENV_COMMANDS, LazyGroup
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, show, takes_colour
 
@@ -37,7 +38,7 @@ def bases_command(*, output: str) -> int:
 
 
 @click.command("show")
-@click.argument("name", metavar="ENVIRONMENT")
+@click.argument("name", metavar="ENVIRONMENT", shell_complete=completed_by("runs"))
 @project_options
 @output_option()
 def show_command(*, source: ProjectSource, name: str, output: str) -> int:
@@ -79,8 +80,8 @@ def requirements_command(*, name: str, output: str) -> int:
 
 
 @click.command("diff")
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
+@click.argument("before", metavar="A", shell_complete=completed_by("runs"))
+@click.argument("after", metavar="B", shell_complete=completed_by("runs"))
 @project_options
 @output_option()
 def diff_command(*, source: ProjectSource, before: str, after: str, output: str) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, show
 
@@ -13,7 +14,7 @@ _MOST = 3
 
 
 @click.command("explain")
-@click.argument("code", required=False, metavar="[CODE]")
+@click.argument("code", required=False, metavar="[CODE]", shell_complete=completed_by("codes"))
 @output_option()
 def command(*, code: str | None, output: str) -> int:
     """Explain a code of a check or an error, such as `unknown_key`: what it means, an example, and

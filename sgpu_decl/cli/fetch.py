@@ -4,6 +4,7 @@ import os
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.staging_progress import open_progress
@@ -13,7 +14,9 @@ __all__ = ["command"]
 
 
 @click.command("fetch")
-@click.argument("name", required=False, metavar="[NAME|FILE]")
+@click.argument(
+    "name", required=False, metavar="[NAME|FILE]", shell_complete=completed_by("runs", "files")
+)
 @project_options
 @output_option()
 def command(*, source: ProjectSource, name: str | None, output: str) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import Command, ProjectSource, project_option, target_option, whole
 from sgpu_decl.cli.run_names import is_path
 from sgpu_decl.model.plan_options import PlanOptions
@@ -40,6 +41,7 @@ def file_options(command: Command) -> Command:
         multiple=True,
         metavar="PATH=VALUE",
         callback=_pairs,
+        shell_complete=completed_by("settable paths"),
         help="Override a field of the file, such as `args.lr=0.1` (repeatable).",
     )
     @project_option
@@ -53,13 +55,20 @@ def file_options(command: Command) -> Command:
 
 
 def file_argument(command: Command) -> Command:
-    return click.argument("file", required=False, metavar="[FILE]")(command)
+    return click.argument(
+        "file", required=False, metavar="[FILE]", shell_complete=completed_by("files")
+    )(command)
 
 
 def words_argument(command: Command) -> Command:
     """A file and names of its runs, handed to the command as `file` and `names`."""
 
-    @click.argument("words", nargs=-1, metavar="[FILE] [NAME]...")
+    @click.argument(
+        "words",
+        nargs=-1,
+        metavar="[FILE] [NAME]...",
+        shell_complete=completed_by("runs", "files"),
+    )
     @functools.wraps(command)
     def with_words(*, words: tuple[str, ...], **values: Any) -> object:
         files = [word for word in words if is_path(word) or os.path.exists(word)]
@@ -77,15 +86,21 @@ def selection_options(command: Command) -> Command:
     @click.option(
         "--rerun",
         multiple=True,
+        shell_complete=completed_by("runs"),
         metavar="ADDRESS",
         help="Relaunch these runs even if they are up to date (repeatable; globs).",
     )
     @click.option(
-        "--select", multiple=True, metavar="ADDRESS", help="Plan only these (repeatable; globs)."
+        "--select",
+        multiple=True,
+        shell_complete=completed_by("runs"),
+        metavar="ADDRESS",
+        help="Plan only these (repeatable; globs).",
     )
     @click.option(
         "--exclude",
         multiple=True,
+        shell_complete=completed_by("runs"),
         metavar="ADDRESS",
         help="Skip these (repeatable; globs).",
     )

@@ -2,13 +2,14 @@
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.terminal_output import show
 
 __all__ = ["command"]
 
 
 @click.command("help")
-@click.argument("path", nargs=-1, metavar="[COMMAND]...")
+@click.argument("path", nargs=-1, metavar="[COMMAND]...", shell_complete=completed_by("commands"))
 @click.pass_context
 def command(context: click.Context, *, path: tuple[str, ...]) -> int:
     """Show the help of COMMAND, as `sgpu COMMAND --help` does.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import (
     ProjectSource,
     output_option,
@@ -30,7 +31,9 @@ __all__ = ["command"]
 
 
 @click.command("logs")
-@click.argument("name", required=False, metavar="[NAME|FILE]")
+@click.argument(
+    "name", required=False, metavar="[NAME|FILE]", shell_complete=completed_by("runs", "files")
+)
 @project_options
 @click.option("-f", "--follow", is_flag=True, help="Show new output until the run has ended.")
 @rank_option(default="0", help="The rank to show: 0 by default.")

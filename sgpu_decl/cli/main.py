@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import click
 
-from sgpu_decl.cli.commands import COMMANDS, LazyGroup
+from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
 from sgpu_decl.cli.next_steps import forget
 from sgpu_decl.cli.standard_streams import (
     flush_error,
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments,
             prog_name="sgpu",
             standalone_mode=False,
-            help_option_names=["-h", "--help"],
+            help_option_names=HELP_OPTIONS,
         )
         sys.stdout.flush()
     except BrokenPipeError:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from sgpu_decl.cli.commands import MLFLOW_COMMANDS, LazyGroup
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
 
@@ -15,7 +16,7 @@ command = LazyGroup(MLFLOW_COMMANDS, "mlflow", "Look after the MLflow runs of at
 
 
 @click.command("sync")
-@click.argument("name")
+@click.argument("name", shell_complete=completed_by("runs"))
 @click.option("--to", "server", metavar="URI", help="The server; by default the one it missed.")
 @project_options
 @output_option()

@@ -4,8 +4,6 @@ the file of the command that prints them are added here, so no message has to kn
 import re
 import shlex
 from contextvars import ContextVar
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import SgpuError
@@ -58,6 +56,8 @@ def _of_saved_plan(name: str, rest: str) -> bool:
     """Whether a command is about a saved plan, which names its own project and target."""
     if name not in ("apply", "show"):
         return False
+    from pathlib import Path
+
     from sgpu_decl.api import is_saved_plan
 
     return any(is_saved_plan(Path(word)) for word in shlex.split(rest) if not word.startswith("-"))
@@ -71,11 +71,15 @@ def complete_error(error: SgpuError) -> SgpuError:
 
 
 def complete_finding(finding: "Diagnostic") -> "Diagnostic":
+    from dataclasses import replace
+
     return replace(finding, hint=complete(finding.hint)) if finding.hint else finding
 
 
 def complete_plan(plan: "Plan") -> "Plan":
     """A plan to be shown: the hints of its checks are complete."""
+    from dataclasses import replace
+
     hints = (complete(check.hint or "") or None for check in plan.checks)
     checks = (replace(check, hint=hint) for check, hint in zip(plan.checks, hints, strict=True))
     return replace(plan, checks=tuple(checks))

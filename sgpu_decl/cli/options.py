@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import remember
 from sgpu_decl.cli.terminal_output import show
 from sgpu_decl.errors import NotFound
@@ -90,10 +91,17 @@ class ProjectSource:
 
 
 target_option = click.option(
-    "-t", "--target", metavar="NAME", help="Use this target, with its overrides and its state."
+    "-t",
+    "--target",
+    metavar="NAME",
+    shell_complete=completed_by("targets"),
+    help="Use this target, with its overrides and its state.",
 )
 project_option = click.option(
-    "--project", metavar="DIR", help="The project folder; its state is in `DIR/.sgpu/`."
+    "--project",
+    metavar="DIR",
+    shell_complete=completed_by("folders"),
+    help="The project folder; its state is in `DIR/.sgpu/`.",
 )
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.run_table import show_table, sort_option
@@ -19,7 +20,9 @@ __all__ = ["command"]
 
 
 @click.command("results")
-@click.argument("name", required=False, metavar="[NAME|FILE]")
+@click.argument(
+    "name", required=False, metavar="[NAME|FILE]", shell_complete=completed_by("runs", "files")
+)
 @project_options
 @sort_option
 @output_option("csv", "markdown")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer, note, show
 
@@ -12,7 +13,9 @@ __all__ = ["command"]
 
 
 @click.command("schema")
-@click.argument("path", required=False, metavar="[PATH]")
+@click.argument(
+    "path", required=False, metavar="[PATH]", shell_complete=completed_by("explained paths")
+)
 @click.option("--write", metavar="DIR", help="Write all JSON Schemas into this folder.")
 @output_option()
 def command(*, path: str | None, write: str | None, output: str) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
@@ -21,7 +22,9 @@ __all__ = ["command"]
 
 
 @click.command("show")
-@click.argument("name", required=False, metavar="[NAME|FILE|PLAN]")
+@click.argument(
+    "name", required=False, metavar="[NAME|FILE|PLAN]", shell_complete=completed_by("runs", "files")
+)
 @project_options
 @sort_option
 @output_option("markdown")

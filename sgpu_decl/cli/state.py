@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.commands import STATE_COMMANDS, LazyGroup
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, lock_option, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.terminal import json_text
@@ -44,7 +45,7 @@ def list_command(*, source: ProjectSource, output: str) -> int:
 
 
 @click.command("show")
-@click.argument("address")
+@click.argument("address", shell_complete=completed_by("addresses"))
 @project_options
 @output_option()
 def show_command(*, source: ProjectSource, address: str, output: str) -> int:
@@ -58,7 +59,7 @@ def show_command(*, source: ProjectSource, address: str, output: str) -> int:
 
 
 @click.command("mv")
-@click.argument("old_address", metavar="SOURCE")
+@click.argument("old_address", metavar="SOURCE", shell_complete=completed_by("addresses"))
 @click.argument("new_address", metavar="DESTINATION")
 @project_options
 @lock_option
@@ -70,7 +71,7 @@ def move_command(*, source: ProjectSource, old_address: str, new_address: str, o
 
 
 @click.command("rm")
-@click.argument("address")
+@click.argument("address", shell_complete=completed_by("addresses"))
 @project_options
 @lock_option
 @output_option()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import is_path, open_named
@@ -23,7 +24,9 @@ __all__ = ["command"]
 
 
 @click.command("status")
-@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+@click.argument(
+    "names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=completed_by("runs", "files")
+)
 @project_options
 @output_option()
 def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> int:

@@ -2,6 +2,7 @@
 
 import click
 
+from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
 from sgpu_decl.cli.terminal_output import answer, note
@@ -11,7 +12,13 @@ __all__ = ["command"]
 
 
 @click.command("wait")
-@click.argument("names", nargs=-1, required=True, metavar="NAME|FILE...")
+@click.argument(
+    "names",
+    nargs=-1,
+    required=True,
+    metavar="NAME|FILE...",
+    shell_complete=completed_by("runs", "files"),
+)
 @project_options
 @click.option("--timeout", metavar="D", help="Give up after this time, such as `10m`.")
 @output_option()

@@ -2,18 +2,20 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
 from sgpu_decl.errors import InvalidInput, NotFound, SgpuError
 from sgpu_decl.facts.checkout import Checkout
 from sgpu_decl.facts.file_kind import holds_plan
-from sgpu_decl.facts.file_memory import FileMemory, ReadGit, ReadVariables
 from sgpu_decl.facts.location import Location, Opened
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.regular_files import NotRegular, leads_out, open_regular
 from sgpu_decl.staging.repository import repository_top
 from sgpu_decl.text.file_limits import PROJECT_FILE
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.loaded import Loaded
 
 __all__ = ["Validated", "file_bytes", "invalid_file", "read_bytes", "read_file"]
 
@@ -25,7 +27,7 @@ class Validated:
     """A file that holds no errors. `findings` are its warnings, `source` its text for excerpts, and
     `targets` the targets that were checked."""
 
-    loaded: Loaded
+    loaded: "Loaded"
     findings: tuple[Diagnostic, ...]
     source: str
     targets: tuple[str, ...] = ()
@@ -41,6 +43,8 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
         NotFound: there is no file.
         InvalidInput: it is a saved plan, or holds errors; all of them are in `diagnostics`.
     """
+    from sgpu_decl.facts.file_memory import FileMemory, ReadGit, ReadVariables
+
     raw = file_bytes(opened)
     text = raw.decode("utf-8-sig", "replace")
     checkout = checkout or Checkout(opened.root)

@@ -13,7 +13,7 @@ from sgpu_decl.text.file_limits import limits_for
 from sgpu_decl.text.yaml_nodes import Mapping
 from sgpu_decl.text.yaml_reader import load
 
-__all__ = ["refuse_unknown"]
+__all__ = ["known_targets", "refuse_unknown"]
 
 
 def refuse_unknown(opened: Opened, target: str, known_targets: Collection[str]) -> None:
@@ -43,6 +43,16 @@ def refuse_unknown(opened: Opened, target: str, known_targets: Collection[str]) 
         hint=(f"did you mean `{near}`? " if near else "") + "; ".join(known),
         code="unknown_target",
     )
+
+
+def known_targets(opened: Opened, applied: Collection[str]) -> tuple[str, ...]:
+    """The targets that the files of a project declare, and those that have a state.
+
+    Raises:
+        InvalidInput: a file cannot be parsed.
+    """
+    declared = chain.from_iterable(map(_declared, _files(opened)))
+    return tuple(dict.fromkeys(name for name in (*declared, *applied) if name != BASE))
 
 
 def _files(opened: Opened) -> list[Path]:

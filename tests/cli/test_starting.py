@@ -105,6 +105,16 @@ def test_looking_at_a_run_that_ended_imports_no_reader_of_files(sgpu: Any) -> No
         assert not sorted(tops & below), command
 
 
+def test_the_tab_key_imports_no_reader_of_files(sgpu: Any) -> None:
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\ncommand: ['true']\n")
+    assert sgpu.here("apply", "-y", "--set", "mlflow.enabled=false").code == 0
+    below = HEAVY | UNNEEDED - {"sgpu_decl.cli.file_options", "sgpu_decl.model.plan_options"}
+    for words in (["l"], ["logs", ""], ["logs", "a#"], ["plan", "--set", "en"], ["schema", "run."]):
+        code, tops = imported(sgpu.folder, "completion", "values", "--", *words)
+        assert code == 0
+        assert not sorted(tops & (below | {"rich", "yaml", "pydantic", "jinja2"})), words
+
+
 def test_a_plan_for_a_ray_cluster_imports_no_ray(sgpu: Any) -> None:
     sgpu.write("train.py", "print()\n")
     with answering(recorded("2.60.0")) as cluster:

@@ -1,0 +1,165 @@
+"""The Tab key offers commands, options and the values that are there."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.cli.completion_values import KINDS
+from tests.cli.conftest import Shell
+from tests.cli.test_every_option import TREE
+from tests.support import COMMAND_RUN, PATIENCE, shell_program
+
+RUN = COMMAND_RUN + "targets: {dev: {}, prod: {}}\n"
+
+
+def values(sgpu: Shell, *words: str) -> list[str]:
+    answer = sgpu.here("completion", "values", "--", *words)
+    assert (answer.code, answer.err) == (0, "")
+    return [line.partition("\t")[0] for line in answer.out.splitlines()]
+
+
+@pytest.fixture
+def launched(sgpu: Shell) -> Shell:
+    sgpu.write("run.yaml", RUN)
+    assert sgpu.here("apply", "-y").code == 0
+    assert sgpu.here("apply", "-y", "--rerun", "hello").code == 0
+    return sgpu
+
+
+def test_commands_and_options(sgpu: Shell) -> None:
+    assert values(sgpu, "st") == ["status", "state"]
+    assert values(sgpu, "state", "") == ["list", "show", "mv", "rm", "pull", "unlock"]
+    assert values(sgpu, "logs", "--re") == ["--restart"]
+    assert values(sgpu, "plan", "-o", "") == ["text", "json", "markdown"]
+    assert values(sgpu, "help", "state", "u") == ["unlock"]
+    assert values(sgpu, "completion", "") == ["bash", "zsh", "fish", "values"]
+    assert values(sgpu, "explain", "unknown_k") == ["unknown_key"]
+    assert "plan" in values(sgpu, "nonsense", "")
+
+
+def test_runs_attempts_and_targets(launched: Shell) -> None:
+    for command in ("logs", "results", "fetch", "wait", "cancel", "status", "show", "plan"):
+        assert values(launched, command, "") == ["hello", ":files"]
+        assert values(launched, command, "hello#") == ["hello#2", "hello#1", ":files"]
+    assert values(launched, "apply", "--rerun", "he") == ["hello"]
+    assert values(launched, "state", "mv", "run") == ["run.hello"]
+    assert values(launched, "logs", "-t", "") == ["dev", "prod"]
+    assert values(launched, "logs", "-t", "dev", "") == [":files"]
+    assert values(launched, "logs", "--project", "") == [":folders"]
+
+
+def test_fields_of_set_and_schema(launched: Shell) -> None:
+    fields = values(launched, "apply", "--set", "")
+    assert {"gpus=", "env.", "args."} <= set(fields)
+    assert not {"name=", "targets.", "variables."} & set(fields)
+    assert values(launched, "apply", "--set", "env.va") == ["env.variables."]
+    assert values(launched, "apply", "--set", "env.variables.") == []
+    assert values(launched, "schema", "") == ["run", "project"]
+    assert values(launched, "schema", "run.env.va") == ["run.env.variables"]
+    assert "run.gpus" in values(launched, "schema", "run.")
+    launched.write("sgpu.yml", "project: {name: p}\nruns: {}\n")
+    assert values(launched, "plan", "--set", "runs.") == ["runs.hello."]
+    assert values(launched, "plan", "--set", "runs.hello.gp") == ["runs.hello.gpus="]
+
+
+def test_every_path_that_is_offered_can_be_set(launched: Shell) -> None:
+    for path in values(launched, "plan", "--set", ""):
+        refused = launched.here("plan", "--set", f"{path.rstrip('=.')}={{}}")
+        assert "unknown_path" not in refused.err, path
+
+
+def test_what_cannot_be_read_offers_nothing(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", "name: [\n")
+    (sgpu.folder / ".sgpu" / "default").mkdir(parents=True)
+    sgpu.write(".sgpu/default/state.db", "no database")
+    assert values(sgpu, "logs", "") == [":files"]
+    assert values(sgpu, "logs", "-t", "") == []
+    assert values(sgpu, "logs", "--project", "absent", "") == [":files"]
+
+
+def test_every_kind_of_value_is_used() -> None:
+    used = set()
+    for command in TREE.values():
+        for parameter in command.params:
+            callback = parameter._custom_shell_complete
+            if callback is not None:
+                (kinds,) = (cell.cell_contents for cell in callback.__closure__ or ())
+                used |= set(kinds)
+    assert used == {*KINDS, "files", "folders"}
+
+
+@pytest.fixture
+def on_path(launched: Shell, tmp_path: Path) -> dict[str, str]:
+    """The environment of a shell that finds this `sgpu`."""
+    program = shell_program(tmp_path / "bin/sgpu", f'exec {sys.executable} -m sgpu_decl "$@"')
+    return {**launched.environ, "PATH": f"{program.parent}:{launched.environ['PATH']}"}
+
+
+BASH = """\
+eval "$(sgpu completion bash)"
+compopt() { :; }
+try() {
+    COMP_LINE=$1 COMP_POINT=${#1}
+    shift
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+    _sgpu_complete
+    echo "${COMPREPLY[*]}"
+}
+try 'sgpu lo' sgpu lo
+try 'sgpu logs he' sgpu logs he
+try 'sgpu logs --target=' sgpu logs --target =
+try 'sgpu logs --target=pr' sgpu logs --target = pr
+try 'sgpu plan --set gpus=' sgpu plan --set gpus =
+try 'sgpu plan --set gpus=2 --set ty' sgpu plan --set gpus = 2 --set ty
+try 'sgpu validate ru' sgpu validate ru
+"""
+
+
+def test_the_script_for_bash(launched: Shell, on_path: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["bash", "-c", BASH], cwd=launched.folder, env=on_path, capture_output=True, text=True,
+        timeout=PATIENCE, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "logs", "hello", "dev prod", "prod", "", "type=", "run.yaml"
+    ]  # fmt: skip
+    assert done.stderr == ""
+
+
+def test_the_script_for_fish(launched: Shell, on_path: dict[str, str]) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("there is no fish")
+    asked = 'sgpu completion fish | source; for l in "sgpu lo" "sgpu logs he" "sgpu logs -t "'
+    done = subprocess.run(
+        ["fish", "-c", f"{asked}; complete -C $l; end"], cwd=launched.folder, env=on_path,
+        capture_output=True, text=True, timeout=PATIENCE, check=True,
+    )  # fmt: skip
+    found = [line.partition("\t")[0] for line in done.stdout.splitlines()]
+    assert found == ["logs", "hello", "dev", "prod"]
+
+
+ZSH = """\
+autoload -Uz compinit && compinit -u -D
+eval "$(sgpu completion zsh)"
+_describe() { while [[ $1 == -* ]]; do shift; done; print -l -- "${(@P)2}"; }
+_files() { print files }
+try() { local -a words=("$@"); local CURRENT=$#; _sgpu }
+try sgpu lo
+try sgpu logs he
+try sgpu plan --set gp
+"""
+
+
+def test_the_script_for_zsh(launched: Shell, on_path: dict[str, str]) -> None:
+    if shutil.which("zsh") is None:
+        pytest.skip("there is no zsh")
+    done = subprocess.run(
+        ["zsh", "-fc", ZSH], cwd=launched.folder, env=on_path, capture_output=True, text=True,
+        timeout=PATIENCE, check=True,
+    )  # fmt: skip
+    found = [re.split(r"(?<!\\):", line)[0] for line in done.stdout.splitlines()]
+    assert found == ["logs", "hello", "files", "gpus="]
