@@ -61,6 +61,23 @@ def test_a_lost_raylet_is_followed_by_a_new_cluster(
     assert [result["value"] for result in opened.runs.results(ref)] == [[3, 2.0]]
 
 
+def test_a_command_may_be_the_driver(
+    session: Callable[[], Session], project: Path, tmp_path: Path
+) -> None:
+    with_ray(project, "run.yaml", tmp_path / "mark")
+    file = project / "run.yaml"
+    text = file.read_text().replace("args: {n: 3}\n", "")
+    file.write_text(text.replace("entrypoint: train.py:main", "command: [python, train.py]"))
+    (project / "train.py").write_text(
+        "import ray\nray.init()\nprint('CPUs:', ray.cluster_resources()['CPU'])\n"
+    )
+    opened = session()
+    ref = ended(opened)
+    assert opened.runs.status(ref).state is AttemptState.SUCCEEDED
+    lines = [log.text for log in opened.runs.logs(ref, ranks=None, follow=False) if log is not None]
+    assert "CPUs: 2.0" in lines
+
+
 def test_a_job_launches_its_driver_with_a_cluster(shop: Shop, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     mark.touch()
