@@ -24,7 +24,7 @@ _PATIENCE = 120.0  # the tracker gives up sooner by itself; MLflow needs seconds
 _SHORT = 0.5  # seconds of waiting before the status shows it
 _LOOK = 0.02
 _MLFLOW = ("MLFLOW_TRACKING_", "DATABRICKS_")  # how to reach a store
-_SHOWN = ("run_id", "experiment", "tracking_uri", "error", "instead_of")
+_SHOWN = ("run_id", "experiment_id", "experiment", "tracking_uri", "error", "instead_of")
 
 
 class TrackerProcess:

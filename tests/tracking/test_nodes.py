@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.support import until
 from tests.tracking.conftest import Door
 
 pytest.importorskip("mlflow")
@@ -26,7 +27,7 @@ mlflow: {{run_name: {name}, experiment: nodes}}
 
 
 @pytest.fixture
-def nodes(project: Shell, tmp_path: Path) -> Shell:
+def nodes(project: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A project whose runs go to nodes that share one folder."""
     site = tmp_path / "site"
     installed = site / "folder_backend-1.0.dist-info"
@@ -35,7 +36,8 @@ def nodes(project: Shell, tmp_path: Path) -> Shell:
     (installed / "entry_points.txt").write_text(
         "[sgpu.backends]\nfolder = tests.contracts.folder_backend.kind:KIND\n"
     )
-    project.environ["PYTHONPATH"] = f"{site}:{ROOT}"
+    monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.syspath_prepend(site)
     return project
 
 
@@ -46,7 +48,7 @@ def declare(shell: Shell, name: str, entry: str, more: str = "") -> None:
 
 
 def link(shell: Shell) -> dict[str, Any]:
-    (run,) = shell("status", "echo", "-o", "json").json["data"]["runs"]
+    (run,) = shell.here("status", "echo", "-o", "json").json["data"]["runs"]
     return dict(run["links"].get("mlflow", {}))
 
 
@@ -62,7 +64,7 @@ def test_ranks_on_nodes_log_to_the_run_of_their_attempt(nodes: Shell, door: Door
     )
     declare(nodes, "on-nodes", "entrypoint: train.py\n")
 
-    done = nodes("apply", "-y")
+    done = nodes.here("apply", "-y")
 
     assert done.code == 0, done.err
     (run,) = door.runs("on-nodes")
@@ -82,6 +84,60 @@ def test_ranks_on_nodes_log_to_the_run_of_their_attempt(nodes: Shell, door: Door
         "EXPERIMENT_ID": info["experiment_id"],
         "EXPERIMENT_NAME": "nodes",
     }
-    lines = nodes("logs", "echo", "--rank", "all").out.splitlines()
+    lines = nodes.here("logs", "echo", "--rank", "all").out.splitlines()
     said = [json.loads(line[line.index("{") :]) for line in lines if "{" in line]
     assert said == [variables] * 2
+
+
+def test_a_server_that_is_down_costs_the_run_nothing_but_its_mlflow_run(
+    nodes: Shell, door: Door
+) -> None:
+    door.close()
+    nodes.environ["MLFLOW_TRACKING_URI"] = door.uri
+    declare(nodes, "down", "command: 'env'\n")
+
+    done = nodes.here("apply", "-y")
+
+    assert done.code == 0, done.err
+    assert "MLFLOW_RUN_ID" not in done.out
+    reason = f"{door.uri} cannot be reached: Connection refused"
+    assert f"echo#1 is not tracked by MLflow: {reason}" in done.err
+    assert link(nodes) == {"error": reason}
+
+
+def test_a_run_whose_server_was_down_at_its_end_is_closed_by_a_later_command(
+    nodes: Shell, door: Door, tmp_path: Path
+) -> None:
+    nodes.environ["MLFLOW_TRACKING_URI"] = door.uri
+    gate = tmp_path / "gate"
+    declare(nodes, "late", f"command: 'while ! [ -e {gate} ]; do sleep 0.05; done; exit 3'\n")
+    assert nodes.here("apply", "-y", "--detach").code == 0
+    until(lambda: door.runs("late"))
+    door.close()
+    gate.touch()
+
+    nodes.here("wait", "echo")
+    (run,) = door.runs("late")
+    assert run["info"]["status"] == "RUNNING"
+    door.open()
+    nodes.here("status")
+
+    (run,) = door.runs("late")
+    assert run["info"]["status"] == "FAILED"
+    tags = {item["key"]: item["value"] for item in run["data"]["tags"]}
+    assert (tags["sgpu.state"], tags["sgpu.failure_class"]) == ("failed", "exit_code")
+    assert not list((nodes.folder / ".sgpu" / "mlflow-open").iterdir())
+
+
+def test_a_password_in_the_exported_uri_stands_on_no_disk(
+    nodes: Shell, door: Door, tmp_path: Path
+) -> None:
+    nodes.environ["MLFLOW_TRACKING_URI"] = door.uri.replace("//", "//ann:correct-horse@")
+    declare(nodes, "secret", "command: 'printenv MLFLOW_TRACKING_URI'\n")
+
+    done = nodes.here("apply", "-y")
+
+    assert door.runs("secret")[0]["info"]["status"] == "FINISHED"
+    assert f"\n{door.uri}\n" in done.out
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or b"correct-horse" not in path.read_bytes(), path

@@ -1,0 +1,136 @@
+"""The MLflow run of ranks on a Ray cluster: a real cluster and the real server. The older Ray lies
+in an environment without MLflow."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.agent.processes import related
+from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
+from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from tests.ray_versions import BOTH_RAYS, interpreter_with
+from tests.support import until
+from tests.tracking.conftest import Door
+
+pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.expensive]
+
+TOKEN = "a-token-that-nobody-may-see"
+HOLD = """\
+names="MLFLOW_TRACKING_URI MLFLOW_RUN_ID MLFLOW_EXPERIMENT_ID MLFLOW_EXPERIMENT_NAME"
+names="$names MLFLOW_TRACKING_TOKEN"
+for name in $names; do printenv $name; done > {gate}/said-$RANK-$TORCHELASTIC_RESTART_COUNT
+touch {gate}/up-$TORCHELASTIC_RESTART_COUNT-$RANK
+while ! [ -e {gate}/go-0 ]; do sleep 0.1; done
+"""
+
+
+@pytest.fixture(scope="module", params=BOTH_RAYS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
+    with ray_cluster(nodes=2, cpus=4, python=interpreter_with(request.param)) as running:
+        yield running
+
+
+@pytest.fixture
+def bench(cluster: RayCluster, door: Door, tmp_path: Path) -> Iterator[BackendBench]:
+    """A run of two nodes that is tracked by the server, and waits for `go`."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    block = {
+        "kind": "ray", "address": cluster.url, "storage": str(shared), "ranks_per_node": 1,
+        "resources_per_rank": {"CPU": 3},
+    }  # fmt: skip
+    mlflow = {"tracking_uri": door.uri, "run_name": tmp_path.name}
+    pair = {"type": "CPU", "gpus": 2, "backend": block, "mlflow": mlflow}
+    environ = {"MLFLOW_TRACKING_TOKEN": TOKEN, "MLFLOW_EXPERIMENT_NAME": "ray"}
+    case = BackendCase(
+        fields=pair, pair=pair, many=pair, secret=("", ""), missing="", environ=environ
+    )
+    bench = BackendBench(case, tmp_path)
+    retry = {"max": 1, "on": ["infra"], "backoff": "100ms"}
+    command = HOLD.format(gate=bench.gate)
+    run = {"name": "hello", "command": command, "grace": "500ms", "retry": retry, **pair}
+    (bench.project / "run.yaml").write_text(json.dumps(run))
+    bench.launched()
+    bench.up(ranks=2)
+    yield bench
+    bench.close()
+
+
+def run_of(door: Door, bench: BackendBench) -> dict[str, Any]:
+    """The one MLflow run of the attempt."""
+    (run,) = door.runs(bench.project.parent.name)
+    return run
+
+
+def running(cluster: RayCluster, words: bytes) -> list[int]:
+    """The processes of the cluster that have these words in their command line."""
+    return [
+        pid
+        for node in cluster.nodes
+        for pid in related(node.pid)
+        if words in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def test_ranks_have_the_run_of_their_attempt_and_its_token_lies_nowhere(
+    cluster: RayCluster, bench: BackendBench, door: Door
+) -> None:
+    run = run_of(door, bench)
+    info = run["info"]
+    lines = [door.uri, info["run_id"], info["experiment_id"], "ray", TOKEN]
+    for rank in range(2):
+        assert (bench.gate / f"said-{rank}-0").read_text().splitlines() == lines
+        (bench.gate / f"said-{rank}-0").unlink()
+    assert info["status"] == "RUNNING"
+    link = until(lambda: bench.status()["links"].get("mlflow"))
+    assert (link["run_id"], link["experiment"]) == (info["run_id"], "ray")
+    folders = (bench.project.parent, cluster.folder)
+    for place in (path for folder in folders for path in folder.rglob("*") if path.is_file()):
+        assert TOKEN.encode() not in place.read_bytes(), place
+    assert TOKEN not in json.dumps(cluster.get("/api/jobs/"))
+    (tracker,) = running(cluster, b"/tracker.zip")
+    assert TOKEN.encode() not in Path(f"/proc/{tracker}/environ").read_bytes()
+
+    bench.go()
+
+    assert bench.ended()["state"] == "succeeded"
+    run = run_of(door, bench)
+    assert run["info"]["status"] == "FINISHED"
+    tags = {item["key"]: item["value"] for item in run["data"]["tags"]}
+    assert (tags["sgpu.address"], tags["sgpu.state"]) == ("run.hello", "succeeded")
+    assert bench.status()["links"]["mlflow"]["run_id"] == info["run_id"]
+
+
+def test_an_attempt_that_goes_on_elsewhere_keeps_its_run(
+    cluster: RayCluster, bench: BackendBench, door: Door
+) -> None:
+    before = run_of(door, bench)["info"]["run_id"]
+    os.kill(running(cluster, b"\0node\0--run\0")[-1], signal.SIGKILL)
+    bench.up(1, ranks=2)
+
+    run = run_of(door, bench)["info"]
+    assert (run["run_id"], run["status"]) == (before, "RUNNING")
+    assert (bench.gate / "said-0-1").read_text().splitlines()[1] == before
+    bench.go()
+
+    assert bench.ended()["state"] == "succeeded"
+    assert run_of(door, bench)["info"]["status"] == "FINISHED"
+
+
+def test_a_run_whose_driver_was_killed_is_failed_and_has_no_tracker_left(
+    cluster: RayCluster, bench: BackendBench, door: Door
+) -> None:
+    until(lambda: bench.status()["links"].get("mlflow"))
+    driver = next(job for job in cluster.get("/api/jobs/") if job["status"] == "RUNNING")
+
+    os.kill(int(driver["driver_info"]["pid"]), signal.SIGKILL)
+
+    assert bench.ended()["state"] == "lost"
+    until(lambda: not running(cluster, b"/tracker.zip"))
+    bench.done("status")
+    assert run_of(door, bench)["info"]["status"] == "FAILED"
