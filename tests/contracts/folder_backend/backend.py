@@ -14,6 +14,7 @@ from typing import Any
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.base import Backend, Launching, LogReader, Survey
+from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
@@ -27,6 +28,8 @@ from sgpu_decl.backends.remote.staging_area import StagingArea
 from sgpu_decl.backends.remote.storage import RemoteStorage
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt_view import view_in
 from sgpu_decl.model.launch import LaunchRecord
@@ -59,6 +62,16 @@ def _options(config: RunConfig) -> FolderOptions:
 
 class FolderSurvey(Survey):
     """The nodes take every run."""
+
+    def check(
+        self,
+        config: RunConfig,
+        places: Mapping[str, Place],
+        folder: Path,
+        *,
+        called: bool,
+    ) -> Sequence[Diagnostic]:
+        return tuple(tracking_findings(config, places, os.environ))
 
 
 class FolderNodes(NodeProgram):
