@@ -1,12 +1,14 @@
 """What a file said, as JSON and back: whoever has it needs neither YAML nor pydantic.
 
 A config comes back as plain blocks with the fields and properties of its model. That is enough for
-planning on the default backend, which takes no options; the options of other backends may be asked
-what they are. So a file with jobs, or with runs elsewhere, is not remembered.
+planning on the default backend, which takes no options, and on backends whose options are `plain`;
+those of other backends may be asked what they are. So a file with runs there is not remembered, nor
+is one with jobs.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,7 +58,9 @@ def to_json(loaded: Loaded, findings: Iterable[Diagnostic]) -> dict[str, Any] | 
     from sgpu_decl.config.run import RunConfig
 
     default = RunConfig.model_fields["backend"].default
-    if loaded.jobs or any(run.config.backend != default for run in loaded.runs):
+    if loaded.jobs or not all(
+        run.config.backend == default or run.config.backend.plain for run in loaded.runs
+    ):
         return None
     writer = _Writer(loaded.file)
     runs = [writer.run(run) for run in loaded.runs]
@@ -160,6 +164,8 @@ class _Writer:
         if type(value) in _PLAIN:
             return value
         match value:
+            case StrEnum():
+                return str(value)
             case Textual():
                 return {type(value).__name__: str(value)}
             case tuple():

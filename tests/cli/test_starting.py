@@ -126,6 +126,26 @@ def test_a_plan_for_a_ray_cluster_imports_no_ray(sgpu: Any) -> None:
     assert not tops & HEAVY
 
 
+def test_planning_an_unchanged_run_on_ray_again_neither_reads_yaml_nor_validates(
+    sgpu: Any,
+) -> None:
+    sgpu.write("train.py", "print()\n")
+    with answering(recorded("2.60.0")) as cluster:
+        block = f"{{kind: ray, address: '{cluster.url}', storage: {sgpu.folder}, strategy: pack,"
+        block += " resources_per_rank: {CPU: 0.25, memory: 1GB}, ranks_per_node: 2}"
+        head = "name: a\ngpus: 4\ntype: H100\nentrypoint: train.py\nmlflow: {enabled: false}\n"
+        sgpu.write("run.yaml", f"{head}backend: {block}\n")
+        first = sgpu.here("plan", "-o", "json")
+        code, tops = imported(sgpu.folder, "plan", environ=sgpu.environ)
+        again = sgpu.here("plan", "-o", "json")
+    assert code == 0
+    assert not sorted(tops & (HEAVY | {"rich", "yaml", "pydantic", "packaging"}))
+    plans = [{**run.json["data"], "created_at": "", "lineage": ""} for run in (first, again)]
+    assert plans[0] == plans[1]
+    assert "2 groups" in first.out
+    assert "ranks, pack" in first.out
+
+
 def test_planning_an_unchanged_file_again_neither_reads_yaml_nor_validates(sgpu: Any) -> None:
     sgpu.write("train.py", "print()\n")
     sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py\ntimeout: 5m\n")

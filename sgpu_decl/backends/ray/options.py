@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
@@ -14,13 +13,14 @@ from sgpu_decl.backends.ray.api.dashboard_address import (
     canonical_url,
     refuse_address,
 )
+from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.block import Flag, Positive
 from sgpu_decl.config.cross_field import Contradiction
 from sgpu_decl.config.problems import problem
 from sgpu_decl.config.units import Size
 
-__all__ = ["RayOptions", "Strategy"]
+__all__ = ["RayOptions"]
 
 _OWN_NAMES = {  # of Ray, each with what to write instead
     "GPU": "remove it: each rank has one GPU of `type`",
@@ -35,11 +35,6 @@ _LABEL_VALUE = re.compile(_LABEL)
 
 
 _AMOUNT_SCHEMA = {"anyOf": [{"type": "number", "minimum": _SMALLEST}, Size.published]}
-
-
-class Strategy(StrEnum):
-    SPREAD = "spread"
-    PACK = "pack"
 
 
 def _address(text: str) -> str:
@@ -145,6 +140,7 @@ AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 class RayOptions(BackendOptions):
     """Ranks run on an existing Ray cluster."""
 
+    plain: ClassVar[bool] = True
     elsewhere: ClassVar[Mapping[str, str]] = {
         "token": f"it is read from {TOKEN_PLACES}",
         "headers": "they are read from `RAY_JOB_HEADERS`",

@@ -3,10 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
-from sgpu_decl.backends.ray.options import Strategy
+__all__ = ["RayPlacement", "Strategy"]
 
-__all__ = ["RayPlacement"]
+
+class Strategy(StrEnum):
+    SPREAD = "spread"
+    PACK = "pack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,21 +4,24 @@ environments are made from, and the warning for a platform that does not answer.
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
-from sgpu_decl.config.env import Env
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import NoPython, Pythons, interpreter_of
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.desired import Interpreter
 
+if TYPE_CHECKING:
+    from sgpu_decl.config.env import Env
+    from sgpu_decl.config.run import RunConfig
+
 __all__ = ["RemoteSurvey", "entrypoint_findings", "unsupported_findings"]
 
 Places = Mapping[str, Place]
 
-_USED: Mapping[str, Callable[[RunConfig], bool]] = MappingProxyType(
+_USED: Mapping[str, Callable[["RunConfig"], bool]] = MappingProxyType(
     {
         "max_parallel": lambda config: config.max_parallel is not None,
         "code.link": lambda config: bool(config.code.link),
@@ -31,7 +34,7 @@ _USED: Mapping[str, Callable[[RunConfig], bool]] = MappingProxyType(
 
 
 def unsupported_findings(
-    config: RunConfig, places: Places, unsupported: Mapping[str, tuple[str, str]], *, called: bool
+    config: "RunConfig", places: Places, unsupported: Mapping[str, tuple[str, str]], *, called: bool
 ) -> Iterator[Diagnostic]:
     """Fields that mean nothing on a platform.
 
@@ -46,7 +49,7 @@ def unsupported_findings(
             )
 
 
-def entrypoint_findings(config: RunConfig, places: Places, folder: Path) -> Iterator[Diagnostic]:
+def entrypoint_findings(config: "RunConfig", places: Places, folder: Path) -> Iterator[Diagnostic]:
     """Whether the file that ranks run is uploaded. Paths in the config start from `folder`."""
     root = (folder / (config.code.root or ".")).resolve()
     target = (config.entrypoint or "").partition(":")[0]
@@ -70,11 +73,11 @@ class RemoteSurvey(Survey):
         self._pythons = pythons
         self._reported: set[str] = set()
 
-    def interpreter(self, env: Env, folder: Path) -> Interpreter | None:
+    def interpreter(self, env: "Env", folder: Path) -> Interpreter | None:
         python = self.python(env, folder)
         return python if isinstance(python, Interpreter) else None
 
-    def python(self, env: Env, folder: Path) -> Interpreter | NoPython | None:
+    def python(self, env: "Env", folder: Path) -> Interpreter | NoPython | None:
         """The Python of this machine that an environment is made by, or why there is none; None
         where none is made."""
         if any(getattr(env, name) for name in self.sent):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgpu_decl.backends.ray.options import Strategy
+from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.backends.ray.planning.bundle_counts import bundles_in, divisors, launches_at_once
 
 

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from math import isqrt
 
-from sgpu_decl.backends.ray.options import Strategy
+from sgpu_decl.backends.ray.placement import Strategy
 
 _STEPS = 10_000  # Ray counts resources in parts of one (`fixed_point.h`)
 
@@ -24,7 +24,7 @@ def launches_at_once(counts: Iterable[int], groups: int, strategy: Strategy) -> 
     """
     room = [count for count in counts if count > 0]
     most = sum(room) // groups
-    if strategy is Strategy.PACK:
+    if strategy == Strategy.PACK:
         return most
     # The groups of one launch need nodes of their own; those of two launches may share one. If so
     # many launches fit, fewer do.

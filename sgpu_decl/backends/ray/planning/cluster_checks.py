@@ -3,15 +3,18 @@
 import platform
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.ray.api.credentials import Credentials
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import options_of
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.ray_size import OLDEST_RAY
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
 
 Places = Mapping[str, Place]
 
@@ -20,7 +23,7 @@ _DRIVER = 200_000_000  # bytes that the driver of an attempt has on the head
 
 
 def cluster_findings(
-    config: RunConfig,
+    config: "RunConfig",
     places: Places,
     state: ClusterState,
     *,
@@ -73,7 +76,7 @@ def cluster_findings(
 
 
 def access_findings(
-    config: RunConfig, places: Places, dashboard: Dashboard, credentials: Credentials
+    config: "RunConfig", places: Places, dashboard: Dashboard, credentials: Credentials
 ) -> Iterator[Diagnostic]:
     """Findings about who may use the cluster, and who can see what is sent. The dashboard has
     answered."""

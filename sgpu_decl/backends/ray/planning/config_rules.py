@@ -3,14 +3,17 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.ray.planning.bundle_counts import divisors
 from sgpu_decl.backends.ray.planning.group_shape import has_equal_groups, options_of
 from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
 from sgpu_decl.backends.secret_resolution import missing_secret
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
 
 Places = Mapping[str, Place]
 
@@ -27,7 +30,7 @@ _UNSUPPORTED = {
 
 
 def config_findings(
-    config: RunConfig, places: Places, folder: Path, *, called: bool
+    config: "RunConfig", places: Places, folder: Path, *, called: bool
 ) -> Iterator[Diagnostic]:
     """Findings about fields that do not work there.
 
@@ -40,7 +43,7 @@ def config_findings(
     yield from entrypoint_findings(config, places, folder)
 
 
-def machine_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+def machine_findings(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:
     """Findings about what the run needs of this machine."""
     for name, reference in config.env.secrets.items():
         missing = missing_secret(name, reference, os.environ)
@@ -74,7 +77,7 @@ def machine_findings(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
     )
 
 
-def _ranks_per_node(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
+def _ranks_per_node(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:
     ranks = options_of(config).ranks_per_node
     if has_equal_groups(config):
         return

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
-from sgpu_decl.backends.ray.options import RayOptions, Strategy
-from sgpu_decl.backends.ray.placement import RayPlacement
+from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
 from sgpu_decl.backends.ray.planning.bundle_counts import bundles_in, divisors, launches_at_once
 from sgpu_decl.backends.ray.planning.cluster_nodes import (
     NODE_LABEL,
@@ -13,15 +13,18 @@ from sgpu_decl.backends.ray.planning.cluster_nodes import (
     ClusterNode,
     ClusterState,
 )
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.gpu import GPUType
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.ray.options import RayOptions
+    from sgpu_decl.config.run import RunConfig
 
 _TYPE_SHARE = 0.001  # of the resource that stands for a type: any number of groups finds room
 
 
-def options_of(config: RunConfig) -> RayOptions:
-    assert isinstance(config.backend, RayOptions)  # noqa: S101  of this kind
-    return config.backend
+def options_of(config: "RunConfig") -> "RayOptions":
+    """The options of a run on this backend, or their plain values (`config/cached_files.py`)."""
+    return cast("RayOptions", config.backend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +47,16 @@ class Fit:
     now: int
 
 
-def has_equal_groups(config: RunConfig) -> bool:
+def has_equal_groups(config: "RunConfig") -> bool:
     """Whether `ranks_per_node` divides `gpus`. Without that, a run has no shape."""
     return config.gpus % (options_of(config).ranks_per_node or 1) == 0
 
 
-def is_gpu_run(config: RunConfig) -> bool:
+def is_gpu_run(config: "RunConfig") -> bool:
     return config.type.kind is not GPUType.CPU
 
 
-def fit_of(config: RunConfig, state: ClusterState) -> Fit:
+def fit_of(config: "RunConfig", state: ClusterState) -> Fit:
     """The shape that a run gets: the largest rank groups for which the cluster has enough nodes in
     all, so that it does not change with the load. Of several types of GPU that would do, the one
     with the most room is taken. If nothing fits, the shape is the one that comes nearest."""
@@ -70,13 +73,13 @@ def fit_of(config: RunConfig, state: ClusterState) -> Fit:
     return max(fits, key=lambda fit: len(fit.nodes), default=_fit(config, (), None, number))
 
 
-def bundle_of(config: RunConfig, ranks: int) -> dict[str, int | float]:
+def bundle_of(config: "RunConfig", ranks: int) -> dict[str, int | float]:
     """What Ray sets aside for a rank group."""
     amounts = {name: each * ranks for name, each in options_of(config).rank_resources.items()}
     return {**amounts, "GPU": ranks} if is_gpu_run(config) else amounts
 
 
-def placement_of(config: RunConfig, state: ClusterState, fit: Fit) -> RayPlacement:
+def placement_of(config: "RunConfig", state: ClusterState, fit: Fit) -> RayPlacement:
     """What the launch asks the cluster for."""
     options = options_of(config)
     bundle = bundle_of(config, fit.ranks)
@@ -88,14 +91,14 @@ def placement_of(config: RunConfig, state: ClusterState, fit: Fit) -> RayPlaceme
     return RayPlacement(
         nodes=fit.groups,
         ranks_per_node=fit.ranks,
-        strategy=options.strategy,
+        strategy=Strategy(options.strategy),
         bundle=bundle,
         labels=labels,
         scales=scales(config, state),
     )
 
 
-def scales(config: RunConfig, state: ClusterState) -> bool:
+def scales(config: "RunConfig", state: ClusterState) -> bool:
     """Whether nodes may come: what the run says, else what the cluster's nodes tell."""
     written = options_of(config).autoscaling
     return state.scales if written is None else written
@@ -103,7 +106,7 @@ def scales(config: RunConfig, state: ClusterState) -> bool:
 
 def in_words(fit: Fit, strategy: Strategy) -> str:
     """`2 nodes × 4 ranks, spread`."""  # noqa: RUF002
-    what = "node" if strategy is Strategy.SPREAD else "group"
+    what = "node" if strategy == Strategy.SPREAD else "group"
     groups = f"{fit.groups} {what}{'' if fit.groups == 1 else 's'}"
     ranks = f"{fit.ranks} rank{'' if fit.ranks == 1 else 's'}"
     return f"{groups} \N{MULTIPLICATION SIGN} {ranks}, {strategy}"
@@ -113,7 +116,9 @@ def has_labels(node: ClusterNode, labels: Mapping[str, str]) -> bool:
     return all(node.labels.get(name) == value for name, value in labels.items())
 
 
-def _fit(config: RunConfig, nodes: Sequence[ClusterNode], kind: GPUType | None, ranks: int) -> Fit:
+def _fit(
+    config: "RunConfig", nodes: Sequence[ClusterNode], kind: GPUType | None, ranks: int
+) -> Fit:
     groups, strategy = config.gpus // ranks, options_of(config).strategy
     bundle = bundle_of(config, ranks)
 
@@ -133,7 +138,7 @@ def _fit(config: RunConfig, nodes: Sequence[ClusterNode], kind: GPUType | None, 
 
 
 def _kinds(
-    config: RunConfig, state: ClusterState
+    config: "RunConfig", state: ClusterState
 ) -> Iterator[tuple[GPUType | None, tuple[ClusterNode, ...]]]:
     """The nodes that ranks may use: in one tuple where the run names a type, else in one for each
     type, since all ranks of a run have the same."""
@@ -151,7 +156,7 @@ def _kinds(
 
 
 def _type_terms(
-    config: RunConfig, state: ClusterState, nodes: Sequence[ClusterNode]
+    config: "RunConfig", state: ClusterState, nodes: Sequence[ClusterNode]
 ) -> tuple[dict[str, str], dict[str, float]]:
     """The labels and the resource that hold ranks on nodes of their type: the first that all of
     these nodes have, and no other node with GPUs and the labels of the run."""

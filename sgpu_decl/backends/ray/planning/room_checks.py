@@ -1,8 +1,9 @@
 """What a plan says of the room that a cluster has for a run."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.ray.options import Strategy
+from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.backends.ray.planning.bundle_counts import bundles_in, launches_at_once
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import (
@@ -12,18 +13,20 @@ from sgpu_decl.backends.ray.planning.group_shape import (
     options_of,
     scales,
 )
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.gpu import GPUType
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
 
 Places = Mapping[str, Place]
 _SHOWN = 4  # nodes in a message
 
 
 def room_findings(
-    config: RunConfig,
+    config: "RunConfig",
     places: Places,
     state: ClusterState,
     fit: Fit,
@@ -41,7 +44,7 @@ def room_findings(
         yield _not_now(config, places, fit, holders())
 
 
-def _never_fits(config: RunConfig, places: Places, state: ClusterState, fit: Fit) -> Diagnostic:
+def _never_fits(config: "RunConfig", places: Places, state: ClusterState, fit: Fit) -> Diagnostic:
     name, field = _short_of(config, fit)
     have = _amounts(fit.nodes, name, lambda node: node.total)
     if is_gpu_run(config) and not fit.nodes:
@@ -74,7 +77,7 @@ def _never_fits(config: RunConfig, places: Places, state: ClusterState, fit: Fit
     )
 
 
-def _not_now(config: RunConfig, places: Places, fit: Fit, holders: Sequence[str]) -> Diagnostic:
+def _not_now(config: "RunConfig", places: Places, fit: Fit, holders: Sequence[str]) -> Diagnostic:
     name, _ = _short_of(config, fit, free=True)
     free = _amounts(fit.nodes, name, lambda node: node.free)
     held = f"; these attempts run there: {', '.join(holders)}" if holders else ""
@@ -88,7 +91,7 @@ def _not_now(config: RunConfig, places: Places, fit: Fit, holders: Sequence[str]
     )
 
 
-def _short_of(config: RunConfig, fit: Fit, *, free: bool = False) -> tuple[str, str]:
+def _short_of(config: "RunConfig", fit: Fit, *, free: bool = False) -> tuple[str, str]:
     """The resource that keeps a run from fitting, and the field that asks for it. It is the GPU
     where no resource alone does."""
     first = "GPU" if is_gpu_run(config) else "CPU"
@@ -105,15 +108,15 @@ def _short_of(config: RunConfig, fit: Fit, *, free: bool = False) -> tuple[str, 
     return name, f"backend.resources_per_rank.{name}"
 
 
-def _need(config: RunConfig, fit: Fit, name: str) -> str:
+def _need(config: "RunConfig", fit: Fit, name: str) -> str:
     amount = f"{_amount(fit.bundle[name], name)} {_called(config, name)}"
     plural = "" if fit.groups == 1 else "s"
-    if options_of(config).strategy is Strategy.PACK:
+    if options_of(config).strategy == Strategy.PACK:
         return f"room for {fit.groups} group{plural} with {amount} each"
     return f"{fit.groups} node{plural} with {amount}"
 
 
-def _called(config: RunConfig, name: str) -> str:
+def _called(config: "RunConfig", name: str) -> str:
     if name != "GPU":
         return {"CPU": "CPUs", "memory": "memory"}.get(name, f"`{name}`")
     return "GPUs" if config.type.kind is GPUType.GPU else config.type.name
@@ -155,7 +158,9 @@ def _unnamed(nodes: Sequence[ClusterNode]) -> str:
     return f"GPUs `{names[0]}`" if names else "GPUs of an unknown type"
 
 
-def _unknown_names(config: RunConfig, places: Places, state: ClusterState) -> Iterator[Diagnostic]:
+def _unknown_names(
+    config: "RunConfig", places: Places, state: ClusterState
+) -> Iterator[Diagnostic]:
     """Resources and labels that no node of the cluster has."""
     options = options_of(config)
     grows = scales(config, state)

@@ -6,8 +6,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.ray.api.credentials import Credentials, credentials_of
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import address_of
@@ -29,7 +29,6 @@ from sgpu_decl.backends.ray.planning.group_shape import (
 from sgpu_decl.backends.ray.planning.room_checks import room_findings
 from sgpu_decl.backends.ray.planning.running_attempts import running_attempts
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
-from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import Pythons
@@ -37,6 +36,9 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.ray_size import NodeShape
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run import RunConfig
 
 _PATIENCE = 10.0  # seconds that all answers together may take
 Places = Mapping[str, Place]
@@ -59,10 +61,10 @@ class RaySurvey(RemoteSurvey):
         super().__init__(pythons)
         self._clusters: dict[str | None, Future[_Answered]] = {}
 
-    def expect(self, config: RunConfig) -> None:
+    def expect(self, config: "RunConfig") -> None:
         self._begin(options_of(config).address)
 
-    def placement(self, config: RunConfig) -> tuple[Placement | None, Sequence[Diagnostic]]:
+    def placement(self, config: "RunConfig") -> tuple[Placement | None, Sequence[Diagnostic]]:
         if any(config_findings(config, {}, Path(), called=True)):
             return None, ()  # `check` says which field is wrong
         try:
@@ -86,7 +88,7 @@ class RaySurvey(RemoteSurvey):
             id=placement.id, note=note, field="backend", room=None if growing else fit.now
         ), ()
 
-    def nodes(self, config: RunConfig) -> NodeShape | None:
+    def nodes(self, config: "RunConfig") -> NodeShape | None:
         if not has_equal_groups(config):
             return None
         try:
@@ -99,15 +101,18 @@ class RaySurvey(RemoteSurvey):
             cpus=int(fit.bundle.get("CPU", 0)) or None,
         )
 
-    def rules(self, config: RunConfig, places: Places, folder: Path) -> Sequence[Diagnostic]:
+    def rules(self, config: "RunConfig", places: Places, folder: Path) -> Sequence[Diagnostic]:
         return tuple(config_findings(config, places, folder, called=False))
 
     def check(
-        self, config: RunConfig, places: Places, folder: Path, *, called: bool
+        self, config: "RunConfig", places: Places, folder: Path, *, called: bool
     ) -> Sequence[Diagnostic]:
         findings = list(config_findings(config, places, folder, called=called))
         findings += machine_findings(config, places)
-        findings += tracking_findings(config, places, os.environ)
+        if config.mlflow.enabled:
+            from sgpu_decl.backends.node_tracker import tracking_findings
+
+            findings += tracking_findings(config, places, os.environ)
         python = self.python(config.env, folder)
         if python is not None and not isinstance(python, Interpreter):
             findings.append(python.diagnostic(places.get("env.python")))
@@ -140,7 +145,7 @@ class RaySurvey(RemoteSurvey):
             Thread(target=_ask, args=(address, future), name="ray-cluster", daemon=True).start()
         return future
 
-    def _answered(self, config: RunConfig) -> _Answered:
+    def _answered(self, config: "RunConfig") -> _Answered:
         """Raises BackendError."""
         try:  # a name server may be silent for longer than any socket
             return self._begin(options_of(config).address).result(_PATIENCE + 1)
