@@ -9,6 +9,7 @@ from sgpu_decl.agent.attempt_files import encode
 from sgpu_decl.agent.error_file import own_frames_left_out, read_abort, read_error, read_stack
 from sgpu_decl.agent.fast_stdlib import signal
 from sgpu_decl.agent.oom import OomKills, shortage
+from sgpu_decl.agent.previous_output import previous_output
 from sgpu_decl.agent.rank_start import (
     LaunchError,
     argv_of,
@@ -109,6 +110,8 @@ class RankGroup:
             self.on_refused(LaunchError("launch_failed", reason))
             return
         self._restart = restart
+        # Once for all: the first rank may write to its output before the last one starts.
+        self._previous = previous_output(self._spec) if self._spec.get("resume") else None
         self._cluster = cluster
         self._oom_kills = OomKills()
         self._port, self._devices, self._inherited = port, devices, {**os.environ, **extra}
@@ -213,6 +216,8 @@ class RankGroup:
             port=self._port,
             devices=self._devices,
         )
+        if self._previous is not None:
+            environment["SGPU_PREVIOUS_OUTPUT_DIR"] = self._previous
         if self._cluster is None:
             return environment
         from sgpu_decl.agent.ray_environment import command_environment, driver_environment

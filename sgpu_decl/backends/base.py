@@ -313,6 +313,11 @@ class Attempts(Protocol):
             BackendError: they cannot be had yet, or not any more.
         """
 
+    def left_output(self, record: LaunchRecord) -> bool:  # noqa: ARG002  a default
+        """Whether ranks of an attempt left a file in SGPU_OUTPUT_DIR that a later attempt with
+        `resume` finds. Backends that have the field answer."""
+        return False
+
     @abstractmethod
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         """The pickled exception that a rank of a called function ended with, if it could leave

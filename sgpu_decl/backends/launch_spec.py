@@ -81,6 +81,7 @@ def launch_spec(
             on=tuple(str(blame) for blame in config.retry.on),
             backoff=config.retry.backoff.seconds,
         ),
+        resume=config.resume is not None,
         master_port=config.launch.master_port,
         warm=_warm(launching, entry, code, config.gpus // nodes),
         redact_logs=config.logs.redact,

@@ -157,6 +157,11 @@ class RunConfig(Block):
     progress_timeout: Limit | None = Field(
         None, description="How long ranks may show no sign of progress."
     )
+    resume: Literal["auto"] | None = Field(
+        None,
+        description="`auto`: ranks find the output of the newest attempt that left some, in the "
+        "folder that `SGPU_PREVIOUS_OUTPUT_DIR` names; so do ranks that are started again.",
+    )
     retry: Retry = Field(Retry.model_construct(), description="When ranks are started again.")
     logs: Logs = Field(Logs.model_construct(), description="What the log files of ranks hold.")
     mlflow: Mlflow = Field(Mlflow.model_construct(), description="The tracking of the run.")

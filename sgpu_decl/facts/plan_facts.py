@@ -20,6 +20,7 @@ from sgpu_decl.facts.opened_project import OpenedProject
 from sgpu_decl.facts.ownership import Owners
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.matrix_cell import cell_positions
@@ -121,6 +122,8 @@ class _FactReader:
         self._shown = opened.shown
         self._state = state
         self._survey = project.survey
+        self._history = project.states.history
+        self._backends = project.backend
         self._surveys: dict[str, Survey | None] = {}
         self._interpreters: dict[tuple[object, ...], Interpreter | None] = {}
         self._placements: dict[Hashable, Placement | None] = {}
@@ -174,11 +177,21 @@ class _FactReader:
             environment=environment,
             interpreter=interpreter,
             placement=self._placements[key],
+            resumes=config.resume is not None,
+            resumes_from=self._earlier_output(run.address) if config.resume else None,
             ray=self._clusters[key],
             jobs=jobs,
             places=run.places,
             findings=self._dispute(run.address),
         )
+
+    def _earlier_output(self, run: Address) -> AttemptRef | None:
+        """The newest attempt of a run that left output."""
+        for attempt in reversed(self._history(run)):
+            attempts = self._backends(attempt.backend).attempts
+            if attempts.left_output(self._state.launch_of(attempt)):
+                return attempt.ref
+        return None
 
     def _code(self, run: "LoadedRun") -> Snapshot | None:
         if self._call_path is None:

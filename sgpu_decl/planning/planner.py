@@ -29,6 +29,7 @@ from sgpu_decl.planning.placement_checks import placement_checks
 from sgpu_decl.planning.plan_checks import check_of, run_checks
 from sgpu_decl.planning.ray_checks import ray_checks
 from sgpu_decl.planning.removals import destroyed, removed
+from sgpu_decl.planning.resume_checks import resume_checks
 from sgpu_decl.planning.run_changes import Options, change_of
 
 if TYPE_CHECKING:
@@ -184,7 +185,11 @@ class _PlanParts:
         self.checks += interpreter_checks(
             [(item, self._attempts_of(item.address).current) for item in launched], self._state
         )
-        self.checks += (*placement_checks(launched), *ray_checks(launched))
+        self.checks += (
+            *placement_checks(launched),
+            *ray_checks(launched),
+            *resume_checks(launched),
+        )
 
     def environments(self, used: Iterable[DesiredRun]) -> set[Address]:
         """The environments that runs declare, once each; returns their addresses."""

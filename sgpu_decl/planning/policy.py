@@ -82,6 +82,9 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "startup_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "progress_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "retry": FieldRule(_LAUNCH, "used only after a failure"),
+        "resume": FieldRule(
+            _LAUNCH, "where the program may go on, which its outputs decide", optional=True
+        ),
         "logs": FieldRule(_LAUNCH, "what log files show, not what is computed"),
         "mlflow": FieldRule(_LAUNCH, "where results are noted, not what they are"),
         "max_parallel": FieldRule(_LAUNCH, "decides when a cell starts"),

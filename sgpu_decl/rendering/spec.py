@@ -151,7 +151,8 @@ class LaunchSpec:
     file that the agent writes for the ranks. With `control_key` the nodes of a run prove to each
     other that they belong to it. It is random and shown nowhere, as the token may be. A run on one
     node needs none. `git` notes which commit the code is from. With `ray`, the run is one driver on
-    the first node, beside a Ray cluster of all nodes.
+    the first node, beside a Ray cluster of all nodes. With `resume`, ranks find what the attempt
+    before left (`agent.previous_output`).
     """
 
     token: str
@@ -176,6 +177,7 @@ class LaunchSpec:
     startup_timeout: float | None = None
     progress_timeout: float | None = None
     retry: RetrySpec = field(default_factory=RetrySpec)
+    resume: bool = False
     parallel: Parallel | None = None
     wait_for: tuple[str, ...] = ()
     master_port: int | None = None

@@ -17,7 +17,7 @@ from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
-from sgpu_decl.model.state import Attempt
+from sgpu_decl.model.state import Attempt, Resource
 from sgpu_decl.runs.other_targets import other_targets_hint
 from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_attempt
 
@@ -82,7 +82,10 @@ class ProjectRuns:
         refs = []
         active = {item.ref.address for item in state.active}
         gone = {a for a, resource in resources.items() if resource.gone and a not in active}
-        named = _not_gone(name, match_addresses([name], resources), gone)
+        named = match_addresses([name], resources)
+        if number is not None:
+            named = _with_attempt(name, number, named, resources)
+        named = _not_gone(name, named, gone)
         for address in sorted(named, key=lambda one: _order(resources[one].last, one)):
             last = resources[address].last
             if last is None:
@@ -540,6 +543,20 @@ class ProjectRuns:
         owner = self._project.root / resource.owner
         missing = with_ignore_rule(cause.missing, spec, owner, links=not is_remote(view.backend))
         return replace(view, first_cause=replace(cause, missing=missing))
+
+
+def _with_attempt(
+    name: str, number: int, named: frozenset[Address], resources: Mapping[Address, Resource]
+) -> frozenset[Address]:
+    """Those that have an attempt of that number: the address itself, if that has one, rather than
+    the cells of a matrix of its name. All of them where none has it."""
+    having = frozenset(
+        address
+        for address in named
+        if (last := resources[address].last) is not None and 1 <= number <= last.ref.number
+    )
+    exact = frozenset(address for address in having if name in (str(address), address.label))
+    return exact or having or named
 
 
 def _order(last: Attempt | None, address: Address) -> tuple[str, tuple[int, ...], str]:

@@ -98,11 +98,13 @@ def _object(row: RunRow, now: datetime) -> Json:
 
 
 def _shown(table: RunTable, now: datetime) -> tuple[list[str], list[list[str]]]:
-    """The header and the rows for people. A run's name is shown where the axes do not tell rows
-    apart."""
-    runs = {row.view.ref.address.name for row in table.rows}
-    name = [TableColumn("run", lambda row: row.view.ref.address.name)]
-    own = [*(name if len(runs) > 1 or not table.axes else ()), *table.axes]
+    """The header and the rows for people. A run's name is shown unless all are cells of one
+    matrix."""
+    one_matrix = len({row.view.ref.address.name for row in table.rows}) == 1 and all(
+        row.axes for row in table.rows
+    )
+    name = TableColumn("run", lambda row: row.view.ref.address.name)
+    own = [*(() if one_matrix else (name,)), *table.axes]
     metrics = [column for column in table.metrics if not column.name.startswith(_SYSTEM)]
     values = [*table.returned, *metrics]
     header = [*_names(own), "attempt", "state", "time", *_names(values)]

@@ -94,3 +94,19 @@ def test_what_is_no_table_of_runs_is_not_sorted(sgpu: Shell) -> None:
     answer = sgpu.here("show", "saved.json", "--sort", "loss")
     assert answer.code == 64
     assert "`--sort` sorts a table of runs, and a saved plan is none" in answer.err
+
+
+def test_a_run_that_became_a_matrix_is_told_from_its_cells(sgpu: Shell) -> None:
+    common = "name: sweep\ngpus: 1\ntype: CPU\nmlflow: {enabled: false}\n"
+    sgpu.write("run.yaml", common + "command: ['true']\n")
+    for _ in range(2):
+        assert sgpu.here("apply", "-y", "--rerun", "sweep").code == 0
+    sgpu.write("other.yaml", common + "command: ['echo', '${matrix.n}']\nmatrix: {n: [1, 2]}\n")
+    assert sgpu.here("apply", "-y", "other.yaml").code == 0
+    lines = [line.split() for line in sgpu.here("results", "sweep").out.splitlines()]
+    assert lines[0][:3] == ["run", "n", "attempt"]
+    assert lines[1][:3] == ["sweep", "#2", "succeeded"]
+    assert [line[:3] for line in lines[2:4]] == [["sweep", "1", "#1"], ["sweep", "2", "#1"]]
+    for number in (1, 2):
+        shown = sgpu.here("show", f"sweep#{number}").out
+        assert shown.startswith(f"run.sweep\n  sweep#{number} succeeded")

@@ -58,6 +58,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "grace": ("1s", "2s"),
     "startup_timeout": ("1m", "2m"),
     "progress_timeout": ("1m", "2m"),
+    "resume": ("auto", None),
     "retry.max": (1, 2),
     "retry.on": (["error"], ["infra", "error"]),
     "retry.backoff": ("1s", "2s"),

@@ -82,9 +82,8 @@ class _NodeRun:
         self._platform = platform
         self._stopping = stopping
         self._folder = node.records(options.run)
-        self._attempts = PlatformAttempts(
-            options.back or os.path.join(options.launch, "back"), most=platform.starts
-        )
+        self._back = options.back or os.path.join(options.launch, "back")
+        self._attempts = PlatformAttempts(self._back, most=platform.starts)
         self._target: str | None = None
 
     def run(self) -> int:
@@ -129,7 +128,7 @@ class _NodeRun:
             problem = prepare(
                 spec, options.run, self._stopping,
                 self._platform, code=options.code, environment=options.environment,
-                objects=options.objects,
+                objects=options.objects, back=self._back,
             )  # fmt: skip
         if problem is not None:
             failure, why = problem

@@ -10,7 +10,9 @@ import sys
 import time
 
 from sgpu_decl.agent.node.agent_process import ARCHIVE
+from sgpu_decl.agent.node.earlier_output import bring_earlier_output
 from sgpu_decl.agent.node.log_forwarding import say
+from sgpu_decl.agent.previous_output import BROUGHT
 from sgpu_decl.agent.relocation import SITE
 
 TYPE_CHECKING = False
@@ -41,6 +43,7 @@ def prepare(
     code: str | None,
     environment: str | None,
     objects: str,
+    back: str,
 ) -> tuple[str, str] | None:
     """Prepare a run's folder; if that fails, return the class of the failure and the reason.
 
@@ -48,6 +51,7 @@ def prepare(
         code: the hex of the digest of its code, if it has any.
         environment: the hex of the digest of its manifest, if one is declared.
         objects: the folder of shared objects.
+        back: the folder that nodes of this launch upload to.
     """
     for name in spec["secrets"]:
         if name not in os.environ:
@@ -64,6 +68,8 @@ def prepare(
             problem = _extract_code(
                 folder, os.path.join(objects, "code", f"{code}.tar.gz"), stopping
             )
+        if problem is None and spec.get("resume"):
+            bring_earlier_output(back, os.path.join(run_dir, BROUGHT))
         if problem is None and environment is not None:
             os.mkdir(os.path.join(run_dir, SITE))  # Python remembers missing folders
             return hydrate(run_dir, environment, os.path.join(objects, "packs"), stopping)

@@ -44,7 +44,16 @@ KIND = BackendKind(
     capabilities=Capabilities(
         remote=True,
         fields=frozenset(
-            {"pool", "priority", "permissions", "budget", "image", "on_finish", "ray"}
+            {
+                "pool",
+                "priority",
+                "permissions",
+                "budget",
+                "image",
+                "on_finish",
+                "ray",
+                "resume",
+            }
         ),
         queues=False,
     ),

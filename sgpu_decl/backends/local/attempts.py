@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.agent import attempt_status
+from sgpu_decl.agent.previous_output import holds_files
 from sgpu_decl.agent.regular_opener import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Attempts, LogReader
@@ -71,6 +72,9 @@ class LocalAttempts(Attempts):
         from sgpu_decl.backends.rank_values import output_files
 
         return output_files(self._layout.attempt(record.ref) / "output")
+
+    def left_output(self, record: LaunchRecord) -> bool:
+        return holds_files(os.fspath(self._layout.attempt(record.ref) / "output"))
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         restart = attempt_status.read_attempt(self._layout.attempt(record.ref))["restart"]

@@ -64,7 +64,7 @@ def _options() -> "type[BackendOptions]":
 KIND = BackendKind(
     name=_NAME,
     options=_options,
-    capabilities=Capabilities(fields=frozenset({"ray"})),
+    capabilities=Capabilities(fields=frozenset({"ray", "resume"})),
     open=_open,
     survey=_survey,
     orphans=_orphans,

@@ -32,7 +32,7 @@ def _open(context: "BackendContext") -> "Backend":
 KIND = BackendKind(
     name="ray",
     options=_options,
-    capabilities=Capabilities(remote=True, queues=False, fields=frozenset({"ray"})),
+    capabilities=Capabilities(remote=True, queues=False, fields=frozenset({"ray", "resume"})),
     survey=_survey,
     open=_open,
 )

@@ -134,6 +134,9 @@ class RemoteAttempts(Attempts):
         nodes = sorted({node for _, node in back.nodes})
         return back.results.output(back.attempt, nodes, progress)
 
+    def left_output(self, record: LaunchRecord) -> bool:
+        return self._launches.results(record).left_output()
+
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         back = self._returned(record)
         node = dict(back.nodes).get(rank) if back is not None else None

@@ -19,7 +19,8 @@ the launch folder, for each attempt of the platform's own (it may start a failed
                                         run's, those of others say what they knew of it
     back/N/node_K/ranks/R/output.json   and output.pkl, which it names relative to its own folder
     back/N/node_K/ranks/R/RESTART/      error.json, error.pkl
-    back/N/node_K/output/               what ranks left in SGPU_OUTPUT_DIR
+    back/N/node_K/output/               what ranks left in SGPU_OUTPUT_DIR; later attempts of the
+                                        run with `resume` find it: `agent.node.earlier_output`
     back/N/node_0/mlflow_open.json      of the MLflow run, if its store does not know yet how the
                                         attempt ended: `tracking.open_runs`
     back/N/node_K/agent.log             the end of it, where the agent had something to say

@@ -44,6 +44,16 @@ class RemoteResults:
         """The last of them: what it left is what the run left."""
         return max(self.attempts(), default=None)
 
+    def left_output(self) -> bool:
+        """Whether a node of any attempt brought back a file of SGPU_OUTPUT_DIR."""
+        for attempt in reversed(self.attempts()):
+            folder = f"{self._remote}/{attempt}"
+            for node in self._files.list(folder):
+                names = {entry.name for entry in self._files.list(f"{folder}/{node.name}")}
+                if "done" in names and ("output" in names or "parts" in names):
+                    return True
+        return False
+
     def outcome(self, attempt: int) -> dict[str, Any] | None:
         """How the agent of the first node says that it ended."""
         return _object(self._fetch(f"{attempt}/node_0/outcome.json"))

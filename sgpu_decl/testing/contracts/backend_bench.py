@@ -82,6 +82,17 @@ def tell():
 def leave(names):
     for name in names:
         pathlib.Path(os.environ["SGPU_OUTPUT_DIR"], name).write_text(name)
+
+
+def go_on(leave, fail=False):
+    """What earlier starts left; leave something, and fail the first time if asked."""
+    folder = os.environ.get("SGPU_PREVIOUS_OUTPUT_DIR")
+    found = sorted(path.name for path in pathlib.Path(folder).iterdir()) if folder else None
+    if leave:
+        pathlib.Path(os.environ["SGPU_OUTPUT_DIR"], f"{leave}-{RESTART}").write_text(leave)
+    if fail and RESTART == 0:
+        raise ValueError("the first start fails")
+    return found
 '''
 
 
@@ -100,6 +111,7 @@ class BackendCase:
         tells_restarts: whether `sgpu logs --restart` can pick the lines of one start of ranks.
         elsewhere: whether attempts and what they left outlive the project's `.sgpu` folder.
         queues: whether an attempt can wait for an earlier one.
+        resumes: whether it has the field `resume`.
         lose_answer: makes it carry out the next launch and lose the answer.
     """
 
@@ -113,6 +125,7 @@ class BackendCase:
     tells_restarts: bool = True
     elsewhere: bool = False
     queues: bool = True
+    resumes: bool = True
     lose_answer: Callable[[], None] | None = None
 
 

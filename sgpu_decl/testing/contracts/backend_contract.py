@@ -312,6 +312,39 @@ class BackendContract:
 
         assert (found["files"], found["bytes"]) == (0, 0)
 
+    def test_an_attempt_that_resumes_finds_the_newest_output_that_was_left(
+        self, bench: BackendBench
+    ) -> None:
+        if not bench.case.resumes:
+            pytest.skip("the backend has no `resume`")
+        found = []
+        for leave in ("a", "", "b", "c"):  # the second attempt leaves nothing
+            bench.declare("go_on", resume="auto", args={"leave": leave})
+            planned = bench.done("plan", "-o", "json").data["checks"]
+            assert bench.ran()["state"] == "succeeded"
+            ((_, value),) = bench.results()
+            found.append((value, [item["summary"] for item in planned if item["id"] == "resumes"]))
+
+        says = "it finds the output of `hello#{}` in SGPU_PREVIOUS_OUTPUT_DIR"
+        assert found == [
+            (None, ["no earlier attempt left output: it starts from the beginning"]),
+            (["a-0"], [says.format(1)]),
+            (["a-0"], [says.format(1)]),
+            (["b-0"], [says.format(3)]),
+        ]
+
+    def test_ranks_that_are_started_again_find_what_they_left(self, bench: BackendBench) -> None:
+        if not bench.case.resumes:
+            pytest.skip("the backend has no `resume`")
+        bench.declare(
+            "go_on",
+            resume="auto",
+            args={"leave": "x", "fail": True},
+            retry={"max": 1, "on": ["error"], "backoff": "0s"},
+        )
+        assert bench.ran()["state"] == "succeeded"
+        assert bench.results() == [(0, ["x-0"])]
+
     # Keeping
 
     def test_what_is_active_is_neither_freed_nor_moved(self, bench: BackendBench) -> None:

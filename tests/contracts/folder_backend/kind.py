@@ -26,6 +26,6 @@ def _open(context: "BackendContext") -> "Backend":
 KIND = BackendKind(
     name="folder",
     options=_options,
-    capabilities=Capabilities(remote=True, queues=False),
+    capabilities=Capabilities(fields=frozenset({"resume"}), remote=True, queues=False),
     open=_open,
 )

@@ -1,0 +1,127 @@
+"""What an earlier attempt left in SGPU_OUTPUT_DIR, brought to a node for `resume`.
+
+Attempts of a run have launch folders beside each other, `8-TOKEN`, and below `back` of each lies
+what its nodes uploaded, for each attempt of the platform. Files of all nodes come into one folder,
+as on one machine. If a node before has a file of that name, one lies below `node_K/`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+
+from sgpu_decl.agent import attempt_files
+from sgpu_decl.agent.node.log_forwarding import say
+from sgpu_decl.agent.node.upload import DONE
+from sgpu_decl.agent.previous_output import holds_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+__all__ = ["bring_earlier_output"]
+
+_OUTPUT = "output"
+
+
+def bring_earlier_output(back: str, target: str) -> None:
+    """Copy the output of the newest attempt that left some to a new folder; nothing where there is
+    none.
+
+    Args:
+        back: the folder that nodes of this launch upload to.
+
+    Raises:
+        OSError: it cannot be read, or is damaged.
+    """
+    for folder in _newest_first(back):
+        nodes = [path for path in _nodes(folder) if _left(path)]
+        if not nodes:
+            continue
+        for path in nodes:
+            _bring(path, target)
+        say(f"SGPU_PREVIOUS_OUTPUT_DIR has the output of `{folder}`")
+        return
+
+
+def _newest_first(back: str) -> Iterator[str]:
+    """The folders of attempts of the platform: of this launch, then of earlier ones."""
+    launch = os.path.dirname(back)
+    yield from _numbered(back)
+    run, name = os.path.split(launch)
+    own = _number(name)
+    if own is None:
+        return
+    earlier = [(number, other) for other in _names(run) if (number := _number(other)) is not None]
+    for number, other in sorted(earlier, reverse=True):
+        if number < own:
+            yield from _numbered(os.path.join(run, other, os.path.basename(back)))
+
+
+def _numbered(folder: str) -> list[str]:
+    numbers = sorted((int(name) for name in _names(folder) if name.isdigit()), reverse=True)
+    return [os.path.join(folder, str(number)) for number in numbers]
+
+
+def _number(name: str) -> int | None:
+    """The number of the attempt in the name of its launch folder."""
+    number, dash, _ = name.partition("-")
+    return int(number) if dash and number.isdigit() else None
+
+
+def _nodes(folder: str) -> list[str]:
+    """What nodes uploaded whole, in their order."""
+    names = [name for name in _names(folder) if name.startswith("node_")]
+    paths = [os.path.join(folder, name) for name in sorted(names, key=lambda n: (len(n), n))]
+    return [path for path in paths if os.path.exists(os.path.join(path, DONE))]
+
+
+def _left(node: str) -> bool:
+    return holds_files(os.path.join(node, _OUTPUT)) or bool(_split(node))
+
+
+def _split(node: str) -> dict[str, Mapping[str, Any]]:
+    """Files of its output that a node uploaded in parts, by their names there."""
+    parts = (attempt_files.read_json(node, DONE) or {}).get("parts", {})
+    below = f"{_OUTPUT}/"
+    return {name[len(below) :]: item for name, item in parts.items() if name.startswith(below)}
+
+
+def _bring(node: str, target: str) -> None:
+    output = os.path.join(node, _OUTPUT)
+    for place, _, files in os.walk(output):
+        for name in files:
+            path = os.path.join(place, name)
+            free = _free(target, os.path.relpath(path, output), os.path.basename(node))
+            shutil.copyfile(path, free)
+    for name, split in _split(node).items():
+        _join(node, split, _free(target, name, os.path.basename(node)))
+
+
+def _free(target: str, name: str, node: str) -> str:
+    """The path of a file, below the name of its node where another node has it already."""
+    path = os.path.join(target, name)
+    if os.path.lexists(path):
+        path = os.path.join(target, node, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    return path
+
+
+def _join(node: str, split: Mapping[str, Any], path: str) -> None:
+    with open(path, "wb") as whole:
+        for number, digest in enumerate(split["sha256"]):
+            source = os.path.join(node, split["folder"], str(number))
+            with open(source, "rb") as part:
+                content = part.read()
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise OSError(f"`{source}` is not what the node wrote there")
+            whole.write(content)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
