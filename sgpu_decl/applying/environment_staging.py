@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.applying.launch_records import launch_of
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import StalePlan
 from sgpu_decl.facts.environment_facts import FromLock, Recipe
@@ -60,7 +60,7 @@ def stage_environments(
                     code="environment_differs",
                 )
             findings += _make(project.environments, recipe, progress)
-    by_backend: dict[str, list[Launching]] = {}
+    by_backend: dict[str, list[LaunchRequest]] = {}
     for change in plan.changes:
         launching = _launching(plan, change)
         if launching is not None:
@@ -97,9 +97,9 @@ def _launched(plan: Plan) -> set[str]:
     }
 
 
-def _launching(plan: Plan, change: Change) -> Launching | None:
+def _launching(plan: Plan, change: Change) -> LaunchRequest | None:
     if change.launches:
-        return Launching(record=launch_of(plan, change))
+        return LaunchRequest(record=launch_of(plan, change))
     if not change.stages or change.launch is None:
         return None
     return launching_in(

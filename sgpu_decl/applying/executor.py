@@ -9,7 +9,7 @@ from datetime import datetime
 from sgpu_decl.applying.error_places import with_place
 from sgpu_decl.applying.job_changes import Jobs
 from sgpu_decl.applying.launch_records import launch_of, resource_of, unrecorded
-from sgpu_decl.backends.base import Backend, Launcher, Launching
+from sgpu_decl.backends.base import Backend, Launcher, LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.facts.job_spec import JobBackends
@@ -71,7 +71,7 @@ def execute(
     launching = sorted(filter(_launches, plan.changes), key=_launch_order)
     for change in launching:
         backends(change.backend).launcher.check(
-            Launching(record=launch_of(plan, change), call=call)
+            LaunchRequest(record=launch_of(plan, change), call=call)
         )
     writer.record_packages(plan.package_lists)
     walk = _Walk(
@@ -192,7 +192,7 @@ class _Walk:
                     continue
                 git = self.plan.git or {}
                 earlier = self.state.earlier(launch)
-                launching = Launching(record=launch, earlier=earlier, call=self.call, git=git)
+                launching = LaunchRequest(record=launch, earlier=earlier, call=self.call, git=git)
                 launcher = self.backends(change.backend).launcher
                 queues = launcher.may_queue(launching)
                 before = last_queued if queues else None
@@ -276,7 +276,7 @@ def _launch_order(change: Change) -> tuple[str, tuple[int, ...], str]:
 
 
 def _stage_and_launch(
-    launcher: Launcher, launching: Launching, before: _Launch | None
+    launcher: Launcher, launching: LaunchRequest, before: _Launch | None
 ) -> str | None:
     launcher.stage(launching)
     if before is not None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import OutcomeUnknown, SgpuError
 from sgpu_decl.facts.live_state import (
@@ -41,7 +41,7 @@ def settle_intents(
             writer.abandon(intent)
             continue
         launcher = backends(launch.backend).launcher
-        launching = Launching(record=launch, earlier=writer.state.earlier(launch))
+        launching = LaunchRequest(record=launch, earlier=writer.state.earlier(launch))
         try:
             launcher.stage(launching)  # once more, a power cut may have torn what is not synced
             attempt = replace(attempt, reference=launcher.launch(launching))

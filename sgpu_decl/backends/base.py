@@ -41,8 +41,8 @@ __all__ = [
     "Attempts",
     "Backend",
     "ForcedStop",
+    "LaunchRequest",
     "Launcher",
-    "Launching",
     "LogReader",
     "NoLog",
     "Storage",
@@ -51,8 +51,8 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launching:
-    """A launch that is carried out: its record, and its config, which is parsed once. `call` is the
+class LaunchRequest:
+    """A launch to carry out: its record, and its config, which is parsed once. `call` is the
     called function that ranks run, if the launch is a call of one. `git` is that of the
     plan. `earlier` are the launches of `record.wait_for` that are still active."""
 
@@ -171,7 +171,7 @@ class Launcher(Protocol):
     more. The last two may come from several threads at once, for different launches."""
 
     @abstractmethod
-    def check(self, launching: Launching) -> None:
+    def check(self, launching: LaunchRequest) -> None:
         """Refuse a launch that cannot work, before any effect.
 
         Raises:
@@ -180,7 +180,7 @@ class Launcher(Protocol):
 
     @abstractmethod
     def prepare(
-        self, launchings: Sequence[Launching], progress: "Progress"
+        self, launchings: Sequence[LaunchRequest], progress: "Progress"
     ) -> "Sequence[Diagnostic]":
         """Copy what launches share from the local stores to where ranks look for it: environments,
         and on other machines the code. Harmless if it is there already. Returns warnings about
@@ -190,13 +190,13 @@ class Launcher(Protocol):
             SgpuError: it is damaged, or there is no room for it.
         """
 
-    def may_queue(self, launching: Launching) -> bool:  # noqa: ARG002  a default
+    def may_queue(self, launching: LaunchRequest) -> bool:  # noqa: ARG002  a default
         """Whether a launch may have to wait for room: such launches start one after the other, so
         that they stand in line in the order of the plan."""
         return False
 
     @abstractmethod
-    def stage(self, launching: Launching) -> None:
+    def stage(self, launching: LaunchRequest) -> None:
         """Make all that a launch needs. A second call with the same token does nothing new.
 
         Raises:
@@ -209,7 +209,7 @@ class Launcher(Protocol):
         Launched ones did."""
 
     @abstractmethod
-    def launch(self, launching: Launching) -> str | None:
+    def launch(self, launching: LaunchRequest) -> str | None:
         """Start what was staged; its ranks start once the launches in `earlier` have ended. A
         second call with the same token starts nothing new.
 

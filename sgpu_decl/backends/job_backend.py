@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.model.job_view import JobLaunch
 from sgpu_decl.model.jsonable import Json
 
@@ -47,12 +47,12 @@ class JobBackend(Protocol):
         """Its URL."""
 
     def describe(
-        self, job: "Job", name: str, mode: "Mode", launching: Launching | None
+        self, job: "Job", name: str, mode: "Mode", launching: LaunchRequest | None
     ) -> JobDescription:
         """What a declared job, which is called `name` in the file, means here; `launching` is the
         run that it launches, where it launches one."""
 
-    def stage(self, launching: Launching) -> None:
+    def stage(self, launching: LaunchRequest) -> None:
         """Have there what the run of a job takes along; harmless when it is there.
 
         Raises:
@@ -65,10 +65,10 @@ class JobBackend(Protocol):
     def last(self, job_id: str) -> JobLaunch | None:
         """The newest launch of a job; None where it was never launched, or is none."""
 
-    def staged(self, launching: Launching) -> bool:
+    def staged(self, launching: LaunchRequest) -> bool:
         """Whether it is there."""
 
-    def free(self, launching: Launching, *, gone: bool) -> None:
+    def free(self, launching: LaunchRequest, *, gone: bool) -> None:
         """Delete what earlier versions of a job's run took along, and this one too where the job is
         `gone`. No launch of the job may be active."""
 

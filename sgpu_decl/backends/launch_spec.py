@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.call_files import call_entry
 from sgpu_decl.backends.preimports import warm_call, warm_start
 from sgpu_decl.model.jsonable import Json
@@ -32,7 +32,7 @@ class SpecFolders:
 
 
 def launch_spec(
-    launching: Launching,
+    launching: LaunchRequest,
     *,
     root: Path,
     code: Path | None,
@@ -110,7 +110,7 @@ def _ray(ray: "Ray", config: "RunConfig", nodes: int, processors: int | None) ->
     )
 
 
-def _warm(launching: Launching, entry: Entry, code: Path | None, ranks: int) -> Warm | None:
+def _warm(launching: LaunchRequest, entry: Entry, code: Path | None, ranks: int) -> Warm | None:
     if launching.config.ray is not None:
         return None
     setting = launching.config.launch.warm

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from sgpu_decl.backends.archives import tracker_zip
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.tracker_request import store_of, tracker_request
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.masks import mask
@@ -49,7 +49,7 @@ class NodeTracker:
     files: Mapping[str, bytes]
 
 
-def node_tracker(launching: Launching, *, project: Path, python: str) -> NodeTracker | None:
+def node_tracker(launching: LaunchRequest, *, project: Path, python: str) -> NodeTracker | None:
     """Return the tracker of an attempt; None if it is not tracked, or if nodes cannot reach the
     store.
 

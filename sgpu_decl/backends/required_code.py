@@ -1,11 +1,11 @@
 """The code behind a launch, by its digest, in the store of this machine."""
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.errors import BackendError
 from sgpu_decl.staging.code_store import CodeStore
 
 
-def require_code(store: CodeStore, launching: Launching) -> None:
+def require_code(store: CodeStore, launching: LaunchRequest) -> None:
     """See that the code of a launch is there.
 
     Raises:

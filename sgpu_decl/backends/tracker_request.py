@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.tracking.run_description import request
 from sgpu_decl.tracking.tracking_request import TrackingRequest
 
@@ -24,7 +24,7 @@ def store_of(config: "RunConfig", environ: Mapping[str, str]) -> str | None:
 
 
 def tracker_request(
-    launching: Launching, *, project: Path, home: Path, python: str
+    launching: LaunchRequest, *, project: Path, home: Path, python: str
 ) -> TrackingRequest:
     """Return what the tracker is asked to record.
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.job_backend import JobBackend
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
@@ -73,7 +73,7 @@ def made_by(intent: Intent, job_backends: JobBackends) -> Resource | None:
 
 def launching_in(
     spec: str, job: Address, *, backend: str, owner: str, lineage: str
-) -> Launching | None:
+) -> LaunchRequest | None:
     """What the job with that spec launches: not an attempt of ours, so it has the number 0. None
     where it launches no run of the project.
 
@@ -85,7 +85,7 @@ def launching_in(
     inputs = launched_by(spec)
     if inputs is None:
         return None
-    return Launching(
+    return LaunchRequest(
         record=LaunchRecord(
             ref=AttemptRef(job, 0),
             backend=backend,

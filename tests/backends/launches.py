@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
 from sgpu_decl.backends.remote.launch_folder import launch_files
 from sgpu_decl.backends.remote.remote_layout import RemoteLayout
@@ -23,7 +23,7 @@ def launching_of(
     call: Call | None = None,
     spec: str = "{}",
     **inputs: Any,
-) -> Launching:
+) -> LaunchRequest:
     record = LaunchRecord(
         ref=ref or AttemptRef(Address.run("test"), 1),
         backend="databricks",
@@ -32,16 +32,16 @@ def launching_of(
         owner="run.yaml",
         inputs=LaunchInputs(spec=spec, fingerprint="", **inputs),
     )
-    return Launching(record=record, call=call)
+    return LaunchRequest(record=record, call=call)
 
 
 def workspace_files_of(
-    launching: Launching, *, nodes: int, folder: str, **given: Any
+    launching: LaunchRequest, *, nodes: int, folder: str, **given: Any
 ) -> dict[str, bytes | Path]:
     """The files of a launch folder on Databricks, for that many nodes."""
 
     class Nodes(WorkspaceNodes):
-        def nodes(self, launching: Launching) -> int:
+        def nodes(self, launching: LaunchRequest) -> int:
             return nodes
 
     layout = RemoteLayout(folder.rsplit("/runs/", 1)[0])

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.api.account import Account
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.workspace_files import (
@@ -65,7 +65,7 @@ class Workspace:
         """The name of its user, cached as other answers are."""
         return str(self.connection.answers.get("user", lambda: self.connection.user))
 
-    def staged_launch(self, launching: Launching, folder: str) -> StagedLaunch:
+    def staged_launch(self, launching: LaunchRequest, folder: str) -> StagedLaunch:
         """What requests name of a launch, staged in a folder. Raises BackendError if there is no
         such budget policy."""
         budget, code = launching.config.budget, launching.inputs.code_digest

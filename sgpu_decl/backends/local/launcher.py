@@ -10,7 +10,7 @@ from sgpu_decl.agent import agent_launch as agent
 from sgpu_decl.agent import attempt_status
 from sgpu_decl.agent.forced_stop import LocalForcedStop
 from sgpu_decl.agent.host_record import read_record
-from sgpu_decl.backends.base import Launcher, Launching
+from sgpu_decl.backends.base import Launcher, LaunchRequest
 from sgpu_decl.backends.local.storage import discard
 from sgpu_decl.backends.local.survey import LocalSurvey
 from sgpu_decl.backends.required_code import require_code
@@ -45,7 +45,7 @@ class LocalLauncher(Launcher):
         self._survey = survey
         self._server: agent.LaunchServer | None = None
 
-    def check(self, launching: Launching) -> None:
+    def check(self, launching: LaunchRequest) -> None:
         if read_record(str(self._layout.attempt(launching.ref))) is not None and not self.staged(
             launching.record
         ):
@@ -60,7 +60,9 @@ class LocalLauncher(Launcher):
             self._interpreter(launching)
         require_code(self._store(), launching)
 
-    def prepare(self, launchings: Sequence[Launching], progress: Progress) -> Sequence[Diagnostic]:
+    def prepare(
+        self, launchings: Sequence[LaunchRequest], progress: Progress
+    ) -> Sequence[Diagnostic]:
         declared = (launching.inputs.environment_digest for launching in launchings)
         for environment in {digest for digest in declared if digest is not None}:
             self._trees[environment] = self._environments().hydrate(environment, progress)
@@ -68,17 +70,17 @@ class LocalLauncher(Launcher):
             self._server = agent.LaunchServer()
         return ()
 
-    def stage(self, launching: Launching) -> None:
+    def stage(self, launching: LaunchRequest) -> None:
         if self.staged(launching.record):
             return
         with self._nothing_left(launching) as folder:
             self._stage(launching, folder)
 
-    def may_queue(self, launching: Launching) -> bool:
+    def may_queue(self, launching: LaunchRequest) -> bool:
         config = launching.config
         return config.max_parallel is not None or config.type.name != "CPU"
 
-    def launch(self, launching: Launching) -> None:  # its folder is moved with its address
+    def launch(self, launching: LaunchRequest) -> None:  # its folder is moved with its address
         with self._nothing_left(launching) as folder:
             if not _launched(folder):
                 secrets = resolve_secrets(launching.config.env.secrets, self._environ)
@@ -100,7 +102,7 @@ class LocalLauncher(Launcher):
         return LocalForcedStop(self._layout.attempt(record.ref), patience)
 
     @contextlib.contextmanager
-    def _nothing_left(self, launching: Launching) -> Iterator[Path]:
+    def _nothing_left(self, launching: LaunchRequest) -> Iterator[Path]:
         """The folder of an attempt that is being made: deleted where that fails."""
         folder = self._layout.attempt(launching.ref)
         try:
@@ -119,7 +121,7 @@ class LocalLauncher(Launcher):
                 code="launch_failed",
             ) from error
 
-    def _stage(self, launching: Launching, folder: Path) -> None:
+    def _stage(self, launching: LaunchRequest, folder: Path) -> None:
         """Build the attempt folder; `spec.json` comes last, so a folder with one is whole."""
         from sgpu_decl.backends.call_files import write_call
         from sgpu_decl.backends.entrypoint_files import write_entrypoint
@@ -158,7 +160,7 @@ class LocalLauncher(Launcher):
         )
         write_entrypoint(folder, spec, self._layout.shared)
 
-    def _tracker(self, launching: Launching, folder: Path, python: str) -> TrackerSpec | None:
+    def _tracker(self, launching: LaunchRequest, folder: Path, python: str) -> TrackerSpec | None:
         """Write what the tracker is asked into the attempt folder; None where it is not started:
         tracking is off, or MLflow is not installed."""
         from sgpu_decl.backends.tracker_request import tracker_request
@@ -183,7 +185,7 @@ class LocalLauncher(Launcher):
             return [device.index for device in driver_devices()]
         return [item.index for item in self._survey.devices.visible if item.may_be(kind)]
 
-    def _tree(self, launching: Launching) -> Path | None:
+    def _tree(self, launching: LaunchRequest) -> Path | None:
         """The declared environment: looked at once for all launches of an apply, and made where
         a crash left a launch without it."""
         digest = launching.inputs.environment_digest
@@ -196,14 +198,14 @@ class LocalLauncher(Launcher):
 
         return Pythons(self._environ)
 
-    def _interpreter(self, launching: Launching) -> str:
+    def _interpreter(self, launching: LaunchRequest) -> str:
         declared, folder = launching.config.env.python, launching.folder(self._project)
         interpreter = interpreter_of(declared, folder, self._pythons)
         if not isinstance(interpreter, Interpreter):
             raise interpreter.error
         return interpreter.executable
 
-    def _link(self, launching: Launching, code: Path) -> None:
+    def _link(self, launching: LaunchRequest, code: Path) -> None:
         root = launching.code_root(self._project).resolve()
         for relative in launching.config.code.link:
             link = code / relative

@@ -8,14 +8,14 @@ from pathlib import Path
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.processes import start_time
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec
 
 
 def local_launch_spec(
-    launching: Launching,
+    launching: LaunchRequest,
     *,
     layout: AttemptLayout,
     project: Path,
@@ -82,7 +82,7 @@ def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
     }
 
 
-def _parallel(launching: Launching, layout: AttemptLayout) -> Parallel | None:
+def _parallel(launching: LaunchRequest, layout: AttemptLayout) -> Parallel | None:
     call = launching.call
     limit = launching.config.max_parallel or (call.limit if call else None)
     if limit is None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.lease import LEASE
 from sgpu_decl.backends.remote.remote_gc import free_launch
@@ -23,11 +23,11 @@ class JobFolders:
         self._uploader = uploader
         self._gc_due = gc_due
 
-    def of(self, launching: Launching) -> str:
+    def of(self, launching: LaunchRequest) -> str:
         """The path of the folder of a job's run, filled or not."""
         return self._area.layout.launch(launching.record)
 
-    def staged(self, launching: Launching) -> bool:
+    def staged(self, launching: LaunchRequest) -> bool:
         """Whether the folder is complete, and the shared objects that it needs are there. Raises
         BackendError."""
         files, folder = self._area.files, self.of(launching)
@@ -42,7 +42,7 @@ class JobFolders:
             return False
         return all(files.size(path) is not None for path in self._area.layout.shared(uses))
 
-    def stage(self, launching: Launching) -> None:
+    def stage(self, launching: LaunchRequest) -> None:
         """Fill the folder, unless it is staged. Raises SgpuError."""
         try:
             if self.staged(launching):
@@ -57,7 +57,7 @@ class JobFolders:
         finally:
             self._uploader.release(launching.ref)
 
-    def free(self, launching: Launching, *, gone: bool) -> None:
+    def free(self, launching: LaunchRequest, *, gone: bool) -> None:
         """Delete the folders of other versions of the job's run, with the results in them; all
         folders if the job is `gone`. Raises BackendError."""
         above = self._area.layout.run(launching.record)

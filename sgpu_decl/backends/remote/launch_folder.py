@@ -49,7 +49,7 @@ from typing import Protocol
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.archives import agent_zip, rank_zip
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.call_files import write_call
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec
 from sgpu_decl.backends.node_tracker import ARCHIVE, node_tracker
@@ -115,26 +115,26 @@ class NodeProgram(Protocol):
     """Whether the platform makes the MLflow run of an attempt; else a tracker on node 0 does."""
 
     @abstractmethod
-    def nodes(self, launching: Launching) -> int:
+    def nodes(self, launching: LaunchRequest) -> int:
         """How many nodes a run gets; ranks are shared evenly."""
 
-    def processors(self, launching: Launching) -> int | None:  # noqa: ARG002
+    def processors(self, launching: LaunchRequest) -> int | None:  # noqa: ARG002
         """How many processors a run has on each node; None for those that it finds there."""
         return None
 
     @abstractmethod
-    def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
+    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         """Files of the backend's own in the launch folder, by name, such as the script that starts
         the agent. Raises BackendError where the backend cannot start this."""
 
-    def lease_file(self, launching: Launching) -> tuple[str, bytes] | None:  # noqa: ARG002
+    def lease_file(self, launching: LaunchRequest) -> tuple[str, bytes] | None:  # noqa: ARG002
         """One of `files`, name and content, that can be uploaded before all others: it is the lease
         of a launch then. None for a lease of its own."""
         return None
 
 
 def launch_files(
-    launching: Launching,
+    launching: LaunchRequest,
     program: NodeProgram,
     layout: RemoteLayout,
     folder: str,

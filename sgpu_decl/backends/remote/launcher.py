@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Launcher, Launching
+from sgpu_decl.backends.base import Launcher, LaunchRequest
 from sgpu_decl.backends.remote.attempts import RemoteAttempts, end_earlier
 from sgpu_decl.backends.remote.launch_folder import NodeProgram
 from sgpu_decl.backends.remote.launches import RemoteLaunches, is_started
@@ -47,7 +47,7 @@ class RemoteLauncher(Launcher):
         self._known: set[str] = set()  # the tokens of what `staged` found
 
     @abstractmethod
-    def start(self, launching: Launching, folder: str) -> Mapping[str, Json]:
+    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
         """Start the nodes of a launch, whose launch folder is whole. A second call with the same
         token starts nothing new.
 
@@ -59,14 +59,16 @@ class RemoteLauncher(Launcher):
             BackendError: nothing was started.
         """
 
-    def check(self, launching: Launching) -> None:
+    def check(self, launching: LaunchRequest) -> None:
         require_code(self._store(), launching)
 
-    def prepare(self, launchings: Sequence[Launching], progress: Progress) -> Sequence[Diagnostic]:
+    def prepare(
+        self, launchings: Sequence[LaunchRequest], progress: Progress
+    ) -> Sequence[Diagnostic]:
         self.uploader.share(launchings, progress)
         return ()
 
-    def stage(self, launching: Launching) -> None:
+    def stage(self, launching: LaunchRequest) -> None:
         record = launching.record
         # The storage is not asked for a marker: after a crash `staged` was, and only this apply
         # knows the token of a new launch.
@@ -90,7 +92,7 @@ class RemoteLauncher(Launcher):
         self._known.add(record.token)
         return True
 
-    def launch(self, launching: Launching) -> str:
+    def launch(self, launching: LaunchRequest) -> str:
         record, folder = launching.record, self._launches.folder(launching.record)
         uses: Uses | Mapping[str, Json] | None = self._staged.pop(record.ref, None)
         if uses is None:

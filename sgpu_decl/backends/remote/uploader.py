@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.remote.launch_folder import NodeProgram
 from sgpu_decl.backends.remote.lease import Lease
 from sgpu_decl.backends.remote.remote_layout import Uses
@@ -31,7 +31,7 @@ class Uploader:
     def __init__(
         self,
         context: "BackendContext",
-        area_of: Callable[[Launching], StagingArea],
+        area_of: Callable[[LaunchRequest], StagingArea],
         program: NodeProgram,
     ) -> None:
         self._project = context.project
@@ -41,14 +41,14 @@ class Uploader:
         self._program = program
         self._leases: dict[AttemptRef, Lease] = {}
 
-    def share(self, launchings: Sequence[Launching], progress: Progress) -> None:
+    def share(self, launchings: Sequence[LaunchRequest], progress: Progress) -> None:
         """Upload what launches share with others: agent, code, environments. From now on each has
         a lease, until `release`.
 
         Raises:
             SgpuError: it is missing here, or the storage refuses it.
         """
-        groups: dict[StagingArea, list[Launching]] = {}
+        groups: dict[StagingArea, list[LaunchRequest]] = {}
         for launching in launchings:
             groups.setdefault(self._area_of(launching), []).append(launching)
         for area, group in groups.items():
@@ -64,7 +64,7 @@ class Uploader:
                 raise
             self._leases |= dict.fromkeys((item.ref for item in group), lease)
 
-    def fill(self, launching: Launching) -> Uses:
+    def fill(self, launching: LaunchRequest) -> Uses:
         """Upload the launch folder, and what it shares unless that was done; return what it needs.
 
         Raises:
@@ -84,7 +84,7 @@ class Uploader:
         if lease is not None:
             lease.release(ref)
 
-    def _filled(self, launching: Launching) -> Uses:
+    def _filled(self, launching: LaunchRequest) -> Uses:
         from sgpu_decl.backends.remote.uploads import fill_launch_folder
 
         area = self._area_of(launching)
@@ -107,7 +107,7 @@ class Uploader:
             ) from error
         return uses
 
-    def _upload(self, launching: Launching, area: StagingArea, progress: Progress) -> Uses:
+    def _upload(self, launching: LaunchRequest, area: StagingArea, progress: Progress) -> Uses:
         from sgpu_decl.backends.remote.uploads import upload_agent, upload_code, upload_environment
 
         agent = upload_agent(area)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.archives import agent_zip
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.remote.code_archive import write_archive
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, launch_files, manifest_name
 from sgpu_decl.backends.remote.lease import wait_for_agents
@@ -103,7 +103,7 @@ def upload_environment(
 
 def fill_launch_folder(
     area: StagingArea,
-    launching: Launching,
+    launching: LaunchRequest,
     program: NodeProgram,
     *,
     project: Path,

@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from sgpu_decl.api import Location, Session
-from sgpu_decl.backends.base import Backend, Launching
+from sgpu_decl.backends.base import Backend, LaunchRequest
 from sgpu_decl.cli.main import main
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
@@ -246,10 +246,10 @@ class BackendBench:
         with self._here(), self._session() as session:
             yield session._project.backend(self._kind)
 
-    def launching(self) -> Launching:
+    def launching(self) -> LaunchRequest:
         """Have an apply die when it has written down what it will launch; return that launch."""
         self.killed(f"{RECORDED},begin,after,1", "apply", "-y", "--detach")
-        return Launching(record=self.record("hello"))
+        return LaunchRequest(record=self.record("hello"))
 
     def step(self, name: str, when: str) -> str:
         """A step of `dying`: `before` or `after` the first call of a method of the launcher."""

@@ -13,7 +13,7 @@ import pytest
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.backend_context import BackendContext
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.remote_layout import MARKER, RemoteLayout, Uses, render_marker
@@ -42,14 +42,14 @@ class Program(NodeProgram):
     count: int = 1
     starts: dict[AttemptRef, NodeStart] = field(default_factory=dict)
 
-    def nodes(self, launching: Launching) -> int:
+    def nodes(self, launching: LaunchRequest) -> int:
         return self.count
 
-    def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
+    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         self.starts[launching.ref] = start
         return {"command.json": json.dumps(start.arguments("RUN", PLATFORM)).encode()}
 
-    def lease_file(self, launching: Launching) -> None:
+    def lease_file(self, launching: LaunchRequest) -> None:
         return None
 
 
@@ -78,7 +78,7 @@ class Shared:
             environments=nothing, pythons=nothing,
         )  # fmt: skip
 
-    def launching(self, source: str, number: int = 1, **config: Any) -> Launching:
+    def launching(self, source: str, number: int = 1, **config: Any) -> LaunchRequest:
         """A launch of that source of `main.py`, which is pinned."""
         code = self.home / f"code-{number}"
         code.mkdir(parents=True)
@@ -94,20 +94,20 @@ class Shared:
             code_digest=taken.digest,
         )
 
-    def folder(self, launching: Launching) -> str:
+    def folder(self, launching: LaunchRequest) -> str:
         return self.area.layout.launch(launching.record)
 
-    def stage(self, *launchings: Launching) -> list[Uses]:
+    def stage(self, *launchings: LaunchRequest) -> list[Uses]:
         self.uploader.share(launchings, Quiet())
         return [self.uploader.fill(launching) for launching in launchings]
 
-    def mark(self, launching: Launching, uses: Uses) -> None:
+    def mark(self, launching: LaunchRequest, uses: Uses) -> None:
         """Note that it was started."""
         self.files.put(f"{self.folder(launching)}/{MARKER}", render_marker(uses))
         self.uploader.release(launching.ref)
 
     def start(
-        self, launching: Launching, *, lifeline: int | None = None, **variables: str
+        self, launching: LaunchRequest, *, lifeline: int | None = None, **variables: str
     ) -> list["subprocess.Popen[str]"]:
         """Start all nodes, as the backend of the platform does; they end with a pipe, if given."""
         kept = () if lifeline is None else (lifeline,)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.base import Launching, LogReader, NoLog
+from sgpu_decl.backends.base import LaunchRequest, LogReader, NoLog
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
@@ -45,7 +45,7 @@ class Launcher(RemoteLauncher):
 
     refusal: BackendError | None = None
 
-    def start(self, launching: Launching, folder: str) -> Mapping[str, int]:
+    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, int]:
         if self.refusal is not None:
             raise self.refusal
         return {"run": launching.ref.number}

@@ -13,7 +13,7 @@ from typing import Any
 
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.backends.backend_context import BackendContext
-from sgpu_decl.backends.base import Backend, Launching, LogReader, Survey
+from sgpu_decl.backends.base import Backend, LaunchRequest, LogReader, Survey
 from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
@@ -75,10 +75,10 @@ class FolderSurvey(Survey):
 
 
 class FolderNodes(NodeProgram):
-    def nodes(self, launching: Launching) -> int:
+    def nodes(self, launching: LaunchRequest) -> int:
         return _options(launching.config).nodes
 
-    def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
+    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         program = {
             "nodes": self.nodes(launching),
             "agent": f"{start.objects}/agent/{start.agent}.zip",
@@ -88,11 +88,11 @@ class FolderNodes(NodeProgram):
 
 
 class FolderLauncher(RemoteLauncher):
-    def check(self, launching: Launching) -> None:
+    def check(self, launching: LaunchRequest) -> None:
         super().check(launching)
         resolve_secrets(launching.config.env.secrets, os.environ)
 
-    def start(self, launching: Launching, folder: str) -> Mapping[str, Any]:
+    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Any]:
         secrets = resolve_secrets(launching.config.env.secrets, os.environ)
         with subprocess.Popen(
             [sys.executable, "-m", "tests.contracts.folder_backend.keeper", folder],

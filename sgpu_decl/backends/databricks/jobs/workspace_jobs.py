@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected
 from sgpu_decl.backends.databricks.jobs.creation import create_once
 from sgpu_decl.backends.databricks.jobs.documents import (
@@ -44,7 +44,7 @@ class WorkspaceJobs:
         return self._connection.host
 
     def describe(
-        self, job: Job, name: str, mode: Mode, launching: Launching | None
+        self, job: Job, name: str, mode: Mode, launching: LaunchRequest | None
     ) -> JobDescription:
         user = self._connection.user if mode is Mode.DEVELOPMENT else ""
         if job.budget is not None:
@@ -55,14 +55,14 @@ class WorkspaceJobs:
             staged = self._workspace.staged_launch(launching, self._folders.of(launching))
         return describe(job, name, mode, user, staged)
 
-    def stage(self, launching: Launching) -> None:
+    def stage(self, launching: LaunchRequest) -> None:
         self._workspace.make_experiment_folder(launching.config)
         self._folders.stage(launching)
 
-    def staged(self, launching: Launching) -> bool:
+    def staged(self, launching: LaunchRequest) -> bool:
         return self._folders.staged(launching)
 
-    def free(self, launching: Launching, *, gone: bool) -> None:
+    def free(self, launching: LaunchRequest, *, gone: bool) -> None:
         self._folders.free(launching, gone=gone)
 
     def busy(self, job_id: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER
 from sgpu_decl.backends.databricks.launching.node_program import WorkspaceNodes
 from sgpu_decl.backends.databricks.watching.attempts import DatabricksAttempts
@@ -35,13 +35,15 @@ class DatabricksLauncher(RemoteLauncher):
         self._workspaces = workspaces
         self._runs = attempts
 
-    def check(self, launching: Launching) -> None:
+    def check(self, launching: LaunchRequest) -> None:
         connection = self._workspace(launching).connection
         connection.start()
         super().check(launching)
         connection.await_answer()  # before any effect
 
-    def prepare(self, launchings: Sequence[Launching], progress: Progress) -> Sequence[Diagnostic]:
+    def prepare(
+        self, launchings: Sequence[LaunchRequest], progress: Progress
+    ) -> Sequence[Diagnostic]:
         from sgpu_decl.backends.databricks.launching.experiment import experiment_of
         from sgpu_decl.backends.databricks.launching.experiment_access import share_experiment
 
@@ -67,7 +69,7 @@ class DatabricksLauncher(RemoteLauncher):
         )
         return tuple(item for warnings in shared.values() for item in warnings)
 
-    def start(self, launching: Launching, folder: str) -> Mapping[str, Json]:
+    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
         from sgpu_decl.backends.databricks.api.sdk_errors import UNSURE
         from sgpu_decl.backends.databricks.launching.mlflow_metadata import mlflow_metadata
         from sgpu_decl.backends.databricks.launching.submit import submit_request
@@ -99,5 +101,5 @@ class DatabricksLauncher(RemoteLauncher):
     def cancel(self, record: LaunchRecord) -> None:
         self._runs.cancel(record)
 
-    def _workspace(self, launching: Launching) -> Workspace:
+    def _workspace(self, launching: LaunchRequest) -> Workspace:
         return self._workspaces.of(launching.config.backend)

@@ -14,12 +14,12 @@ from sgpu_decl.tracking.run_description import KEY_LIMIT, parameters, run_tags
 from sgpu_decl.tracking.tracking_request import BATCH
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import Launching
+    from sgpu_decl.backends.base import LaunchRequest
 
 _API = "/api/2.0/mlflow/runs"
 
 
-def mlflow_metadata(launching: "Launching") -> dict[str, Json]:
+def mlflow_metadata(launching: "LaunchRequest") -> dict[str, Json]:
     """Return what is to be written: `run_name`, and lists of `params` and `tags`."""
     tags = run_tags(
         ref=launching.ref,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from sgpu_decl.agent.node.platform import PlatformTable
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.databricks.launching.command import render_command
 from sgpu_decl.backends.databricks.launching.submit import (
     ended_early,
@@ -54,11 +54,11 @@ class WorkspaceNodes(NodeProgram):
 
     makes_mlflow_runs = True
 
-    def nodes(self, launching: Launching) -> int:
+    def nodes(self, launching: LaunchRequest) -> int:
         machines = machines_of(launching.config)
         return machines.nodes if machines is not None else 1
 
-    def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
+    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         config = launching.config
         job = launching.ref.address.kind is Kind.JOB
         platform = platform_table(
@@ -75,7 +75,7 @@ class WorkspaceNodes(NodeProgram):
             files["secret_env_vars.json"] = json.dumps(secrets, indent=1).encode()
         return files
 
-    def lease_file(self, launching: Launching) -> tuple[str, bytes] | None:
+    def lease_file(self, launching: LaunchRequest) -> tuple[str, bytes] | None:
         if launching.ref.address.kind is Kind.JOB:
             return None
         return TRAINING_CONFIG, render_training_config(launching).encode()

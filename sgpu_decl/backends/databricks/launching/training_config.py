@@ -16,12 +16,12 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.base import Launching
+    from sgpu_decl.backends.base import LaunchRequest
 
 TRAINING_CONFIG = "training_config.yaml"
 
 
-def render_training_config(launching: "Launching") -> str:
+def render_training_config(launching: "LaunchRequest") -> str:
     """Return the text of the file.
 
     Raises:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.base import ForcedStop, Launching
+from sgpu_decl.backends.base import ForcedStop, LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.launching.jobs import (
@@ -59,13 +59,13 @@ class RayLauncher(RemoteLauncher):
         super().__init__(context, launches, attempts, RayNodes())
         self._clusters = clusters
 
-    def check(self, launching: Launching) -> None:
+    def check(self, launching: LaunchRequest) -> None:
         super().check(launching)
         planned_placement(launching)
         resolve_secrets(launching.config.env.secrets, os.environ)
         session_of(self._clusters.of(launching.config))
 
-    def start(self, launching: Launching, folder: str) -> Mapping[str, Json]:
+    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
         record = launching.record
         files = self._launches.area(record).files
         dashboard = self._clusters.of(launching.config)

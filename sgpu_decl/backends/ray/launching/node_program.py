@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 
 from sgpu_decl.agent.node.platform import PlatformTable
-from sgpu_decl.backends.base import Launching
+from sgpu_decl.backends.base import LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.ray.placement import RayPlacement
 from sgpu_decl.backends.ray.planning.group_shape import options_of
@@ -19,14 +19,14 @@ LAUNCH = "launch.json"
 class RayNodes(NodeProgram):
     """See `NodeProgram`. `backends.ray.cluster.driver` says what the file has."""
 
-    def nodes(self, launching: Launching) -> int:
+    def nodes(self, launching: LaunchRequest) -> int:
         return planned_placement(launching).nodes
 
-    def processors(self, launching: Launching) -> int | None:
+    def processors(self, launching: LaunchRequest) -> int | None:
         """Those that Ray sets aside for a rank group."""
         return int(planned_placement(launching).bundle.get("CPU", 0)) or None
 
-    def files(self, launching: Launching, start: NodeStart) -> Mapping[str, bytes]:
+    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         config, token = launching.config, launching.record.token
         credentials = tracking_credentials(config, os.environ)
         launch: dict[str, Json] = {
@@ -52,7 +52,7 @@ class RayNodes(NodeProgram):
         return {LAUNCH: canonical(launch).encode()}
 
 
-def planned_placement(launching: Launching) -> RayPlacement:
+def planned_placement(launching: LaunchRequest) -> RayPlacement:
     """What a launch asks the cluster for. Raises BackendError if its plan does not say."""
     try:
         return RayPlacement.from_id(launching.inputs.placement or "")
