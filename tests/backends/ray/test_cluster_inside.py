@@ -13,7 +13,7 @@ from sgpu_decl.api import Location, Session
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.ray_versions import interpreter_with
-from tests.support import PATIENCE, until
+from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
 
@@ -77,11 +77,20 @@ def opened(outer: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _ended(opened: Session) -> AttemptRef:
+    """Apply the run, see what it waits for, and wait for its end."""
     prepared = opened.plan()
     (check,) = [check for check in prepared.plan.checks if check.id == "ray_cluster"]
     assert check.summary.startswith("Ray cluster: 2 nodes, 4 CPUs")
     (ref,) = opened.apply(prepared).launched
-    opened.runs.wait([ref], timeout=PATIENCE)
+    waited_for = set()
+
+    def over() -> bool:
+        status = opened.runs.status(ref)
+        waited_for.add(status.waiting_for)
+        return not status.state.active
+
+    until(over)
+    assert "1 of 2 nodes to join the Ray cluster" in waited_for
     return ref
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _POLL = 0.5  # seconds between two looks for a request to cancel
-_SEEN = ("ranks", "restart", "mlflow")  # what the status repeats of the first agent
+_SEEN = ("ranks", "restart", "mlflow", "waiting_for")  # what the status repeats of the first agent
 _LATE = 60.0  # seconds that other nodes may need, beyond the grace, once one is lost
 _STOPPED_BY_RAY = 2.0  # seconds of the 3 that Ray gives a job that is stopped
 _VISIBLE = 30.0  # seconds until a file of a node is seen here
