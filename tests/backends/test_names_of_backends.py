@@ -28,6 +28,7 @@ ALLOWED = {
     "config/run_reader.py": RAY,
     "config/functions.py": RAY,
     "config/schemas.py": RAY,
+    "cli/options.py": RAY,
     "functions/call_results.py": RAY,
     "functions/call_settings.py": RAY,
     "functions/decorator.py": RAY,
