@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["RayPlacement", "Strategy"]
 

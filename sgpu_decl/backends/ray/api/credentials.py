@@ -10,10 +10,11 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from sgpu_decl.errors import BackendError
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.system_errors import advice, error_text
 
 __all__ = ["TOKEN_PLACES", "Credentials", "credentials_of"]

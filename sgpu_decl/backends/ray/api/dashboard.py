@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -25,6 +24,7 @@ from sgpu_decl.backends.ray.api.dashboard_address import DEFAULT_ADDRESS, Dashbo
 from sgpu_decl.backends.ray.api.proxy import Proxy, proxy_of
 from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.ray_size import OLDEST_RAY
 

@@ -3,10 +3,10 @@
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from sgpu_decl.errors import BackendError
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["DEFAULT_ADDRESS", "DashboardAddress", "address_of", "canonical_url", "refuse_address"]
 

@@ -7,11 +7,12 @@ follows: it sends its requests with `requests` (`SubmissionClient._do_request` i
 import base64
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import unquote, urlsplit
 
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
 from sgpu_decl.errors import BackendError
+from sgpu_decl.frozen_dataclass import dataclass
 
 __all__ = ["Proxy", "proxy_of"]
 

@@ -1,7 +1,6 @@
 """The shape of a run on a cluster: how many rank groups of how many ranks, on which nodes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
@@ -13,6 +12,7 @@ from sgpu_decl.backends.ray.planning.cluster_nodes import (
     ClusterNode,
     ClusterState,
 )
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
 
 if TYPE_CHECKING:

@@ -2,8 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -33,6 +31,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import Pythons
 from sgpu_decl.errors import BackendError
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.ray_size import NodeShape
@@ -59,7 +58,7 @@ class RaySurvey(RemoteSurvey):
 
     def __init__(self, pythons: Callable[[], Pythons]) -> None:
         super().__init__(pythons)
-        self._clusters: dict[str | None, Future[_Answered]] = {}
+        self._questions: dict[str | None, _Question] = {}
 
     def expect(self, config: "RunConfig") -> None:
         self._begin(options_of(config).address)
@@ -137,30 +136,46 @@ class RaySurvey(RemoteSurvey):
             findings += self.unanswered("cluster", error, "`apply` would fail", at)
         return findings
 
-    def _begin(self, address: str | None) -> "Future[_Answered]":
+    def _begin(self, address: str | None) -> "_Question":
         """Ask a cluster, unless that was begun before."""
-        future = self._clusters.get(address)
-        if future is None:
-            future = self._clusters[address] = Future()
-            Thread(target=_ask, args=(address, future), name="ray-cluster", daemon=True).start()
-        return future
+        question = self._questions.get(address)
+        if question is None:
+            question = self._questions[address] = _Question(address)
+            question.start()
+        return question
 
     def _answered(self, config: "RunConfig") -> _Answered:
         """Raises BackendError."""
-        try:  # a name server may be silent for longer than any socket
-            return self._begin(options_of(config).address).result(_PATIENCE + 1)
-        except TimeoutError:
+        return self._begin(options_of(config).address).answer()
+
+
+class _Question(Thread):
+    """A cluster is asked while the plan goes on. (`concurrent.futures` is slow to import.)"""
+
+    def __init__(self, address: str | None) -> None:
+        super().__init__(name="ray-cluster", daemon=True)
+        self._address = address
+        self._answered: _Answered | None = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            credentials = credentials_of(os.environ)
+            address = address_of(self._address, os.environ)
+            dashboard = Dashboard(address, credentials, patience=_PATIENCE)
+            self._answered = _Answered(dashboard, credentials, read_cluster(dashboard))
+        except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
+            self._error = error
+
+    def answer(self) -> _Answered:
+        """Wait for the answer. Raises BackendError."""
+        self.join(_PATIENCE + 1)  # a name server may be silent for longer than any socket
+        if self._error is not None:
+            raise self._error
+        if self._answered is None:
             raise BackendError(
                 f"the cluster does not answer: nothing came in {_PATIENCE:g} s",
                 hint="see that `address` in `backend` is right, and that this network reaches it",
                 code="host_unreachable",
-            ) from None
-
-
-def _ask(address: str | None, future: "Future[_Answered]") -> None:
-    try:
-        credentials = credentials_of(os.environ)
-        dashboard = Dashboard(address_of(address, os.environ), credentials, patience=_PATIENCE)
-        future.set_result(_Answered(dashboard, credentials, read_cluster(dashboard)))
-    except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
-        future.set_exception(error)
+            )
+        return self._answered
