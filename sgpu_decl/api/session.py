@@ -1,6 +1,7 @@
 """One opened project and target, and every call on it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -40,7 +41,7 @@ class Session:
         opened: Opened,
         location: Location,
         declared: "Callable[[Opened, Checkout], Validated] | None" = None,
-        path: tuple[str, ...] = (),
+        path: tuple[str, ...] | None = None,
         patience: Patience = AT_ONCE,
     ) -> None:
         self.root = opened.root
@@ -106,6 +107,27 @@ class Session:
             NotFound: the project folder, or the current one, does not exist.
         """
         return cls(open_project(location, here=current_folder()), location, declared, path)
+
+    @classmethod
+    def for_text(cls, text: str, location: Location, patience: Patience = AT_ONCE) -> "Session":
+        """Open the project of a run that no file describes. It is planned as if the current folder
+        had a run file that holds `text`.
+
+        Raises:
+            NotFound: the project folder, or the current one, does not exist.
+        """
+        from sgpu_decl.api.command_run import COMMAND_FILE
+        from sgpu_decl.facts.project_file import read_text
+
+        here = current_folder()
+        opened = open_project(replace(location, file=here / COMMAND_FILE), here=here)
+        opened = replace(opened, shown=COMMAND_FILE)
+        return cls(
+            opened,
+            location,
+            lambda opened, checkout: read_text(text, opened, location, checkout),
+            patience=patience,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -228,7 +250,7 @@ class Session:
             self._project,
             options or PlanOptions(),
             self._read,
-            path=None if self._declared is None else self._path,
+            path=self._path,
             progress=progress,
             for_apply=for_apply,
         )

@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ __all__ = [
     "file_options",
     "parallelism_option",
     "selection_options",
+    "set_option",
     "words_argument",
 ]
 
@@ -35,15 +37,7 @@ def file_options(command: Command) -> Command:
         callback=_pairs,
         help="Set a variable of the file (repeatable).",
     )
-    @click.option(
-        "--set",
-        "sets",
-        multiple=True,
-        metavar="PATH=VALUE",
-        callback=_pairs,
-        shell_complete=completed_by("settable paths"),
-        help="Override a field of the file, such as `args.lr=0.1` (repeatable).",
-    )
+    @_sets_option("Override a field of the file, such as `args.lr=0.1` (repeatable).")
     @project_option
     @functools.wraps(command)
     def with_source(**values: Any) -> object:
@@ -52,6 +46,32 @@ def file_options(command: Command) -> Command:
         return command(source=source, **values)
 
     return with_source  # type: ignore[return-value]  # click calls it by keyword
+
+
+def set_option(command: Command) -> Command:
+    """`--set` and `--project` of a command that describes a run itself, as one `source`."""
+
+    @_sets_option("Set a field of the run, such as `timeout=2h` (repeatable).")
+    @project_option
+    @functools.wraps(command)
+    def with_source(
+        *, sets: tuple[tuple[str, str], ...], project: str | None, **values: Any
+    ) -> object:
+        return command(source=ProjectSource(sets=sets, project=project), **values)
+
+    return with_source  # type: ignore[return-value]  # click calls it by keyword
+
+
+def _sets_option(text: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="PATH=VALUE",
+        callback=_pairs,
+        shell_complete=completed_by("settable paths"),
+        help=text,
+    )
 
 
 def file_argument(command: Command) -> Command:

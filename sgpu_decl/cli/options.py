@@ -67,6 +67,13 @@ class ProjectSource:
 
         return _opened(Session.open(self.location(file), _patience(self.lock_timeout)))
 
+    def described(self, text: str) -> "Session":
+        """Open the project of a run that no file describes; `text` is what its file would hold."""
+        from sgpu_decl.api import Session
+
+        patience = _patience(self.lock_timeout)
+        return _opened(Session.for_text(text, self.location(), patience))
+
     def saved(self, plan: Path) -> "tuple[Session, Prepared]":
         """Load a saved plan, and open the project that it was made for."""
         from sgpu_decl.api import Session

@@ -112,7 +112,8 @@ def shell_command(words: str, opened: Opened) -> str:
     name, *rest = words.split(" ", 2)
     try:
         found = open_project(Location(target=target), here=current_folder())
-        if _lacks_file(name, rest) and opened.file is not None and not _same(found, opened):
+        named = opened.file is not None and opened.file.is_file()
+        if named and _lacks_file(name, rest) and not _same(found, opened):
             words = " ".join((name, shlex.quote(opened.shown), *rest))
             found = open_project(Location(file=opened.file, target=target), here=current_folder())
         is_here = found.root == root

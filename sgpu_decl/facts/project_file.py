@@ -1,6 +1,7 @@
 """The run or project file of a project: its bytes and its content."""
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from sgpu_decl.text.file_limits import PROJECT_FILE
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded
 
-__all__ = ["Validated", "file_bytes", "invalid_file", "read_bytes", "read_file"]
+__all__ = ["Validated", "file_bytes", "invalid_file", "read_bytes", "read_file", "read_text"]
 
 _NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
 
@@ -51,9 +52,33 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
     memory = FileMemory(raw, opened, location)
     if (remembered := memory.recall(os.environ, lambda: checkout.facts)) is not None:
         return Validated(loaded=remembered[0], findings=remembered[1], source=text)
+    environ, git = ReadVariables(os.environ), ReadGit(checkout)
+    loaded, findings = _read_valid(raw, opened, location, environ, git)
+    memory.remember(loaded, findings, read=environ, git=git.facts)
+    return Validated(loaded=loaded, findings=findings, source=text)
+
+
+def read_text(text: str, opened: Opened, location: Location, checkout: Checkout) -> Validated:
+    """Validate the text of a run file that is not there.
+
+    Raises:
+        InvalidInput: it holds errors; all of them are in `diagnostics`.
+    """
+    loaded, findings = _read_valid(
+        text.encode(), opened, location, os.environ, lambda: checkout.facts
+    )
+    return Validated(loaded=loaded, findings=findings, source=text)
+
+
+def _read_valid(
+    raw: bytes,
+    opened: Opened,
+    location: Location,
+    environ: Mapping[str, str],
+    git: Callable[[], Mapping[str, str]],
+) -> "tuple[Loaded, tuple[Diagnostic, ...]]":
     from sgpu_decl.config.file_reader import read
 
-    environ, git = ReadVariables(os.environ), ReadGit(checkout)
     loaded, findings = read(
         raw,
         opened.shown,
@@ -66,8 +91,7 @@ def read_file(opened: Opened, location: Location, checkout: Checkout | None = No
     findings = in_order(findings)
     if loaded is None or has_errors(findings):
         raise invalid_file(opened.shown, findings)
-    memory.remember(loaded, findings, read=environ, git=git.facts)
-    return Validated(loaded=loaded, findings=findings, source=text)
+    return loaded, findings
 
 
 def invalid_file(shown: str, findings: tuple[Diagnostic, ...]) -> InvalidInput:

@@ -17,6 +17,7 @@ READS_A_FILE = {"validate", "plan", "apply", "destroy", "adopt"}
 """Their FILE is what `--var` and `--set` change."""
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "run": ("true",),
     "logs": ("hello",),
     "results": ("hello",),
     "fetch": ("hello",),
@@ -58,6 +59,8 @@ WRONG: dict[str, str] = {
     "--keep-last": "-1",
     "--older-than": "absent",
     "--name": "no name",
+    "--type": "absent",
+    "--save": "run.yaml",
     "--write": "run.yaml",
     "--port": "70000",
     "--root": "run.yaml",
@@ -121,8 +124,9 @@ def test_overrides_belong_to_commands_that_read_a_file() -> None:
         )
     }
     assert reads == READS_A_FILE
-    for option in ("--var", "--set"):
-        assert {name for name, item in TREE.items() if option in options(item)} == READS_A_FILE
+    for option, more in (("--var", set()), ("--set", {"run"})):  # which describes a run itself
+        having = {name for name, item in TREE.items() if option in options(item)}
+        assert having == READS_A_FILE | more
 
 
 def test_every_option_reaches_its_command() -> None:
@@ -141,7 +145,7 @@ def test_a_wrong_value_of_an_option_is_refused(sgpu: Shell, name: str, option: s
     if name in ARGUMENTS and name != "adopt":
         assert sgpu.here("apply", "-y").code == 0
     before = sgpu.written()
-    refused = sgpu.here(*name.split(), *ARGUMENTS.get(name, ()), option, WRONG[option])
+    refused = sgpu.here(*name.split(), option, WRONG[option], *ARGUMENTS.get(name, ()))
     assert refused.code in (1, 64), f"{option} {WRONG[option]} was taken: {refused.out}"
     assert "error" in refused.err
     assert sgpu.written() == before

@@ -1,0 +1,124 @@
+"""`sgpu run`."""
+
+import re
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sgpu_decl.cli.completed_by import completed_by
+from sgpu_decl.cli.file_options import ON_ACTIVE, set_option
+from sgpu_decl.cli.options import (
+    ProjectSource,
+    lock_option,
+    output_option,
+    rank_option,
+    whole,
+)
+from sgpu_decl.cli.terminal_output import note
+from sgpu_decl.errors import Usage
+from sgpu_decl.model.plan_options import PlanOptions
+
+if TYPE_CHECKING:
+    from sgpu_decl.api import Prepared
+
+__all__ = ["command"]
+
+
+@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.argument(
+    "typed", nargs=-1, required=True, metavar="COMMAND...", shell_complete=completed_by("files")
+)
+@click.option(
+    "-g", "--gpus", callback=whole(1), default="1", show_default=True, metavar="N",
+    help="How many GPUs, one rank on each.",
+)  # fmt: skip
+@click.option(
+    "--type", "type_", metavar="TYPE",
+    help="The type of GPU, as in `type`: any by default, and CPU on a machine without one.",
+)  # fmt: skip
+@click.option("--name", metavar="NAME", help="The run's name; that of the script by default.")
+@click.option("--save", metavar="FILE", help="Write the YAML that says the same, and run that.")
+@set_option
+@lock_option
+@click.option(
+    "--on-active", type=click.Choice(ON_ACTIVE), help="What to do if the run is still active."
+)
+@click.option("-y", "--auto-approve", is_flag=True, help="Do not ask for approval.")
+@click.option("--detach", is_flag=True, help="Return when it is launched.")
+@rank_option(help="The rank whose output is shown: 0 by default.")
+@output_option()
+def command(
+    *,
+    source: ProjectSource,
+    typed: tuple[str, ...],
+    gpus: int,
+    type_: str | None,
+    name: str | None,
+    save: str | None,
+    on_active: str | None,
+    auto_approve: bool,
+    detach: bool,
+    rank: str | None,
+    output: str,
+) -> int:
+    """Run COMMAND on GPUs, without a YAML file. It is planned, applied and remembered like any run.
+
+    COMMAND is a program with its arguments, such as `python train.py --lr 1e-3`, or an entrypoint:
+    `train.py --lr 1e-3`, or `train.py:main lr=0.1` for a function. Options of sgpu come before it.
+    Each call starts a new attempt.
+
+    Exit codes: 0 ok, 1 error, 3 locked state, 5 the run failed, 130 interrupted.
+    """
+    from sgpu_decl.api.command_run import command_run, name_of
+    from sgpu_decl.cli.apply_flow import ApplySettings, carry_out
+    from sgpu_decl.cli.options import read_ranks
+    from sgpu_decl.cli.staging_progress import open_progress
+
+    if detach and rank is not None:
+        raise click.UsageError("`--detach` follows no run: leave out `--rank`")
+    if typed[0].endswith((".yaml", ".yml")) and Path(typed[0]).is_file():
+        raise Usage(
+            f"`{typed[0]}` is a file, not a command",
+            hint=f"`sgpu apply {shlex.quote(typed[0])}` runs what it describes",
+        )
+    run_name = name if name is not None else name_of(typed)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", run_name):
+        raise click.UsageError(
+            f"`{run_name}` is not a name for a run: letters, digits, `_` and `-`, at most 100"
+        )
+    ranks = read_ranks(rank or "0")
+    if save is None:
+        session = source.described(command_run(typed, name=run_name, gpus=gpus, type_=type_))
+    else:
+        text = command_run(typed, name=run_name, gpus=gpus, type_=type_, sets=source.sets)
+        _write(Path(save), text)
+        session = replace(source, sets=()).session(save)
+    settings = ApplySettings(
+        auto=auto_approve, ranks=ranks, detach=detach, json=output == "json",
+        question="run this?", unattended="look at it and run it with `-y`",
+    )  # fmt: skip
+    selection = PlanOptions(rerun=(run_name,), on_active=on_active)
+
+    def make_plan() -> "Prepared":
+        with open_progress() as progress:
+            return session.plan(selection, progress=progress, for_apply=True)
+
+    return carry_out(session, make_plan, settings=settings, out=sys.stdout)
+
+
+def _write(file: Path, text: str) -> None:
+    from sgpu_decl.errors import SgpuError
+
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise SgpuError(
+            f"there is a `{file}` already", hint="nothing was written: name another file",
+            code="exists",
+        ) from None  # fmt: skip
+    note(f"wrote `{file}`: `sgpu apply {shlex.quote(str(file))}` runs it too")

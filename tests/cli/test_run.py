@@ -1,0 +1,94 @@
+"""A run without a YAML file is planned, applied and remembered like any other."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.conftest import Shell
+from tests.cli.test_gpus import H100
+from tests.support import shell_program
+
+OFF = ("--set", "mlflow.enabled=false")
+TRAIN = """\
+import os, sys
+
+def main(lr, name="x"):
+    return [lr, name]
+
+if __name__ == "__main__":
+    print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], sys.argv[1:])
+"""
+
+
+def test_a_script_runs_on_several_ranks_and_is_remembered(sgpu: Shell) -> None:
+    sgpu.write("train.py", TRAIN)
+    words = ("run", "-y", "--gpus", "2", "--type", "CPU", *OFF, "--rank", "1")
+    ran = sgpu.here(*words, "--", "python", "train.py", "--lr", "1e-3")
+    assert ran.code == 0, ran.err
+    assert ran.out.endswith("rank 1 of 2 ['--lr', '1e-3']\n")
+    assert "rank 0 of 2" in sgpu.here("logs", "train").out
+    assert sgpu.here(*words, "--", "python", "train.py", "--lr", "1e-3").code == 0
+    (run,) = sgpu.here("status", "-o", "json").json["data"]["runs"]
+    assert (run["address"], run["attempt"], run["state"]) == ("run.train", 2, "succeeded")
+    assert "saved" not in " ".join(path.name for path in sgpu.folder.iterdir())
+    assert not list(sgpu.folder.glob("*.yaml"))
+    assert sgpu.here("destroy", "train", "-y").code == 0
+    assert sgpu.here("gc", "--keep-last", "0").code == 0
+
+
+def test_a_function_gets_named_values(sgpu: Shell) -> None:
+    sgpu.write("train.py", TRAIN)
+    ran = sgpu.here("run", "-y", "-g", "1", "--type", "CPU", *OFF, "train.py:main", "lr=0.1")
+    assert ran.code == 0, ran.err
+    assert sgpu.here("results").out.startswith('rank 0: [0.1, "x"]')
+
+
+def test_save_writes_the_file_that_says_the_same(sgpu: Shell) -> None:
+    sgpu.write("train.py", TRAIN)
+    words = ("run", "-y", "-g", "1", "--type", "CPU", *OFF, "--name", "first", "--save", "run.yaml")
+    ran = sgpu.here(*words, "python", "train.py", "--lr", "1")
+    assert ran.code == 0, ran.err
+    assert "wrote `run.yaml`: `sgpu apply run.yaml` runs it too" in ran.err
+    assert (sgpu.folder / "run.yaml").read_text().startswith("name: first\n")
+    (change,) = sgpu.here("plan", "-o", "json").json["data"]["changes"]
+    assert (change["address"], change["reason"]) == ("run.first", "up_to_date")
+    again = sgpu.here(*words, "python", "train.py")
+    assert (again.code, "there is a `run.yaml` already" in again.err) == (1, True)
+
+
+def test_what_is_wrong_is_said_before_anything_starts(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", "name: a\n")
+    cases = {
+        ("run", "--type", "H10", "true"): (1, "unknown_gpu_type"),
+        ("run", "absent.py"): (1, "absent.py"),
+        ("run", "run.yaml"): (64, "`sgpu apply run.yaml` runs what it describes"),
+        ("run", "--name", "a b", "true"): (64, "is not a name for a run"),
+        ("run", "--detach", "--rank", "0", "true"): (64, "leave out `--rank`"),
+        ("run",): (64, "missing argument"),
+        ("run", "--type", "CPU", "true"): (1, "cannot ask for approval"),
+        ("run", "-y", "--type", "CPU", "--rank", "1", "true"): (1, "there is no rank 1"),
+    }
+    for words, (code, told) in cases.items():
+        refused = sgpu.here(*words)
+        assert refused.code == code, (words, refused.err)
+        assert told in refused.err.lower() or told in refused.err, words
+    assert not (sgpu.folder / ".sgpu").exists()
+
+
+def test_another_python_stays_the_one_that_was_named(sgpu: Shell, tmp_path: Path) -> None:
+    other = shell_program(tmp_path / "venv/bin/python", f'exec {sys.executable} "$@"')
+    sgpu.write("train.py", TRAIN)
+    environ = {**sgpu.environ, "PATH": f"{other.parent}:{sgpu.environ['PATH']}"}
+    shell = Shell(sgpu.folder, environ)
+    ran = shell.here("run", "-y", "--type", "CPU", *OFF, "-o", "json", "python", "train.py")
+    assert ran.code == 0, ran.out
+    shown = shell.here("show", "train", "-o", "json").json["data"]
+    assert shown["spec"]["env"] == {"python": str(other)}
+    assert json.loads(ran.out)["data"]["attempts"] == ["train#1"]
+
+
+def test_the_type_is_any_gpu_where_there_is_one(on: Callable[..., Shell]) -> None:
+    for gpus, type_ in (((H100,), "GPU"), ((), "CPU")):
+        planned = on(*gpus)("run", "true")
+        assert f'type: "{type_}"' in planned.out
