@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from sgpu_decl.diagnostics.durations import duration
 from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.model.run_history import RunHistory
-from sgpu_decl.views.markdown import code, fenced, link, prose
+from sgpu_decl.views.attempt_history import changed_words, changes_of
+from sgpu_decl.views.markdown import cell, code, fenced, link, prose
 from sgpu_decl.views.status_text import (
     files_of,
     how_it_ended,
@@ -35,7 +37,7 @@ def render(run: RunHistory, *, now: datetime) -> str:
         list(_ranks(run.view.ranks)),
         [f"- {prose(name)}: {link(target)}" for name, target in links(run.view)],
         list(_folded("spec", [fenced(spec, "json")])),
-        list(_history([view for _, view in run.attempts], now)),
+        list(_history(run, now)),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -71,15 +73,28 @@ def _ranks(ranks: Sequence[RankView]) -> Iterator[str]:
     yield from table if len(ranks) <= _RANKS_SHOWN else _folded(count(len(ranks), "rank"), table)
 
 
-def _history(views: Sequence[AttemptView], now: datetime) -> Iterator[str]:
-    if len(views) < 2:
+def _history(run: RunHistory, now: datetime) -> Iterator[str]:
+    if len(run.attempts) < 2:
         return
-    table = ["| attempt | state | class | restarts | ended |", "|---:|---|---|---:|---|"]
-    for view in reversed(views[-_HISTORY_SHOWN:]):
-        when = age(view.ended_at, now) if view.ended_at else ""
-        row = (view.ref.number, view.state, prose(view.failure or ""), view.restart or "", when)
+    changes = changes_of([attempt for attempt, _ in run.attempts])
+    rows = list(zip([view for _, view in run.attempts], changes, strict=True))
+    table = [
+        "| attempt | state | class | restarts | ended | took | changed |",
+        "|---:|---|---|---:|---|---|---|",
+    ]
+    for view, changed in reversed(rows[-_HISTORY_SHOWN:]):
+        started, ended = view.started_at, view.ended_at
+        row = (
+            view.ref.number,
+            view.state,
+            prose(view.failure or ""),
+            view.restart or "",
+            age(ended, now) if ended else "",
+            duration((ended - started).total_seconds()) if started and ended else "",
+            cell(prose(changed_words(changed))),
+        )
         table.append(f"| {' | '.join(map(str, row))} |")
-    yield from _folded(count(len(views), "attempt"), table)
+    yield from _folded(count(len(rows), "attempt"), table)
 
 
 def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:

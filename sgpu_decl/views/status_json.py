@@ -27,11 +27,16 @@ def status_objects(views: Iterable[AttemptView]) -> list[dict[str, Json]]:
 def run_object(run: "RunHistory") -> dict[str, Json]:
     """A `status` object whole, with the spec that was launched and the run's history."""
     from sgpu_decl.storing.state_json import attempt_to_json
+    from sgpu_decl.views.attempt_history import changes_of
 
+    changes = changes_of([attempt for attempt, _ in run.attempts])
     return {
         **status_object(run.view),
         "spec": json.loads(run.spec),
-        "history": [{**attempt_to_json(attempt), **_live(view)} for attempt, view in run.attempts],
+        "history": [
+            {**attempt_to_json(attempt), **_live(view), "changed": list(changed)}
+            for (attempt, view), changed in zip(run.attempts, changes, strict=True)
+        ],
     }
 
 

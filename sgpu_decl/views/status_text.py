@@ -184,7 +184,7 @@ def run_details(run: "RunHistory", *, now: datetime, colour: bool) -> str:
         _section("links", [f"{name}: {escape(target)}" for name, target in links(view)]),
         _section("tracking", tracking_notes(view)),
         _section("spec", [f"{path}: {escape(text)}" for path, text in _flat(json.loads(run.spec))]),
-        _section("history", [_history_line(past, now) for _, past in run.attempts]),
+        _section("history", _history(run, now)),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -252,10 +252,22 @@ def _remark(view: AttemptView, now: datetime) -> str:
     return "; ".join(filter(None, [restarts, cause, dashboard_words(view)]))
 
 
+def _history(run: "RunHistory", now: datetime) -> list[str]:
+    from sgpu_decl.views.attempt_history import changed_words, changes_of
+
+    changes = changes_of([attempt for attempt, _ in run.attempts])
+    return [
+        _history_line(past, now) + (f"; changed: {changed_words(changed)}" if changed else "")
+        for (_, past), changed in zip(run.attempts, changes, strict=True)
+    ]
+
+
 def _history_line(past: AttemptView, now: datetime) -> str:
     when = age(past.ended_at, now) if past.ended_at else ""
+    took = _took(past, None)
     restarts = count(past.restart, "restart") if past.restart else ""
-    return ", ".join(filter(None, [f"#{past.ref.number} {past.state}", when, restarts]))
+    parts = [f"#{past.ref.number} {past.state}", when, "" if took == "-" else f"took {took}"]
+    return ", ".join(filter(None, [*parts, restarts]))
 
 
 def _rank_line(rank: RankView) -> str:

@@ -1,0 +1,82 @@
+"""What each attempt of a run has changed against the one before."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.jsonable import canonical
+from sgpu_decl.model.launch import LaunchInputs
+from sgpu_decl.model.run_history import RunHistory
+from sgpu_decl.model.state import Attempt
+from sgpu_decl.views.attempt_history import changed_words, changes_of
+from sgpu_decl.views.run_markdown import render
+from sgpu_decl.views.status_json import run_object
+from sgpu_decl.views.status_text import run_details
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+TOLD: list[tuple[dict[str, object], str | None]] = [
+    ({"gpus": 1, "args": {"n": 1}}, "sha256:a"),
+    ({"gpus": 1, "args": {"n": 2}}, "sha256:b"),
+    ({"gpus": 1, "args": {"n": 2}}, "sha256:b"),
+    ({"gpus": 2, "args": {"n": 2}, "retry": {"max": 1}}, None),
+]
+
+
+def attempt(number: int, spec: dict[str, object], code: str | None) -> Attempt:
+    return Attempt(
+        ref=AttemptRef(Address.run("train"), number),
+        token="t",
+        backend="local",
+        inputs=LaunchInputs(spec=canonical(json.loads(json.dumps(spec))), fingerprint="f",
+                            code_digest=code),
+        state=AttemptState.SUCCEEDED,
+        created_at=NOW,
+    )  # fmt: skip
+
+
+ATTEMPTS = [attempt(number, *told) for number, told in enumerate(TOLD, start=1)]
+RUN = RunHistory(
+    view=AttemptView(ref=ATTEMPTS[-1].ref, backend="local", state=AttemptState.SUCCEEDED),
+    spec="{}",
+    attempts=tuple(
+        (
+            item,
+            AttemptView(
+                ref=item.ref,
+                backend="local",
+                state=AttemptState.SUCCEEDED,
+                started_at=NOW - timedelta(seconds=150),
+                ended_at=NOW - timedelta(seconds=60),
+                restart=2 if item.ref.number == 3 else 0,
+            ),
+        )
+        for item in ATTEMPTS
+    ),
+)
+
+
+def test_fields_and_content_that_differ_are_named() -> None:
+    assert changes_of(ATTEMPTS) == [
+        (),
+        ("args.n", "code"),
+        (),
+        ("gpus", "retry.max", "code"),
+    ]
+    assert changes_of(ATTEMPTS[:1]) == [()]
+    assert changed_words([f"a.{n}" for n in range(7)]) == "a.0, a.1, a.2, a.3, a.4 and 2 more"
+
+
+def test_every_view_has_durations_restarts_and_changes() -> None:
+    assert run_details(RUN, now=NOW, colour=False).endswith(
+        "history:\n"
+        "  #1 succeeded, 1 m ago, took 1 m 30 s\n"
+        "  #2 succeeded, 1 m ago, took 1 m 30 s; changed: args.n, code\n"
+        "  #3 succeeded, 1 m ago, took 1 m 30 s, 2 restarts\n"
+        "  #4 succeeded, 1 m ago, took 1 m 30 s; changed: gpus, retry.max, code"
+    )
+    assert "| 2 | succeeded |  |  | 1 m ago | 1 m 30 s | args.n, code |" in render(RUN, now=NOW)
+    history = run_object(RUN)["history"]
+    assert isinstance(history, list)
+    assert [item["changed"] for item in history] == [list(one) for one in changes_of(ATTEMPTS)]
