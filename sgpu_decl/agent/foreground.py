@@ -25,7 +25,7 @@ from sgpu_decl.agent.node_group import SILENCE, Node
 from sgpu_decl.agent.orphan_reaper import start_reaper
 from sgpu_decl.agent.process_tree import rank_marks
 from sgpu_decl.agent.relocation import place
-from sgpu_decl.agent.secret_environ import secret_names
+from sgpu_decl.agent.secret_environ import receive_variables, secret_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ _USAGE = 64
 def main(arguments: Sequence[str]) -> int:
     """Run this node's ranks to the end; return the run's exit code."""
     options = _parser().parse_args(arguments)
+    receive_variables()
     run_dir, name = os.path.split(os.path.abspath(options.spec))
     spec = attempt_files.read_json(run_dir, name)
     node = Node(

@@ -1,8 +1,8 @@
 """Environment variables that `/proc/PID/environ` must not show.
 
 That file shows the variables that a process was started with, as long as the process lives. So the
-agent gets the caller's variables by a socket; the tracker and forked ranks get what may be secret
-in a file without a name. They set the variables themselves.
+agent gets the caller's variables by a socket. The tracker, forked ranks, and the programs of a node
+get what may be secret in a file without a name. They set the variables themselves.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "DESCRIPTOR",
     "memory_file",
     "receive_variables",
     "secret_names",
@@ -31,7 +32,9 @@ __all__ = [
 # by which a run that is launched inside a rank is found again.
 _EARLY = ("LANG", "LD_", "LC_", "GLIBC_TUNABLES", "SGPU_COOKIE")
 _SECRET = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH")
-_DESCRIPTOR = "SGPU_ENVIRON_FD"
+DESCRIPTOR = "SGPU_ENVIRON_FD"
+"""The variable that has the number of the descriptor which `split_secrets` passes to a program."""
+
 _MEMORY = "/dev/shm"  # noqa: S108
 
 
@@ -79,12 +82,12 @@ def split_secrets(
     plain = visible_variables(environment, secrets)
     rest = {name: value for name, value in environment.items() if name not in plain}
     memory = memory_file(dumps(rest).encode("utf-8", "surrogateescape"))
-    return {**plain, _DESCRIPTOR: str(memory)}, memory
+    return {**plain, DESCRIPTOR: str(memory)}, memory
 
 
 def receive_variables() -> None:
     """Set the variables that `split_secrets` passed to this process by a descriptor."""
-    descriptor = os.environ.pop(_DESCRIPTOR, None)
+    descriptor = os.environ.pop(DESCRIPTOR, None)
     if descriptor is None:
         return
     with open(int(descriptor), "rb") as memory:

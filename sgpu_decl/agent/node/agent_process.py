@@ -11,9 +11,12 @@ from sgpu_decl.agent.attempt_status import read_attempt
 from sgpu_decl.agent.kernel_features import PARENT_DEATH_SIGNAL, available
 from sgpu_decl.agent.locks import wait_until_free
 from sgpu_decl.agent.processes import until_one_ends
+from sgpu_decl.agent.secret_environ import split_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sgpu_decl.agent.node.log_forwarding import Echo
     from sgpu_decl.agent.node.stop_request import StopRequest
     from sgpu_decl.agent.node_group import Node
@@ -25,8 +28,14 @@ LOG = "agent.log"
 _SOONEST, _LATEST = 0.02, 0.32  # seconds
 
 
-def attend(run_dir: str, node: Node, stopping: StopRequest, echo: Echo) -> None:
-    """Run the ranks of this node to the end; after that there is an outcome in any case."""
+def attend(
+    run_dir: str, node: Node, stopping: StopRequest, echo: Echo, secrets: Mapping[str, str]
+) -> None:
+    """Run the ranks of this node to the end; after that there is an outcome in any case.
+
+    Args:
+        secrets: the variables whose values `/proc` must not show of the agent.
+    """
     folder = node.records(run_dir)
     os.makedirs(folder, exist_ok=True)
     if stopping.asked:
@@ -36,7 +45,14 @@ def attend(run_dir: str, node: Node, stopping: StopRequest, echo: Echo) -> None:
         os.path.join(run_dir, LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
     )
     try:
-        agent = stopping.start(_command(run_dir, node), output=log, holds=True)
+        environment, rest = split_secrets(os.environ, secrets)
+        try:
+            agent = stopping.start(
+                _command(run_dir, node),
+                output=log, environment=environment, keep=(rest,), holds=True,
+            )  # fmt: skip
+        finally:
+            os.close(rest)
     except OSError as error:
         conclude(folder, "launch_failed", f"the node agent cannot be started: {error.strerror}")
         return

@@ -30,7 +30,7 @@ from sgpu_decl.agent.node.setup import TREE, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NodeUpload, await_others
 from sgpu_decl.agent.redactor import Redactor
-from sgpu_decl.agent.secret_environ import secret_names
+from sgpu_decl.agent.secret_environ import receive_variables, secret_names
 from sgpu_decl.agent.verdict import BLAME
 
 TYPE_CHECKING = False
@@ -53,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     options = _parser().parse_args(arguments[1:])
     os.umask(0o077)
+    receive_variables()
     platform = PlatformTable.from_json(options.platform)
     node = platform.position(os.environ)
     fill_missing_variables(os.environ, node, platform)
@@ -102,9 +103,10 @@ class _NodeRun:
             return code
         self._claim()
         self._prepare(spec, problem)
-        hide = Redactor(os.environ.get(name, "") for name in secret_names(spec))
+        secrets = {name: os.environ[name] for name in secret_names(spec) if name in os.environ}
+        hide = Redactor(secrets.values())
         echo = Echo(options.run, hide, self._platform)
-        attend(options.run, node, self._stopping, echo)
+        attend(options.run, node, self._stopping, echo, secrets)
         code = self._upload(hide)
         echo.finish()
         return code

@@ -14,6 +14,7 @@ from sgpu_decl.agent.node.earlier_output import bring_earlier_output
 from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.previous_output import BROUGHT
 from sgpu_decl.agent.relocation import SITE
+from sgpu_decl.agent.secret_environ import without_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +73,11 @@ def prepare(
             bring_earlier_output(back, os.path.join(run_dir, BROUGHT))
         if problem is None and environment is not None:
             os.mkdir(os.path.join(run_dir, SITE))  # Python remembers missing folders
-            return hydrate(run_dir, environment, os.path.join(objects, "packs"), stopping)
+            secrets = {name: os.environ[name] for name in spec["secrets"]}
+            packs = os.path.join(objects, "packs")
+            return hydrate(
+                run_dir, environment, packs, stopping, without_secrets(os.environ, secrets)
+            )
     except (OSError, shutil.Error) as error:
         return "staging_failed", f"the run cannot be written to the node's disk: {error}"
     return problem
@@ -122,10 +127,18 @@ def _extract_code(folder: str, archive: str, stopping: StopRequest) -> tuple[str
 
 
 def hydrate(
-    run_dir: str, environment: str, packs: str, stopping: StopRequest
+    run_dir: str,
+    environment: str,
+    packs: str,
+    stopping: StopRequest,
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[str, str] | None:
     """Make the tree of the environment, as soon as all of its packs are visible; return as
-    `prepare` does."""
+    `prepare` does.
+
+    Args:
+        variables: those of the process that makes it; None for those of this process.
+    """
     started = time.monotonic()
     say(f"making the environment {environment[:12]}")
     tree = os.path.join(run_dir, TREE)
@@ -136,7 +149,7 @@ def hydrate(
     argv += ["--objects", os.path.join(os.path.dirname(tree), "objects"), "--tree", tree]
     argv += ["--python", sys.executable]
     while True:
-        worker = stopping.start(argv, output=subprocess.PIPE)
+        worker = stopping.start(argv, output=subprocess.PIPE, environment=variables)
         output, _ = worker.communicate()
         stopping.ended()
         seconds = time.monotonic() - started

@@ -12,7 +12,7 @@ from sgpu_decl.agent.fast_stdlib import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["StopRequest"]
 
@@ -49,12 +49,20 @@ class StopRequest:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def start(
-        self, argv: Sequence[str], *, output: int, holds: bool = False
+        self,
+        argv: Sequence[str],
+        *,
+        output: int,
+        environment: Mapping[str, str] | None = None,
+        keep: Sequence[int] = (),
+        holds: bool = False,
     ) -> subprocess.Popen[bytes]:
         """Start a process that gets SIGTERM when this one does, or dies.
 
         Args:
             output: a descriptor for its stdout and stderr, or `subprocess.PIPE` for its stdout.
+            environment: its variables; None for those of this process.
+            keep: descriptors that it inherits.
             holds: it starts with signals blocked, and unblocks them when it can handle them.
 
         Raises:
@@ -71,6 +79,8 @@ class StopRequest:
         try:
             self._child = subprocess.Popen(
                 argv,
+                env=environment,
+                pass_fds=keep,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=None if output == subprocess.PIPE else subprocess.STDOUT,

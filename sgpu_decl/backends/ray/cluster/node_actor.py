@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import shlex
 import shutil
 import signal
@@ -17,6 +16,7 @@ import stat
 import sys
 import tempfile
 import threading
+from secrets import randbelow
 
 import ray
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Variables of Ray's workers that mean something else to the ranks; beside them all of `RAY_`.
 _LEAKED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
-_LIFELINE, _LOCK = 3, 4  # descriptors of the node program
+_LIFELINE, _LOCK, _VARIABLES = 3, 4, 5  # descriptors of the node program
 _ARCHIVE = "agent.zip"
 _LOCKS = ".lock"
 
@@ -60,12 +60,14 @@ class NodeActor:
 
         port = 0
         if self._number == 0:
-            port, self._port = claim_port(host_lock_folder("ports"), secrets.randbelow(1 << 30))
+            port, self._port = claim_port(host_lock_folder("ports"), randbelow(1 << 30))
         context = ray.get_runtime_context()
         address = ray.util.get_node_ip_address()
         return {"node": context.get_node_id(), "address": address, "port": port}
 
-    def run(self, start: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    def run(
+        self, start: Mapping[str, Any], variables: Mapping[str, str], secrets: Mapping[str, str]
+    ) -> dict[str, Any]:
         """Run the node program to its end; return `code`, its exit code, or `refused`: the class
         and the reason of a failure before it began.
 
@@ -73,7 +75,8 @@ class NodeActor:
             start: `launch`, the launch folder; `arguments` of the node program, in which `RUN`
                 stands for its folder; `log`, the file for its output; `python`, the interpreter,
                 if it is not the one of Ray.
-            variables: of the node, and the values of secrets.
+            variables: of the node program.
+            secrets: variables of its ranks, which `/proc` shows of no other process.
         """
         here = ray.util.get_node_ip_address()
         python = shutil.which(start["python"]) if start["python"] else sys.executable
@@ -87,7 +90,7 @@ class NodeActor:
             return {"refused": ["staging_failed", reason]}
         with self._guard:
             if not self._stopped:
-                self._pid = self._spawn(python, start["arguments"], variables, log)
+                self._pid = self._spawn(python, start["arguments"], variables, secrets, log)
                 self._idle.clear()
         os.close(log)
         if self._pid is None:
@@ -123,13 +126,24 @@ class NodeActor:
         os._exit(0)
 
     def _spawn(
-        self, python: str, arguments: Sequence[str], variables: Mapping[str, str], log: int
+        self,
+        python: str,
+        arguments: Sequence[str],
+        variables: Mapping[str, str],
+        secrets: Mapping[str, str],
+        log: int,
     ) -> int:
         """Start the node program in a session of its own, with the signals of a new process: Ray's
         workers block and ignore some. Ray's threads allow nothing between fork and exec."""
+        from sgpu_decl.agent.secret_environ import DESCRIPTOR, split_secrets
+
+        own = {**_environment(python, self._run), **secrets, **variables}
+        environment, memory = split_secrets(own, secrets)
         pipe, self._lifeline = os.pipe()
         null = os.open(os.devnull, os.O_RDONLY)
-        given = {0: null, 1: log, 2: log, _LIFELINE: pipe, _LOCK: self._lock}
+        given = {
+            0: null, 1: log, 2: log, _LIFELINE: pipe, _LOCK: self._lock, _VARIABLES: memory,
+        }  # fmt: skip
         # Above the numbers that they are to get, so that none takes the place of another.
         high = [fcntl.fcntl(item, fcntl.F_DUPFD_CLOEXEC, len(given)) for item in given.values()]
         words = [self._run if word == "RUN" else word for word in arguments]
@@ -138,7 +152,7 @@ class NodeActor:
             return os.posix_spawn(
                 python,
                 [python, "-I", "-S", archive, *words, "--lifeline", str(_LIFELINE)],
-                _environment(python, self._run, variables),
+                {**environment, DESCRIPTOR: str(_VARIABLES)},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, source, target)
                     for source, target in zip(high, given, strict=True)
@@ -148,7 +162,7 @@ class NodeActor:
                 setsigdef=(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD),
             )
         finally:
-            for descriptor in (pipe, null, *high):
+            for descriptor in (pipe, null, memory, *high):
                 os.close(descriptor)
 
     def _wait(self, pid: int) -> int | None:
@@ -164,7 +178,7 @@ class NodeActor:
         return os.waitstatus_to_exitcode(status)
 
 
-def _environment(python: str, run: str, variables: Mapping[str, str]) -> dict[str, str]:
+def _environment(python: str, run: str) -> dict[str, str]:
     """The variables of this process without those of Ray, and with the GPUs of this actor: Ray may
     have left them out (RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."""
     kept = {
@@ -178,7 +192,6 @@ def _environment(python: str, run: str, variables: Mapping[str, str]) -> dict[st
         **kept,
         "PATH": os.pathsep.join(folders),
         "CUDA_VISIBLE_DEVICES": devices,
-        **variables,
     }
 
 

@@ -96,12 +96,12 @@ class NodeGroup:
             summary = f"node {absent[0]} ({place['address']}) lost its connection to the driver"
             raise LostNode("node_lost", summary)
 
-    def start(self, start: Mapping[str, Any], logs: str, variables: Mapping[str, str]) -> list[str]:
+    def start(self, start: Mapping[str, Any], logs: str, secrets: Mapping[str, str]) -> list[str]:
         """Start the node programs; return the paths of their logs, which lie in the folder `logs`.
 
         Args:
             start: see `NodeActor.run`.
-            variables: for the ranks of all nodes.
+            secrets: variables of the ranks of all nodes.
         """
         first = self.places[0]
         paths = [os.path.join(logs, f"{number}.log") for number in range(len(self._actors))]
@@ -112,7 +112,7 @@ class NodeGroup:
                 "MASTER_ADDR": first["address"],
                 "MASTER_PORT": str(first["port"]),
             }
-            run = actor.run.remote({**start, "log": path}, {**variables, **position})
+            run = actor.run.remote({**start, "log": path}, position, dict(secrets))
             self._runs[run] = number
         return paths
 
