@@ -66,6 +66,8 @@ class RayCluster:
     def restart_node(self, number: int) -> None:
         """Start a node again that was killed, at the same ports, and wait until it has joined."""
         alive = len(self._alive()) if number > 0 else 0
+        # The other nodes run on this machine, and Ray takes them for the head that this file names.
+        (self.folder / str(number) / "ray_current_cluster").unlink(missing_ok=True)
         self.nodes[number] = self._starts[number]()
         _await_nodes(self, number, alive + 1)
 

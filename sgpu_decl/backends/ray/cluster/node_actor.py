@@ -69,7 +69,7 @@ class NodeActor:
         self, start: Mapping[str, Any], variables: Mapping[str, str], secrets: Mapping[str, str]
     ) -> dict[str, Any]:
         """Run the node program to its end; return `code`, its exit code, or `refused`: the class
-        and the reason of a failure before it began.
+        and the reason of a failure that it has no exit code for.
 
         Args:
             start: `launch`, the launch folder; `arguments` of the node program, in which `RUN`
@@ -97,6 +97,8 @@ class NodeActor:
             return {"code": 128 + signal.SIGTERM}
         code = self._wait(self._pid)
         self._idle.set()
+        if code is None and os.path.exists(self._run):  # at its own end it deletes that
+            return {"refused": ["killed", f"the node program on node {here} was killed or crashed"]}
         return {"code": code}
 
     def agent_status(self) -> dict[str, Any] | None:

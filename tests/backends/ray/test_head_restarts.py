@@ -1,0 +1,108 @@
+"""A head that is started again, requests between Ray's processes that are lost, and Ray's own way
+to end what is left of workers."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.backends.ray.watching import attempts
+from sgpu_decl.testing.ray_cluster import ray_cluster
+from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
+from tests.backends.ray.test_kills import kill
+
+pytestmark = [pytest.mark.ray, pytest.mark.expensive]
+
+NewRun = Callable[..., ClusterRun]
+
+# Some of these calls are lost on their way, and the answers of some. See `rpc_chaos.h` of Ray.
+LOSSES = {
+    method: {"num_failures": 4, "req_failure_prob": 0.3, "resp_failure_prob": 0.3}
+    for method in (
+        "ray::rpc::InternalKVGcsService.grpc_client.InternalKVGet",
+        "ray::rpc::InternalKVGcsService.grpc_client.InternalKVDel",
+        "ray::rpc::PlacementGroupInfoGcsService.grpc_client.CreatePlacementGroup",
+        "ray::rpc::ActorInfoGcsService.grpc_client.RegisterActor",
+        "ray::rpc::ActorInfoGcsService.grpc_client.CreateActor",
+        "ray::rpc::CoreWorkerService.grpc_client.PushTask",
+        "ray::rpc::NodeManagerService.grpc_client.RequestWorkerLease",
+    )
+}
+
+
+@pytest.fixture
+def new_run(tmp_path: Path) -> Iterator[NewRun]:
+    """Makes a run on a cluster of its own."""
+    with ExitStack() as stack:
+
+        def made(**cluster: Any) -> ClusterRun:
+            return ClusterRun(stack.enter_context(ray_cluster(nodes=2, **cluster)), tmp_path)
+
+        yield made
+
+
+def test_a_head_that_is_started_again_has_lost_the_run_and_another_one_can_follow(
+    new_run: NewRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "_SILENT", 30.0)  # of 120 s
+    run = new_run()
+    run.hold()
+    processes = run.processes
+    run.cluster.kill_node(0)
+    assert_gone(processes)
+
+    run.cluster.restart_node(0)
+
+    status = run.bench.status()
+    if status["state"] == "running":
+        assert "another session of Ray answers" in status["unavailable"]
+    assert cause(run.bench.ended())[:2] == ("lost", "supervisor_lost")
+    (change,) = run.bench.done("plan", "-o", "json").data["changes"]
+    assert (change["action"], change["reason"]) == ("create", "previous_lost")
+    run.assert_is_freed()
+
+
+def test_a_head_that_kept_what_it_knew_says_that_the_driver_is_gone(new_run: NewRun) -> None:
+    run = new_run(storage="rocksdb")
+    run.hold()
+    processes = run.processes
+    before = run.cluster.get("/api/version")["session_name"]
+    run.cluster.kill_node(0)
+    assert_gone(processes)
+
+    run.cluster.restart_node(0)
+
+    assert run.cluster.get("/api/version")["session_name"] == before
+    state, failure, _ = cause(run.bench.ended())
+    assert (state, failure) == ("lost", "node_lost")
+    assert len(run.jobs) == 1
+    run.assert_is_freed()
+
+
+def test_lost_requests_between_the_processes_of_ray_change_nothing(new_run: NewRun) -> None:
+    run = new_run(environ={"RAY_testing_rpc_failure": json.dumps(LOSSES)})
+    for _ in range(3):
+        run.bench.declare("value", args={"gate": str(run.bench.gate)}, until="always")
+        assert run.bench.ran()["state"] == "succeeded"
+    assert run.bench.launches == 6
+    run.bench.go()
+
+
+@pytest.mark.parametrize("victims", ["driver", "actors", "node_programs", "supervisors", "ranks"])
+def test_nothing_is_left_where_ray_itself_ends_what_workers_leave(
+    new_run: NewRun, victims: str
+) -> None:
+    setting = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper"
+    run = new_run(environ={setting: "1"})
+    run.hold()
+    processes = run.processes
+
+    victim = getattr(run, victims)
+    kill(victim if isinstance(victim, int) else victim[0])
+
+    assert_gone(processes)
+    assert run.bench.ended()["state"] in ("failed", "lost")
+    run.assert_frees_everything()
