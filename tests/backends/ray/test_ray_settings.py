@@ -1,5 +1,4 @@
-"""A head that is started again, requests between Ray's processes that are lost, and Ray's own way
-to end what is left of workers."""
+"""Lost requests between the processes of Ray, and its own way to end what workers leave."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.ray.watching import attempts
 from sgpu_decl.testing.ray_cluster import ray_cluster
-from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
+from tests.backends.ray.cluster_run import ClusterRun, assert_gone
 from tests.backends.ray.test_kills import kill
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
@@ -42,44 +40,6 @@ def new_run(tmp_path: Path) -> Iterator[NewRun]:
             return ClusterRun(stack.enter_context(ray_cluster(nodes=2, **cluster)), tmp_path)
 
         yield made
-
-
-def test_a_head_that_is_started_again_has_lost_the_run_and_another_one_can_follow(
-    new_run: NewRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attempts, "_SILENT", 30.0)  # of 120 s
-    run = new_run()
-    run.hold()
-    processes = run.processes
-    run.cluster.kill_node(0)
-    assert_gone(processes)
-
-    run.cluster.restart_node(0)
-
-    status = run.bench.status()
-    if status["state"] == "running":
-        assert "another session of Ray answers" in status["unavailable"]
-    assert cause(run.bench.ended())[:2] == ("lost", "supervisor_lost")
-    (change,) = run.bench.done("plan", "-o", "json").data["changes"]
-    assert (change["action"], change["reason"]) == ("create", "previous_lost")
-    run.assert_is_freed()
-
-
-def test_a_head_that_kept_what_it_knew_says_that_the_driver_is_gone(new_run: NewRun) -> None:
-    run = new_run(storage="rocksdb")
-    run.hold()
-    processes = run.processes
-    before = run.cluster.get("/api/version")["session_name"]
-    run.cluster.kill_node(0)
-    assert_gone(processes)
-
-    run.cluster.restart_node(0)
-
-    assert run.cluster.get("/api/version")["session_name"] == before
-    state, failure, _ = cause(run.bench.ended())
-    assert (state, failure) == ("lost", "node_lost")
-    assert len(run.jobs) == 1
-    run.assert_is_freed()
 
 
 def test_lost_requests_between_the_processes_of_ray_change_nothing(new_run: NewRun) -> None:
