@@ -266,7 +266,7 @@ class ProjectRuns:
     def table(self, refs: Sequence[AttemptRef]) -> "RunTable":
         """Attempts side by side, in this order: the values of their matrix, what they returned, and
         the last value of each metric of their MLflow runs."""
-        from sgpu_decl.runs.run_table import run_table
+        from sgpu_decl.runs.table_rows import run_table
 
         return run_table(self.describe(refs), self._shown_results)
 

@@ -86,6 +86,7 @@ TAMPERINGS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a spec that is no run": lambda one: one["launch"].update(spec='{"gpus":"many"}'),
     "another spec": lambda one: edit_spec(one, args={"n": 3, "note": "text"}),
     "another entrypoint": lambda one: edit_spec(one, entrypoint="evil.py:main"),
+    "a cell that cannot be": lambda one: one["launch"].update(cell="first"),
     "a token that is a path": lambda one: one["launch"].update(token="../../../x"),
     "another token": lambda one: one["launch"].update(token="sgpu1-" + "a" * 52),
     "another fingerprint": lambda one: one["launch"].update(fingerprint="sha256:" + "0" * 64),
