@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 
-__all__ = ["MissingSecret", "missing_secret", "resolve_secrets"]
+__all__ = ["missing_secrets", "resolve_secrets"]
 
 _WHY: Mapping[int | None, str] = {
     errno.ENOENT: "does not exist",
@@ -19,7 +21,7 @@ _WHY: Mapping[int | None, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MissingSecret:
+class _MissingSecret:
     """Why a reference has no value here, and what to do. Names the reference only."""
 
     summary: str
@@ -39,14 +41,37 @@ def resolve_secrets(references: Mapping[str, str], environ: Mapping[str, str]) -
     return {name: _resolve(name, text, environ) for name, text in references.items()}
 
 
-def missing_secret(name: str, reference: str, environ: Mapping[str, str]) -> MissingSecret | None:
+def missing_secrets(
+    references: Mapping[str, str], places: Mapping[str, Place], environ: Mapping[str, str]
+) -> list[Diagnostic]:
+    """Warnings of secrets that could not be resolved here: a plan may be applied where they are.
+
+    Args:
+        references: see `resolve_secrets`.
+        places: where the fields of the run were written.
+        environ: the environment of the caller.
+    """
+    return [
+        Diagnostic(
+            code="secret_missing",
+            severity=Severity.WARNING,
+            summary=f"{missing.summary}: `apply` here would refuse",
+            place=places.get(f"env.secrets.{name}"),
+            hint=missing.hint,
+        )
+        for name, reference in references.items()
+        if (missing := _missing_secret(name, reference, environ)) is not None
+    ]
+
+
+def _missing_secret(name: str, reference: str, environ: Mapping[str, str]) -> _MissingSecret | None:
     """Say why a secret could not be resolved here, None where it could, without reading it: a file
     may be a pipe, which gives its value once."""
     scheme, _, rest = reference.partition(":")
     if scheme == "env":
         if rest in environ:
             return None
-        return MissingSecret(
+        return _MissingSecret(
             summary=f"secret `{name}` refers to `{reference}`, which is not set here",
             hint=f"run `export {rest}=…` first, or point `env.secrets.{name}` elsewhere",
         )
@@ -61,14 +86,14 @@ def missing_secret(name: str, reference: str, environ: Mapping[str, str]) -> Mis
         if not os.access(path, os.R_OK):
             return _unreadable(name, reference, _WHY[errno.EACCES])
         return None
-    return MissingSecret(
+    return _MissingSecret(
         summary=f"secret `{name}` refers to `{reference}`, which has no value on this machine",
         hint="use `env:NAME` or `file:PATH`, for instance in a target of your own",
     )
 
 
 def _resolve(name: str, reference: str, environ: Mapping[str, str]) -> str:
-    refused = missing_secret(name, reference, environ)
+    refused = _missing_secret(name, reference, environ)
     if refused is None:
         scheme, _, rest = reference.partition(":")
         if scheme == "env":
@@ -90,8 +115,8 @@ def _why(error: OSError) -> str:
     return _WHY.get(error.errno) or f"cannot be read ({(error.strerror or str(error)).lower()})"
 
 
-def _unreadable(name: str, reference: str, why: str) -> MissingSecret:
-    return MissingSecret(
+def _unreadable(name: str, reference: str, why: str) -> _MissingSecret:
+    return _MissingSecret(
         summary=f"secret `{name}` refers to `{reference}`, which {why}",
         hint="give the path of a readable UTF-8 file that holds the value only",
     )

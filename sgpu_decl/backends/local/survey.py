@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.agent import host_locks, kernel_features
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.local.tracking_checks import check_tracking
-from sgpu_decl.backends.secret_resolution import missing_secret
+from sgpu_decl.backends.secret_resolution import missing_secrets
 from sgpu_decl.control_groups import usable_memory, usable_processors
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -80,7 +80,7 @@ class LocalSurvey(Survey):
         return [
             *self._check_python(config, places, folder),
             *_check_devices(config, places, lambda: self.devices),
-            *_check_secrets(config, places, self._environ),
+            *missing_secrets(config.env.secrets, places, self._environ),
             *check_tracking(config, places, called=called),
             *self._of_machine,
         ]
@@ -162,23 +162,6 @@ def _check_ranks(config: "RunConfig", places: Mapping[str, Place]) -> list[Diagn
             hint="each rank is a process with open logs of its own; use fewer, or a target with "
             "another backend",
         )
-    ]
-
-
-def _check_secrets(
-    config: "RunConfig", places: Mapping[str, Place], environ: Mapping[str, str]
-) -> list[Diagnostic]:
-    """Warnings only: a plan may be applied where its secrets are."""
-    return [
-        Diagnostic(
-            code="secret_missing",
-            severity=Severity.WARNING,
-            summary=f"{missing.summary}: `apply` here would refuse",
-            place=places.get(f"env.secrets.{name}"),
-            hint=missing.hint,
-        )
-        for name, reference in config.env.secrets.items()
-        if (missing := missing_secret(name, reference, environ)) is not None
     ]
 
 

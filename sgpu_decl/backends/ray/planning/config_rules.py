@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.ray.planning.bundle_counts import divisors
 from sgpu_decl.backends.ray.planning.group_shape import has_equal_groups, options_of
 from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
-from sgpu_decl.backends.secret_resolution import missing_secret
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.backends.secret_resolution import missing_secrets
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 
 if TYPE_CHECKING:
@@ -45,16 +45,7 @@ def config_findings(
 
 def machine_findings(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:
     """Findings about what the run needs of this machine."""
-    for name, reference in config.env.secrets.items():
-        missing = missing_secret(name, reference, os.environ)
-        if missing is not None:
-            yield Diagnostic(
-                code="secret_missing",
-                severity=Severity.WARNING,
-                summary=f"{missing.summary}: `apply` here would refuse",
-                place=places.get(f"env.secrets.{name}"),
-                hint=missing.hint,
-            )
+    yield from missing_secrets(config.env.secrets, places, os.environ)
     storage = options_of(config).storage
     if storage is None:
         yield Diagnostic(
