@@ -23,7 +23,6 @@ __all__ = ["TrackerProcess"]
 _PATIENCE = 120.0  # the tracker gives up sooner by itself; MLflow needs seconds to make its tables
 _SHORT = 0.5  # seconds of waiting before the status shows it
 _LOOK = 0.02
-_MLFLOW = ("MLFLOW_TRACKING_", "DATABRICKS_")  # how to reach a store
 _SHOWN = ("run_id", "experiment_id", "experiment", "tracking_uri", "error", "instead_of")
 
 
@@ -60,8 +59,8 @@ class TrackerProcess:
             return
         log = os.path.join(self._folder, "tracker.log")
         own = {**self._spec["env"], **self._secrets}
-        whole = {**os.environ, **{name: own[name] for name in own if name.startswith(_MLFLOW)},
-                 **request["env"], "SGPU_RUN_DIR": self._folder,
+        credentials = {name: own[name] for name in request.get("credentials", ()) if name in own}
+        whole = {**os.environ, **credentials, **request["env"], "SGPU_RUN_DIR": self._folder,
                  "SGPU_RESTART": str(self._record.snapshot["restart"]),
                  "SGPU_TRACKER": self._spec["token"]}  # fmt: skip
         environment, rest = split_secrets(whole, self._secrets)

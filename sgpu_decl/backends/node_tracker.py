@@ -16,7 +16,11 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.rendering.spec import TrackerSpec
-from sgpu_decl.tracking.store_location import without_credentials
+from sgpu_decl.tracking.store_location import (
+    credential_variables,
+    is_on_disk,
+    without_credentials,
+)
 from sgpu_decl.tracking.tracker_launch import ENVIRONMENT
 from sgpu_decl.tracking.tracking_request import FILE, to_json
 
@@ -27,18 +31,7 @@ __all__ = ["ARCHIVE", "NodeTracker", "node_tracker", "tracking_credentials", "tr
 
 ARCHIVE = "tracker.zip"
 
-_SERVER = ("http", "https")
-_DATABRICKS = ("databricks", "databricks-uc", "uc")
-_TOKEN, _USER, _PASSWORD = (f"MLFLOW_TRACKING_{name}" for name in ("TOKEN", "USERNAME", "PASSWORD"))
-# What MLflow's client takes for each kind of store: `mlflow.utils.credentials`, and the unified
-# authentication of the Databricks SDK.
-_CREDENTIALS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(_SERVER, (_TOKEN, _USER, _PASSWORD)),
-    **dict.fromkeys(
-        _DATABRICKS,
-        tuple(f"DATABRICKS_{name}" for name in ("HOST", "TOKEN", "CLIENT_ID", "CLIENT_SECRET")),
-    ),
-}
+_USER, _PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +56,12 @@ def node_tracker(launching: LaunchRequest, *, project: Path, python: str) -> Nod
         return None
     home = launching.folder(project) / ".sgpu"  # holds a store of this machine, which is not used
     request = tracker_request(launching, project=project, home=home, python=python)
-    request = replace(request, tracking_uri=without_credentials(uri), home=None)
+    plain = without_credentials(uri) if credential_variables(uri) else uri
+    request = replace(request, tracking_uri=plain, home=None)
     spec = TrackerSpec(
         argv=(ARCHIVE,),
         env=ENVIRONMENT,
-        credentials=tuple(sorted(tracking_credentials(config, os.environ))),
+        credentials=credential_variables(uri),
     )
     return NodeTracker(spec=spec, files={ARCHIVE: tracker_zip(), FILE: to_json(request).encode()})
 
@@ -80,9 +74,8 @@ def tracking_credentials(config: "RunConfig", environ: Mapping[str, str]) -> dic
     if uri is None or _problem(uri) is not None:
         return {}
     parts = urlsplit(uri)
-    names = _CREDENTIALS.get(parts.scheme or parts.path, ())
-    found = {name: environ[name] for name in names if environ.get(name)}
-    if parts.scheme in _SERVER and parts.username is not None:
+    found = {name: environ[name] for name in credential_variables(uri) if environ.get(name)}
+    if parts.username is not None and _USER in credential_variables(uri):
         found[_USER], found[_PASSWORD] = unquote(parts.username), unquote(parts.password or "")
     own = {*config.env.secrets, *config.env.variables}
     return {name: value for name, value in found.items() if name not in own}
@@ -112,10 +105,9 @@ def _problem(uri: str | None) -> str | None:
     if uri is None:
         place = "the store is `.sgpu/mlflow.db` on the disk of this machine"
         return f"ranks get no MLflow run: {place}, which nodes cannot reach"
-    parts = urlsplit(uri)
-    if parts.scheme in ("", "sqlite", "file") and uri not in _DATABRICKS:
+    if is_on_disk(uri):
         return f"ranks get no MLflow run: `{uri}` is on the disk of this machine"
-    if parts.password is not None and parts.scheme not in _SERVER:
+    if urlsplit(uri).password is not None and not credential_variables(uri):
         return f"ranks get no MLflow run: nodes would write the password in `{mask(uri)}` to a disk"
     return None
 

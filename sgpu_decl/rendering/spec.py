@@ -107,7 +107,7 @@ class TrackerSpec:
     """The process that keeps the MLflow run: command line and what it adds to the environment.
 
     On nodes, `argv` is the path of an archive, relative to the run's folder, which the interpreter
-    of the run starts. `credentials` are the variables of the node with credentials of the store.
+    of the run starts. `credentials` are the variables that may have credentials of the store.
     """
 
     argv: tuple[str, ...]

@@ -5,6 +5,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 _SQLITE = "sqlite:///"
+_WORKSPACE = ("databricks", "databricks-uc", "uc")
+_OF_SERVERS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+_OF_WORKSPACES = tuple(
+    f"DATABRICKS_{name}" for name in ("HOST", "TOKEN", "CLIENT_ID", "CLIENT_SECRET")
+)
 
 
 def default_uri(home: Path) -> str:
@@ -52,6 +57,21 @@ def without_credentials(uri: str) -> str:
     """Return a URI without the name and the password in it."""
     parts = urlsplit(uri)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in uri else uri
+
+
+def is_on_disk(uri: str) -> bool:
+    """Whether a tracking URI, absolute or not, names a file or a folder."""
+    return urlsplit(uri).scheme in ("", "sqlite", "file") and uri not in _WORKSPACE
+
+
+def credential_variables(uri: str) -> tuple[str, ...]:
+    """Return the variables from which MLflow's client takes the credentials of a store: see
+    `mlflow.utils.credentials`, and the unified authentication of the Databricks SDK. None for a
+    database, whose URI has them."""
+    parts = urlsplit(uri)
+    if parts.scheme in ("http", "https"):
+        return _OF_SERVERS
+    return _OF_WORKSPACES if (parts.scheme or parts.path) in _WORKSPACE else ()
 
 
 def sqlite_file(uri: str) -> Path | None:

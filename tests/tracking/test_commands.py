@@ -5,8 +5,10 @@ import json
 import os
 import socket
 import sqlite3
+import threading
 from contextlib import closing
-from typing import Any
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, ClassVar
 
 import pytest
 
@@ -229,3 +231,29 @@ def test_the_experiment_that_the_environment_names_is_taken(project: Shell) -> N
     done = project("apply", "-y", "--rerun", "echo", "--set", "mlflow.experiment=audio")
     assert "MLFLOW_EXPERIMENT_NAME=audio\n" in done.out
     assert links(project)["experiment"] == "audio"
+
+
+class _Asked(BaseHTTPRequestHandler):
+    """Notes who asks, and knows nothing."""
+
+    callers: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.callers.append(self.headers["Authorization"])
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+def test_a_secret_of_the_run_is_the_trackers_credential(project: Shell) -> None:
+    project.environ["TEAM_WORD"] = "word-of-the-team"
+    secret = "env: {secrets: {MLFLOW_TRACKING_TOKEN: env:TEAM_WORD}}\n"
+    with HTTPServer(("127.0.0.1", 0), _Asked) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        text = PRINTS.replace("command: 'env'", "command: 'true'")
+        project.write("run.yaml", f"{text}{secret}mlflow: {{tracking_uri: '{uri}'}}\n")
+        assert project("apply", "-y").code == 0
+        server.shutdown()
+    assert _Asked.callers == ["Bearer word-of-the-team"]

@@ -164,6 +164,7 @@ class LocalLauncher(Launcher):
         """Write what the tracker is asked into the attempt folder; None where it is not started:
         tracking is off, or MLflow is not installed."""
         from sgpu_decl.backends.tracker_request import tracker_request
+        from sgpu_decl.tracking.store_location import credential_variables
         from sgpu_decl.tracking.tracker_launch import tracker_spec
         from sgpu_decl.tracking.tracking_request import FILE, to_json
 
@@ -176,7 +177,11 @@ class LocalLauncher(Launcher):
         with path_in_errors(path):
             path.touch(mode=0o600)
             path.write_text(to_json(request), encoding="utf-8")
-        return TrackerSpec(argv=tuple(command["argv"]), env=dict(command["env"]))
+        return TrackerSpec(
+            argv=tuple(command["argv"]),
+            env=dict(command["env"]),
+            credentials=credential_variables(request.tracking_uri),
+        )
 
     def _devices(self, kind: GPUType) -> list[str]:
         """The devices that ranks may get; for ranks without a GPU, the devices to hide from
