@@ -6,10 +6,13 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
+
+if TYPE_CHECKING:  # `sgpu show` has no findings
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic
+    from sgpu_decl.diagnostics.place import Place
 
 __all__ = ["missing_secrets", "resolve_secrets"]
 
@@ -42,8 +45,8 @@ def resolve_secrets(references: Mapping[str, str], environ: Mapping[str, str]) -
 
 
 def missing_secrets(
-    references: Mapping[str, str], places: Mapping[str, Place], environ: Mapping[str, str]
-) -> list[Diagnostic]:
+    references: Mapping[str, str], places: "Mapping[str, Place]", environ: Mapping[str, str]
+) -> "list[Diagnostic]":
     """Warnings of secrets that could not be resolved here: a plan may be applied where they are.
 
     Args:
@@ -51,6 +54,8 @@ def missing_secrets(
         places: where the fields of the run were written.
         environ: the environment of the caller.
     """
+    from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+
     return [
         Diagnostic(
             code="secret_missing",
