@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.matrix_cell import cell_values
 from sgpu_decl.tracking.store_location import (
     absolute_location,
     absolute_uri,
@@ -70,7 +71,7 @@ def request(
         artifacts=artifacts,
         home=str(home.absolute()),
         system_metrics=system_metrics,
-        params=parameters(json.loads(spec)),
+        params=parameters(json.loads(spec), ref.address.key),
         tags=run_tags(ref=ref, token=token, facts=facts, git=git, tags=tags),
     )
 
@@ -97,13 +98,16 @@ def run_tags(
     )
 
 
-def parameters(spec: Json) -> dict[str, str]:
-    """Return the leaves of a spec as MLflow parameters, sorted: `sgpu.args.lr` to `0.001`.
+def parameters(spec: Json, cell: str = "") -> dict[str, str]:
+    """Return the leaves of a spec as MLflow parameters, sorted: `sgpu.args.lr` to `0.001`. Then
+    come the values of the `cell` of a matrix with that key, by axis: `sgpu.matrix.lr`.
 
     Names and values are cut to what MLflow takes; a character that it refuses in a name becomes
     `_`. Where that makes two names equal, the first keeps it.
     """
-    return _fit({f"sgpu.{path}": text for path, text in _leaves(spec, "")})
+    axes = _leaves(cell_values(cell), "matrix") if cell else ()
+    leaves = (*_leaves(spec, ""), *axes)
+    return _fit({f"sgpu.{path}": text for path, text in leaves})
 
 
 def _leaves(value: Json, path: str) -> Iterator[tuple[str, str]]:

@@ -88,3 +88,9 @@ def test_every_parameter_fits_mlflow(spec: dict[str, Any]) -> None:
         assert name.startswith("sgpu.")
         assert len(name) <= 250
         assert len(value) <= 6000
+
+
+def test_the_axes_of_a_cell_are_parameters_of_their_own() -> None:
+    found = parameters({"args": ["--lr", "0.001"]}, "lr=0.001,opt=adam")
+    assert found["sgpu.matrix.lr"] == "0.001"
+    assert found["sgpu.matrix.opt"] == "adam"

@@ -30,7 +30,7 @@ def mlflow_metadata(launching: "LaunchRequest") -> dict[str, Json]:
     )
     return {
         "run_name": (launching.config.mlflow.run_name or str(launching.ref))[:KEY_LIMIT],
-        "params": _pairs(parameters(json.loads(launching.inputs.spec))),
+        "params": _pairs(parameters(json.loads(launching.inputs.spec), launching.ref.address.key)),
         "tags": _pairs(tags),
     }
 
