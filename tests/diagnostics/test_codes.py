@@ -71,11 +71,12 @@ def test_no_code_is_newer_than_this_version() -> None:
     assert late == []
 
 
-def test_only_explain_reads_the_registry() -> None:
+def test_only_explain_and_the_tab_key_read_the_registry() -> None:
     package = Path(sgpu_decl.__file__).parent
     readers = re.compile(r"(diagnostics\.codes|views\.codes_text) import")
     found = [file for file in package.rglob("*.py") if readers.search(file.read_text())]
     assert sorted(str(file.relative_to(package)) for file in found) == [
+        "cli/completion_values.py",
         "cli/explain.py",
         "views/codes_text.py",
     ]
