@@ -1,8 +1,8 @@
 """The registry of all codes: what each one means, an example, and the way out.
 
-The codes stand in `codes.toml`. `sgpu explain` and the pages in `docs/` are made from it; nothing
-else reads it, so that no other command pays for it. A test compares it with the source: every code
-that is emitted, with its severities and exit code, is in the registry, and no other.
+The codes stand in `codes.toml`. `sgpu explain`, the Tab key and the pages in `docs/` read it;
+nothing else does, so that no other command pays for it. A test compares it with the source:
+every code that is emitted, with its severities and exit code, is in the registry, and no other.
 """
 
 import tomllib
