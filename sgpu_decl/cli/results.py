@@ -59,5 +59,5 @@ def _show_ranks(session: "Session", ref: "AttemptRef", output: str) -> None:
         show(f"rank {result['rank']}: {json_text(result['value'])}")
     if not results:
         state = session.runs.status(ref).state
-        yet = " yet" if state.active else ""
-        note(f"no rank of `{ref}` has returned a value{yet}: it is {state}")
+        returned = "has returned a value yet" if state.active else "returned a value"
+        note(f"no rank of `{ref}` {returned}; its state is {state}")

@@ -668,13 +668,11 @@ def test_what_an_active_run_has_not_left_yet(sgpu: Shell) -> None:
     waits = "command: [python3, -c, 'import time; time.sleep(300)']\ngrace: 500ms\n"
     sgpu.write("run.yaml", RUN.replace("command: ['true']\n", waits))
     assert sgpu.here("apply", "-y", "--detach").code == 0
-    assert (
-        "no rank of `hello#1` has returned a value yet: it is " in sgpu.here("results", "hello").err
-    )
+    assert "`hello#1` has returned a value yet; its state is " in sgpu.here("results", "hello").err
     assert "its ranks may still write" in sgpu.here("fetch", "hello").err
     assert sgpu.here("cancel", "hello").err.splitlines()[-1] == "hello#1 cancelled"
     assert sgpu.here("cancel", "hello").err == "hello#1 had ended already: cancelled\n"
-    assert "has returned a value: it is cancelled" in sgpu.here("results", "hello").err
+    assert "returned a value; its state is cancelled" in sgpu.here("results", "hello").err
 
 
 def test_a_path_to_ignore_that_no_run_has_is_a_warning(sgpu: Shell) -> None:
