@@ -64,6 +64,15 @@ def test_an_outcome_of_the_agents_counts_more_than_a_job_that_has_ended(
     assert judged(of, SUCCEEDED) == ("succeeded", None)
 
 
+def test_agents_that_stopped_because_their_driver_was_killed_were_not_cancelled() -> None:
+    killed = job("FAILED", error_type=OWN_END, driver_exit_code=-9)
+    cancelled = {"state": "cancelled", "exit_code": 130, "class": None}
+
+    assert judged(killed, cancelled) == ("lost", "supervisor_lost")
+    asked = judge(killed, {**RUNNING, "state": "stopping"}, cancelled, driver_alive=True, now=NOW)
+    assert asked["state"] == "cancelled"
+
+
 def test_a_job_that_runs_on_a_node_that_is_not_alive_is_lost() -> None:
     assert judged(job("RUNNING"), driver_alive=False) == ("lost", "node_lost")
     assert judged(job("RUNNING"), SUCCEEDED, driver_alive=False) == ("succeeded", None)

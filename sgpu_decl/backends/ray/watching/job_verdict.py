@@ -43,6 +43,8 @@ def judge(
         driver_alive: whether the node of the driver is.
         now: seconds since 1970.
     """
+    if outcome is not None and outcome["state"] == "cancelled" and driver["state"] != "stopping":
+        outcome = None  # nobody asked for it: the agents stop when the driver is gone
     if job is None:
         return outcome or _lost(
             driver,
