@@ -13,7 +13,14 @@ from typing import Final
 
 import pytest
 
-__all__ = ["BOTH_RAYS", "OLDEST_RAY", "forget_outer_ray", "interpreter_with"]
+__all__ = [
+    "BOTH_RAYS",
+    "NEWEST_CLUSTER",
+    "NEWEST_RAY",
+    "OLDEST_RAY",
+    "forget_outer_ray",
+    "interpreter_with",
+]
 
 OLDEST_RAY: Final = "2.49.1"
 """The oldest Ray that sgpu supports. `make test-all` installs it."""
@@ -23,6 +30,10 @@ _OLDEST_PYTHON: Final = Path(__file__).parents[1] / f".venv/ray-{OLDEST_RAY}/bin
 
 BOTH_RAYS: Final = (_NEWEST, pytest.param(OLDEST_RAY, marks=pytest.mark.expensive))
 """Parameters of a test or a fixture, each of which `interpreter_with` takes."""
+
+NEWEST_CLUSTER: Final = pytest.mark.parametrize("cluster", [_NEWEST], indirect=True)
+NEWEST_RAY: Final = pytest.mark.parametrize("ray_python", [_NEWEST], indirect=True)
+"""For tests about sgpu alone: one version of Ray is enough, on the shared cluster or their own."""
 
 
 def interpreter_with(version: str) -> str:

@@ -80,8 +80,8 @@ def situation_of(state: AttemptState, failure: FailureClass | None) -> Situation
 
 def decide(situation: Situation, *, same: bool, rerun: bool, retry_failed: bool) -> Decision:
     """Look the decision up; `rerun` (asked for, or `until: always`) and `retry_failed` come before
-    the table, except for a run that never ran."""
-    if rerun and situation is not Situation.ABSENT:
+    the table."""
+    if rerun:
         verdict = RunVerdict.ASK if situation is Situation.ACTIVE else RunVerdict.LAUNCH
         return Decision(verdict, Reason.REQUESTED_RERUN)
     if retry_failed and situation is Situation.FAILED_BY_USER:

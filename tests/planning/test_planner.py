@@ -212,11 +212,6 @@ def test_a_rerun_creates_whatever_the_last_attempt_was(world: Any, state: S) -> 
     assert (change.action, change.reason) == (Action.CREATE, Reason.REQUESTED_RERUN)
 
 
-def test_a_rerun_of_a_run_that_never_ran_is_its_first_run(world: Any) -> None:
-    change = world.want().change(rerun=frozenset({TRAIN}))
-    assert (change.action, change.reason) == (Action.CREATE, Reason.FIRST_RUN)
-
-
 def test_a_rerun_of_an_active_run_is_subject_to_on_active(world: Any) -> None:
     world.want().had(S.RUNNING)
     assert errors(world.plan(rerun=frozenset({TRAIN}))) == ["active_run"]

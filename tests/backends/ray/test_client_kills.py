@@ -9,7 +9,7 @@ import pytest
 from sgpu_decl.testing.contracts.backend_bench import RECORDED
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun
-from tests.ray_versions import interpreter_with
+from tests.ray_versions import NEWEST_CLUSTER, interpreter_with
 from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
@@ -42,6 +42,7 @@ def secret_run(cluster: RayCluster, tmp_path: Path) -> ClusterRun:
     return run
 
 
+@NEWEST_CLUSTER
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_a_client_that_dies_is_followed_by_one_launch(secret_run: ClusterRun, step: str) -> None:
     bench = secret_run.bench

@@ -9,7 +9,7 @@ import pytest
 
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
 from tests.backends.ray.test_kills import kill
-from tests.ray_versions import OLDEST_RAY, interpreter_with
+from tests.ray_versions import NEWEST_CLUSTER, NEWEST_RAY, OLDEST_RAY, interpreter_with
 from tests.support import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.expensive]
@@ -29,6 +29,7 @@ def flood(megabytes):
 """
 
 
+@NEWEST_RAY
 def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_minute(
     own_run: ClusterRun,
 ) -> None:
@@ -47,6 +48,7 @@ def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_minute(
     own_run.assert_frees_everything()
 
 
+@NEWEST_CLUSTER
 def test_a_run_that_gets_no_nodes_within_its_startup_timeout_fails(run: ClusterRun) -> None:
     block = run.fields(resources_per_rank={"CPU": 5})["backend"]
     run.hold(backend=block)
@@ -60,6 +62,7 @@ def test_a_run_that_gets_no_nodes_within_its_startup_timeout_fails(run: ClusterR
     assert run.bench.status()["state"] == "running"
 
 
+@NEWEST_CLUSTER
 @pytest.mark.parametrize("victims", ["actors", "node_programs", "ranks"])
 def test_a_lost_node_leads_to_new_nodes_where_retry_wants_them(
     run: ClusterRun, victims: str
@@ -79,6 +82,7 @@ def test_a_lost_node_leads_to_new_nodes_where_retry_wants_them(
     run.assert_frees_everything()
 
 
+@NEWEST_CLUSTER
 def test_ranks_run_with_the_python_that_the_backend_block_names(run: ClusterRun) -> None:
     python = interpreter_with(OLDEST_RAY)
     (run.bench.project / "tell.py").write_text(TELL)
@@ -90,6 +94,7 @@ def test_ranks_run_with_the_python_that_the_backend_block_names(run: ClusterRun)
     assert {os.path.dirname(value) for _, value in run.bench.results()} == {os.path.dirname(python)}
 
 
+@NEWEST_CLUSTER
 def test_a_python_that_is_not_on_a_node_is_the_mistake_of_the_file(run: ClusterRun) -> None:
     run.bench.declare(
         "value", args={"gate": str(run.bench.gate)}, **run.fields(python="/no/such/python")
@@ -101,6 +106,7 @@ def test_a_python_that_is_not_on_a_node_is_the_mistake_of_the_file(run: ClusterR
     assert "`/no/such/python`, the `python` of the backend" in ended["first_cause"]["summary"]
 
 
+@NEWEST_CLUSTER
 def test_a_driver_that_does_not_answer_is_ended_by_ray(run: ClusterRun) -> None:
     run.hold()
     processes = run.processes
@@ -113,6 +119,7 @@ def test_a_driver_that_does_not_answer_is_ended_by_ray(run: ClusterRun) -> None:
     assert run.bench.ended()["state"] == "cancelled"
 
 
+@NEWEST_CLUSTER
 def test_all_lines_of_a_rank_that_writes_10_mb_a_second_are_followed(run: ClusterRun) -> None:
     (run.bench.project / "tell.py").write_text(TELL)
     fields: dict[str, Any] = run.fields()
