@@ -90,11 +90,7 @@ class RestRunStore:
             "tags": _pairs(tags[:BATCH]),
         }
         answer = self._ask("POST", "runs/create", body)
-        run = answer.get("run")
-        info = run.get("info") if isinstance(run, Mapping) else None
-        if not isinstance(info, Mapping) or not isinstance(info.get("run_id"), str):
-            raise StoreError(f"{self._host} answers with something else than a run")
-        run_id = str(info["run_id"])
+        run_id = self._run_id(answer.get("run"))
         self._log(run_id, tags=tags[BATCH:])
         return CreatedRun(run_id=run_id, experiment_id=experiment)
 
@@ -106,10 +102,9 @@ class RestRunStore:
             "max_results": 1,
         }
         runs = self._ask("POST", "runs/search", query).get("runs")
-        info = runs[0].get("info") if isinstance(runs, list) and runs else None
-        if not isinstance(info, Mapping):
+        if not (isinstance(runs, list) and runs):
             return None
-        run_id = str(info["run_id"])
+        run_id = self._run_id(runs[0])
         self._ask("POST", "runs/update", {"run_id": run_id, "status": "RUNNING"})
         return CreatedRun(run_id=run_id, experiment_id=experiment)
 
@@ -127,10 +122,13 @@ class RestRunStore:
             }
             found = self._ask("POST", "runs/search", body).get("runs")
             for run in found if isinstance(found, list) else ():
-                metrics[str(run["info"]["run_id"])] = {
-                    str(metric["key"]): float(metric["value"])
-                    for metric in run.get("data", {}).get("metrics", ())
-                }
+                try:
+                    metrics[self._run_id(run)] = {
+                        str(metric["key"]): float(metric["value"])
+                        for metric in run.get("data", {}).get("metrics", ())
+                    }
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise StoreError(f"{self._host} answers with strange metrics") from error
         return metrics
 
     def finish(self, run_id: str, end: TrackedOutcome) -> None:
@@ -145,6 +143,13 @@ class RestRunStore:
         else:
             self._log(run_id, tags=list(end.tags.items()))
 
+    def _run_id(self, run: Json) -> str:
+        info = run.get("info") if isinstance(run, Mapping) else None
+        run_id = info.get("run_id") if isinstance(info, Mapping) else None
+        if not isinstance(run_id, str):
+            raise StoreError(f"{self._host} answers with something else than a run")
+        return run_id
+
     def _experiment(self, request: TrackingRequest) -> str:
         """Return the experiment's id; where two create it at once, both find the one."""
         experiment = self._experiment_named(request.experiment)
@@ -153,19 +158,24 @@ class RestRunStore:
             if request.artifacts is not None:
                 body["artifact_location"] = request.artifacts
             try:
-                return str(self._ask("POST", "experiments/create", body)["experiment_id"])
+                return self._experiment_id(self._ask("POST", "experiments/create", body))
             except _Refused as error:
                 if error.code != "RESOURCE_ALREADY_EXISTS":
                     raise
             experiment = self._experiment_named(request.experiment)
         if experiment is None or experiment.get("lifecycle_stage") == "deleted":
             raise deleted_experiment(request.experiment)
+        return self._experiment_id(experiment)
+
+    def _experiment_id(self, experiment: Mapping[str, Json]) -> str:
+        if "experiment_id" not in experiment:
+            raise StoreError(f"{self._host} answers with something else than an experiment")
         return str(experiment["experiment_id"])
 
     def _experiment_named(self, name: str) -> Mapping[str, Json] | None:
         query = urllib.parse.urlencode({"experiment_name": name})
         try:
-            experiment = self._ask("GET", f"experiments/get-by-name?{query}")["experiment"]
+            experiment = self._ask("GET", f"experiments/get-by-name?{query}").get("experiment")
         except _Refused as error:
             if error.code != "RESOURCE_DOES_NOT_EXIST":
                 raise
