@@ -41,7 +41,8 @@ class RemoteResults:
         )
 
     def newest(self) -> int | None:
-        """The last of them: what it left is what the run left."""
+        """The last of them: what it left is what the run left. Its folder is made before ranks
+        start, so it is empty if the first node was lost."""
         return max(self.attempts(), default=None)
 
     def left_output(self) -> bool:

@@ -1,11 +1,11 @@
 """MLflow runs that trackers on nodes make: what a status shows of them, and which of them stay
 open."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.remote.remote_status import RemoteStatus
-from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.attempt_view import status_fields
 from sgpu_decl.model.launch import LaunchRecord
 
@@ -27,13 +27,17 @@ def note_open_run(launches: RemoteLaunches, record: LaunchRecord, status: Remote
     run_id, uri = tracked.get("run_id"), tracked.get("tracking_uri")
     if not (isinstance(run_id, str) and isinstance(uri, str)):
         return
-    lost = status.brought is None or status.view.state is AttemptState.LOST
-    if not lost and not launches.results(record).open_run(status.brought or 0):
+    results, attempt = launches.results(record), status.brought
+    complete = attempt is not None and bool(results.done(attempt, 0))
+    if attempt is not None and complete and not results.open_run(attempt):
         return
     from sgpu_decl.tracking.mlflow_status import outcome
     from sgpu_decl.tracking.open_runs import OpenRun
 
     failure = str(status.view.failure) if status.view.failure else None
-    with OpenRun.begin(launches.home, record.token, launches.kept(record)) as entry:
+    with (
+        suppress(OSError),  # a project that cannot be written: the run stays open
+        OpenRun.begin(launches.home, record.token, launches.kept(record)) as entry,
+    ):
         entry.note_created(run_id, uri)
         entry.note_end(outcome({**status_fields(status.view), "class": failure}))
