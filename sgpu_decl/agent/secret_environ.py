@@ -39,10 +39,10 @@ _MEMORY = "/dev/shm"  # noqa: S108
 
 
 def secret_names(spec: Mapping[str, Any]) -> list[str]:
-    """Return the variables of a node that hold secrets: those of the run, and the credentials of
-    its tracker."""
+    """Return the variables of a node that hold secrets: those of the run, and the passwords and
+    tokens of its tracker. A user name or a host is no secret: masks would damage logs."""
     tracker = spec["tracker"] or {}
-    return [*spec["secrets"], *tracker.get("credentials", ())]
+    return [*spec["secrets"], *tracker.get("secrets", ())]
 
 
 def startup_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sgpu_decl.backends.archives import tracker_zip
 from sgpu_decl.backends.base import LaunchRequest
@@ -19,6 +19,7 @@ from sgpu_decl.rendering.spec import TrackerSpec
 from sgpu_decl.tracking.store_location import (
     credential_variables,
     is_on_disk,
+    secret_credentials,
     without_credentials,
 )
 from sgpu_decl.tracking.tracker_launch import ENVIRONMENT
@@ -62,6 +63,7 @@ def node_tracker(launching: LaunchRequest, *, project: Path, python: str) -> Nod
         argv=(ARCHIVE,),
         env=ENVIRONMENT,
         credentials=credential_variables(uri),
+        secrets=secret_credentials(uri),
     )
     return NodeTracker(spec=spec, files={ARCHIVE: tracker_zip(), FILE: to_json(request).encode()})
 
@@ -107,7 +109,9 @@ def _problem(uri: str | None) -> str | None:
         return f"ranks get no MLflow run: {place}, which nodes cannot reach"
     if is_on_disk(uri):
         return f"ranks get no MLflow run: `{uri}` is on the disk of this machine"
-    if urlsplit(uri).password is not None and not credential_variables(uri):
+    parts = urlsplit(uri)
+    in_query = any(name.lower() == "password" for name, _ in parse_qsl(parts.query))
+    if (parts.password is not None or in_query) and not credential_variables(uri):
         return f"ranks get no MLflow run: nodes would write the password in `{mask(uri)}` to a disk"
     return None
 

@@ -60,7 +60,8 @@ def run_rank(path: str, spec_sha256: str) -> None:
 
     try:
         spec = folder.read_spec()
-        secrets = {name: os.environ[name] for name in spec["secrets"] if name in os.environ}
+        names = [*spec["secrets"], *(spec["tracker"] or {}).get("secrets", ())]
+        secrets = {name: os.environ[name] for name in names if name in os.environ}
         logs = os.path.dirname(errors)
         _arm_faulthandler(logs)
         wrap_streams(logs, os.environ.pop("SGPU_REDACT", None))

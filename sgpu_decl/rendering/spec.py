@@ -107,12 +107,14 @@ class TrackerSpec:
     """The process that keeps the MLflow run: command line and what it adds to the environment.
 
     On nodes, `argv` is the path of an archive, relative to the run's folder, which the interpreter
-    of the run starts. `credentials` are the variables that may have credentials of the store.
+    of the run starts. `credentials` are the variables that may have credentials of the store;
+    `secrets` are those of them whose values are masked.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     credentials: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

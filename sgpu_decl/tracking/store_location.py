@@ -10,6 +10,7 @@ _OF_SERVERS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRAC
 _OF_WORKSPACES = tuple(
     f"DATABRICKS_{name}" for name in ("HOST", "TOKEN", "CLIENT_ID", "CLIENT_SECRET")
 )
+_SECRET = ("_TOKEN", "_PASSWORD", "_SECRET")
 
 
 def default_uri(home: Path) -> str:
@@ -56,7 +57,8 @@ def absolute_uri(uri: str | None, *, base: Path, home: Path) -> str:
 def without_credentials(uri: str) -> str:
     """Return a URI without the name and the password in it."""
     parts = urlsplit(uri)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in uri else uri
+    _, name, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=host)) if name else uri
 
 
 def is_on_disk(uri: str) -> bool:
@@ -72,6 +74,11 @@ def credential_variables(uri: str) -> tuple[str, ...]:
     if parts.scheme in ("http", "https"):
         return _OF_SERVERS
     return _OF_WORKSPACES if (parts.scheme or parts.path) in _WORKSPACE else ()
+
+
+def secret_credentials(uri: str) -> tuple[str, ...]:
+    """Return those of `credential_variables` whose values are masked: no user names and hosts."""
+    return tuple(name for name in credential_variables(uri) if name.endswith(_SECRET))
 
 
 def sqlite_file(uri: str) -> Path | None:

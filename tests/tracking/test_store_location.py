@@ -2,7 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.tracking.store_location import absolute_uri, default_uri, sqlite_file, ui_command
+from sgpu_decl.tracking.store_location import (
+    absolute_uri,
+    default_uri,
+    sqlite_file,
+    ui_command,
+    without_credentials,
+)
 
 HOME = Path("/p/.sgpu")
 BASE = Path("/p/sub")
@@ -47,3 +53,15 @@ def test_the_command_of_the_ui_names_the_store_and_its_artifacts() -> None:
 @pytest.mark.parametrize("uri", ["https://host", "databricks", "databricks://profile"])
 def test_a_server_has_a_page_of_its_own(uri: str) -> None:
     assert ui_command(uri, home=HOME) is None
+
+
+@pytest.mark.parametrize(
+    ("uri", "plain"),
+    [
+        ("http://ann:pw@host:5000/x", "http://host:5000/x"),
+        ("http://host/a@b", "http://host/a@b"),
+        ("sqlite:////tmp/a@b/mlflow.db", "sqlite:////tmp/a@b/mlflow.db"),
+    ],
+)
+def test_only_a_name_before_a_host_is_left_out(uri: str, plain: str) -> None:
+    assert without_credentials(uri) == plain

@@ -14,7 +14,7 @@ from sgpu_decl.agent.node.earlier_output import bring_earlier_output
 from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.previous_output import BROUGHT
 from sgpu_decl.agent.relocation import SITE
-from sgpu_decl.agent.secret_environ import without_secrets
+from sgpu_decl.agent.secret_environ import secret_names, without_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def prepare(
             bring_earlier_output(back, os.path.join(run_dir, BROUGHT))
         if problem is None and environment is not None:
             os.mkdir(os.path.join(run_dir, SITE))  # Python remembers missing folders
-            secrets = {name: os.environ[name] for name in spec["secrets"]}
+            secrets = {name: os.environ[name] for name in secret_names(spec) if name in os.environ}
             packs = os.path.join(objects, "packs")
             return hydrate(
                 run_dir, environment, packs, stopping, without_secrets(os.environ, secrets)

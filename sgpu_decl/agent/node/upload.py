@@ -15,6 +15,7 @@ import json
 import os
 import stat
 import time
+from binascii import crc32
 from functools import partial
 from io import BytesIO
 
@@ -40,6 +41,7 @@ _PERMANENT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EEXI
 _LOG_TAIL = 64 << 10
 _REPORTS = (attempt_files.OUTCOME, attempt_files.STATUS, attempt_files.EVENTS)
 OPEN_RUN = "mlflow_open.json"
+_OWN_WORDS = ("state", "class", "by", "event", "status")
 _RETURNED = ("output.json", "output.pkl")
 _SHOWN = "output.shown.json"
 _CHUNK = 1 << 20
@@ -116,11 +118,22 @@ class NodeUpload:
         self._copy(os.path.join(source, "error.pkl"), os.path.join(target, "error.pkl"))
 
     def _report(self, source: str, name: str) -> None:
+        """Upload a file with one JSON object in each line, after a checksum in the log of
+        events."""
         try:
             with open(source, encoding="utf-8", errors="replace") as file:
-                self._put(name, self._hide(file.read()).encode())
+                self._put(name, b"".join(self._line(line) for line in file))
         except FileNotFoundError:
             return
+
+    def _line(self, line: str) -> bytes:
+        start = line.find("{")
+        try:
+            report = json.loads(line[max(start, 0) :])
+        except ValueError:  # cut short when the node ran out of disk
+            return self._hide(line).encode()
+        body = attempt_files.encode(_hidden(report, self._hide))
+        return (b"%08x " % crc32(body) if start > 0 else b"") + body + b"\n"
 
     def _output(self, folder: str) -> list[str]:
         """Upload the smallest files first, so that the fewest stay."""
@@ -196,12 +209,16 @@ def _write(path: str, file: BinaryIO, size: int, start: int = 0) -> str:
 
 
 def _hidden(value: object, hide: Callable[[str], str]) -> object:
+    """Mask the values of a report, but neither its keys nor the words that the agent chooses: a
+    password may be `failed`."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, list):
         return [_hidden(one, hide) for one in value]
     if isinstance(value, dict):
-        return {hide(name): _hidden(one, hide) for name, one in value.items()}
+        return {
+            name: one if name in _OWN_WORDS else _hidden(one, hide) for name, one in value.items()
+        }
     return value
 
 

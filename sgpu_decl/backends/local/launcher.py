@@ -164,7 +164,7 @@ class LocalLauncher(Launcher):
         """Write what the tracker is asked into the attempt folder; None where it is not started:
         tracking is off, or MLflow is not installed."""
         from sgpu_decl.backends.tracker_request import tracker_request
-        from sgpu_decl.tracking.store_location import credential_variables
+        from sgpu_decl.tracking.store_location import credential_variables, secret_credentials
         from sgpu_decl.tracking.tracker_launch import tracker_spec
         from sgpu_decl.tracking.tracking_request import FILE, to_json
 
@@ -181,6 +181,7 @@ class LocalLauncher(Launcher):
             argv=tuple(command["argv"]),
             env=dict(command["env"]),
             credentials=credential_variables(request.tracking_uri),
+            secrets=secret_credentials(request.tracking_uri),
         )
 
     def _devices(self, kind: GPUType) -> list[str]:
