@@ -16,10 +16,9 @@ _PART = re.compile(r'([^=,]+)=("(?:[^"\\]|\\.)*"|[^,]*)(?:,|$)', re.DOTALL)
 
 def cell_texts(key: str) -> dict[str, str]:
     """The values of a cell by axis, each as the address shows it; empty for a run without matrix.
-    Text with other signs than those of names and numbers stands in quotes there."""
-    if '"' in key:
-        return {match[1]: match[2] for match in _PART.finditer(key)}
-    return dict(part.split("=", 1) for part in key.split(",")) if key else {}
+    Text with other signs than those of names and numbers stands in quotes there. A key that `state
+    mv` gave may have no axes."""
+    return {match[1]: match[2] for match in _PART.finditer(key)}
 
 
 def cell_values(key: str) -> dict[str, Json]:

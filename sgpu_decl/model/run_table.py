@@ -132,5 +132,5 @@ def _columns(
 def _sort_key(value: Json) -> tuple[int, float | str] | None:
     """Numbers before text; None for what has no order."""
     if isinstance(value, int | float):
-        return None if math.isnan(value) else (0, value)
+        return None if isinstance(value, float) and math.isnan(value) else (0, value)
     return (1, value) if isinstance(value, str) else None

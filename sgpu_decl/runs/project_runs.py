@@ -19,7 +19,13 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.matrix_cell import cell_order
 from sgpu_decl.model.state import Attempt, Resource
 from sgpu_decl.runs.other_targets import other_targets_hint
-from sgpu_decl.runs.selectors import is_glob, match_addresses, names_any, split_attempt
+from sgpu_decl.runs.selectors import (
+    is_glob,
+    is_whole_name,
+    match_addresses,
+    names_any,
+    split_attempt,
+)
 
 if TYPE_CHECKING:
     from sgpu_decl.model.rank_output import LogLines, Output
@@ -555,7 +561,7 @@ def _with_attempt(
         for address in named
         if (last := resources[address].last) is not None and 1 <= number <= last.ref.number
     )
-    exact = frozenset(address for address in having if name in (str(address), address.label))
+    exact = frozenset(address for address in having if is_whole_name(name, address))
     return exact or having or named
 
 
@@ -573,7 +579,7 @@ def _not_gone(
         NotFound: it is a glob, and nothing but what is gone matches.
     """
     live = matches.difference(gone)
-    if not live and is_glob(pattern):
+    if not live and is_glob(pattern) and not any(is_whole_name(pattern, one) for one in matches):
         raise NotFound(
             f"no run matches `{pattern}` but destroyed ones",
             hint=f"one of those is found by its name, such as `{min(matches).label}`",

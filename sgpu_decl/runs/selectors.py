@@ -21,13 +21,16 @@ def split_attempt(text: str) -> tuple[str, int | None]:
 
 def match_addresses(patterns: Iterable[str], addresses: Collection[Address]) -> frozenset[Address]:
     """Every address that a pattern names: an address, a name (all cells of its matrix), or a glob.
+    A key may hold `*`: an address that is there is no glob.
 
     Raises:
         NotFound: a pattern matches nothing.
     """
     matches: set[Address] = set()
     for pattern in patterns:
-        hits = {address for address in addresses if _matches(address, pattern)}
+        hits = {address for address in addresses if _is_name(pattern, address)}
+        if not hits and is_glob(pattern):
+            hits = {address for address in addresses if _fits_glob(pattern, address)}
         if not hits:
             kind = next((kind for kind in Kind if pattern.startswith(f"{kind}.")), Kind.RUN)
             words = {word for address in addresses for word in (str(address), address.name)}
@@ -59,7 +62,16 @@ def resource_named(resources: Mapping[Address, Resource], text: str) -> Resource
 
 def names_any(pattern: str, addresses: Iterable[Address]) -> bool:
     """Whether a pattern names one of them."""
-    return any(_matches(address, pattern) for address in addresses)
+    glob = is_glob(pattern)
+    return any(
+        _is_name(pattern, address) or (glob and _fits_glob(pattern, address))
+        for address in addresses
+    )
+
+
+def is_whole_name(text: str, address: Address) -> bool:
+    """Whether a text is the address or the label, with the key of a matrix cell."""
+    return text in (str(address), address.label)
 
 
 def is_glob(pattern: str) -> bool:
@@ -76,11 +88,13 @@ def _offered(addresses: Collection[Address], kind: Kind) -> str:
     return f"the {kind}s here are {shown}" + (f" and {more:,} more" if more > 0 else "")
 
 
-def _matches(address: Address, pattern: str) -> bool:
-    exact = {str(address), address.label, address.name, f"{address.kind}.{address.name}"}
-    if pattern in exact:
-        return True
-    if not is_glob(pattern):
-        return False
+def _is_name(text: str, address: Address) -> bool:
+    return is_whole_name(text, address) or text in (
+        address.name,
+        f"{address.kind}.{address.name}",
+    )
+
+
+def _fits_glob(pattern: str, address: Address) -> bool:
     glob = pattern.replace("[", "[[]")
     return any(fnmatchcase(word, glob) for word in (str(address), address.label))

@@ -17,6 +17,7 @@ from sgpu_decl.model.matrix_cell import cell_order, cell_positions, cell_texts, 
         ('a="b=c"', {"a": "b=c"}),
         ("a=NaN,b=1e-3", {"a": "NaN", "b": 0.001}),
         ('a="1"', {"a": "1"}),
+        ("x", {}),
     ],
 )
 def test_a_key_gives_the_values_of_its_axes(key: str, values: dict[str, object]) -> None:

@@ -81,3 +81,8 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest() -> None:
         table.sorted_by("-acuracy", NOW)
     assert caught.value.hint == "did you mean `accuracy`?"
     assert caught.value.code == "unknown_column"
+
+
+def test_numbers_that_no_float_can_hold_are_sorted() -> None:
+    table = RunTable(rows=(row("n=1", {"loss": 10**400}), row("n=2", {"loss": 0.5})))
+    assert keys(table.sorted_by("loss", NOW)) == ["n=2", "n=1"]
