@@ -48,7 +48,7 @@ def settle_intents(
         except OutcomeUnknown:
             continue  # it may be there: no other is launched in its place
         except SgpuError:
-            # Nothing was started and nothing is left (a secret that this shell lacks, say): the
+            # The launcher knows that nothing was started (a secret that this shell lacks, say): the
             # next plan decides anew, and no other run is held up.
             writer.abandon(intent)
             continue

@@ -95,6 +95,7 @@ class RemoteLauncher(Launcher):
     def launch(self, launching: LaunchRequest) -> str:
         record, folder = launching.record, self._launches.folder(launching.record)
         uses: Uses | Mapping[str, Json] | None = self._staged.pop(record.ref, None)
+        staged_here = uses is not None
         if uses is None:
             marker = self._launches.marker(record)
             if marker is None:
@@ -102,7 +103,14 @@ class RemoteLauncher(Launcher):
             if is_started(marker):
                 return folder
             uses = marker["uses"]
-        end_earlier(self, self._attempts, launching.earlier)
+        try:
+            end_earlier(self, self._attempts, launching.earlier)
+        except BackendError as error:
+            if staged_here:
+                raise
+            raise OutcomeUnknown(
+                f"`{record.ref}` may have been started: {error.message}", hint=error.hint
+            ) from error
         try:
             facts = self.start(launching, folder)
         except OutcomeUnknown:

@@ -1,6 +1,7 @@
 """Jobs of launches: what is certain after a request that failed. The answers are those of Ray 2.60
 and 2.49.1 (`ray/dashboard/modules/job/job_head.py`)."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -51,6 +52,23 @@ def test_a_job_that_the_cluster_has_was_submitted(answers: Answers, answer: obje
     answers.by_path |= {JOBS: answer, f"{JOBS}t": {"status": "PENDING"}}
 
     submit(answers)
+
+
+def test_a_job_is_looked_for_after_a_submission_that_was_answered_too_late(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.ray.api.dashboard._SILENCE", 0.3)
+
+    def submitted() -> tuple[int, str]:
+        answers.by_path[f"{JOBS}t"] = {"status": "PENDING"}
+        time.sleep(0.5)
+        return 200, "{}"
+
+    answers.by_path[JOBS] = submitted
+
+    submit(answers)
+
+    assert [request for request, _ in answers.requests] == [f"POST {JOBS}", f"GET {JOBS}t"]
 
 
 def test_a_value_is_asked_for_before_it_is_there_so_that_ray_will_delete_it(

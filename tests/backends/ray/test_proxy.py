@@ -40,6 +40,8 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
           for text in ("*", "ray.example", "b, .example", "example", "ray.example:8265")),
         *(("http://10.1.2.3:8265", {"HTTP_PROXY": "http://a:1", "NO_PROXY": text}, None)
           for text in ("10.1.2.3", "10.0.0.0/8", "ray.example,10.1.0.0/16")),
+        *(("http://[2001:db8::1]:8265", {"HTTP_PROXY": "http://a:1", "NO_PROXY": text}, None)
+          for text in ("[2001:db8::1]", "2001:db8::1", "2001:db8::/32")),
         *(("http://10.1.2.3:8265", {"HTTP_PROXY": "http://a:1", "NO_PROXY": text},
            ("HTTP_PROXY", "a", 1)) for text in ("11.0.0.0/8", "ample", "10.1.2.3:1")),
     ],

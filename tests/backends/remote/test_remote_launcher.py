@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.backends.base import LaunchRequest, LogReader, NoLog
+from sgpu_decl.backends.remote import attempts
 from sgpu_decl.backends.remote.attempts import RemoteAttempts
 from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
@@ -176,3 +177,25 @@ def test_a_launch_is_found_by_its_reference_under_another_address(shared: Make) 
     marker = launches.marker(replace(moved, reference=reference))
     assert marker is not None
     assert marker["run"] == 1
+
+
+def test_a_launch_that_may_have_been_started_stays_staged_if_an_earlier_attempt_goes_on(
+    shared: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, _ = launcher_of(machine := shared())
+    earlier, launching = (machine.launching(SOURCE, number) for number in (1, 2))
+    for each in (earlier, launching):
+        launcher.stage(each)
+    launcher.launch(earlier)
+    monkeypatch.setattr(attempts, "_ENDING", 0.0)
+    again = replace(launching, earlier=(earlier.record,))
+    next_process, _ = launcher_of(machine)
+    assert next_process.staged(launching.record)
+
+    with pytest.raises(OutcomeUnknown, match="may have been started"):
+        next_process.launch(again)
+
+    assert next_process.staged(launching.record)
+    with pytest.raises(BackendError) as raised:
+        launcher.launch(again)
+    assert not isinstance(raised.value, OutcomeUnknown)

@@ -75,7 +75,7 @@ class _Answer:
 
 class Dashboard:
     """The dashboard of one cluster. Calls may come from several threads, and take turns. After it
-    was silent, calls fail at once for ten seconds: who asks about ten attempts waits once.
+    was silent to a GET, calls fail at once for ten seconds: who asks about ten attempts waits once.
 
     Paths begin with a slash and are relative to the address. Each call raises BackendError if the
     dashboard does not answer (`host_unreachable`), does not accept the token (`unauthenticated`),
@@ -243,7 +243,8 @@ class Dashboard:
                 return self._sent(method, target, content, kind)
         except _Lost as lost:
             self.close()
-            if lost.silent:
+            # After a request whose answer was lost, the next one asks what became of it.
+            if lost.silent and method == "GET":
                 self._silence = (time.monotonic() + _PAUSE, str(lost))
             if lost.sent and method != "GET":
                 raise OutcomeUnknown(

@@ -74,7 +74,8 @@ def _is_exempt(address: DashboardAddress, environ: Mapping[str, str]) -> bool:
         if host.endswith(f".{name}") or f"{host}:{port}".endswith(f".{name}"):
             return True
         try:
-            if ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False):
+            network = ipaddress.ip_network(entry.strip("[]"), strict=False)
+            if ipaddress.ip_address(host) in network:
                 return True
         except ValueError:
             continue  # one of them is a name

@@ -31,7 +31,7 @@ from sgpu_decl.backends.remote.files import RemoteMissing
 from sgpu_decl.backends.remote.launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launches import RemoteLaunches
 from sgpu_decl.backends.secret_resolution import resolve_secrets
-from sgpu_decl.errors import BackendError
+from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 
@@ -66,13 +66,13 @@ class RayLauncher(RemoteLauncher):
         session_of(self._clusters.of(launching.config))
 
     def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
+        before = self._earlier_submission(launching.record)
+        if before is not None:
+            return before
         record = launching.record
         files = self._launches.area(record).files
         dashboard = self._clusters.of(launching.config)
         facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
-        before = self._submitted_to(record)
-        if before is not None and before["session"] != facts["session"]:
-            return before  # submitted, perhaps, to a cluster that is gone: the attempt is lost
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
         secrets = resolve_secrets(launching.config.env.secrets, os.environ)
         if secrets:
@@ -84,6 +84,27 @@ class RayLauncher(RemoteLauncher):
         put_value(dashboard, package, content)
         submit_job(dashboard, record.token, package, _metadata(record))
         return facts
+
+    def _earlier_submission(self, record: LaunchRecord) -> dict[str, str] | None:
+        """The cluster that an earlier `start` submitted a launch to. If that cluster is gone, the
+        launch counts as submitted: its attempt is lost.
+
+        Raises:
+            OutcomeUnknown: the cluster does not say whether it has the job.
+        """
+        try:
+            before = self._submitted_to(record)
+            if before is None:
+                return None
+            dashboard = self._clusters.at(before["address"])
+            if session_of(dashboard) == before["session"] and not find_job(dashboard, record.token):
+                return None
+        except BackendError as error:
+            raise OutcomeUnknown(
+                f"whether `{record.ref}` was submitted is not known: {error.message}",
+                hint=error.hint,
+            ) from error
+        return before
 
     def cancel(self, record: LaunchRecord) -> None:
         dashboard = self._dashboard(record)

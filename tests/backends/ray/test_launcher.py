@@ -1,0 +1,138 @@
+"""Launches whose earlier submission has an unknown outcome: no job is submitted twice."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.backends.ray.clusters import Clusters
+from sgpu_decl.backends.ray.launching.launcher import RayLauncher
+from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
+from sgpu_decl.backends.ray.watching.attempts import RayAttempts
+from sgpu_decl.backends.remote.launches import RemoteLaunches
+from sgpu_decl.backends.remote.remote_layout import MARKER
+from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.model.step_progress import Quiet
+from tests.backends.ray.answers import Answers, answering
+from tests.backends.remote.conftest import Shared
+
+JOBS = "/api/jobs/"
+VERSION = "/api/version"
+PLACEMENT = RayPlacement(
+    nodes=1, ranks_per_node=1, strategy=Strategy.PACK, bundle={"CPU": 1}, labels={}, scales=False
+)
+
+
+class Machine:
+    """A machine that launches one run on the cluster of `answers`."""
+
+    def __init__(self, home: Path, answers: Answers) -> None:
+        root = home / "shared"
+        root.mkdir()
+        self._shared = Shared(home / "here", root)
+        block = {"kind": "ray", "address": answers.url, "storage": str(root)}
+        launching = self._shared.launching("def main(): return {}\n", backend=block)
+        inputs = replace(launching.record.inputs, placement=PLACEMENT.id)
+        self.launching = replace(launching, record=replace(launching.record, inputs=inputs))
+        self.job = f"{JOBS}{launching.record.token}"
+        self.folder = Path(self._shared.folder(self.launching))
+
+    def launch(self) -> None:
+        """Stage and launch in a new process, which knows only what lies in the storage."""
+        context = self._shared.context()
+        launches = RemoteLaunches(context.layout, lambda _: self._shared.area)
+        with closing(Clusters()) as clusters, closing(RayAttempts(launches, clusters)) as attempts:
+            launcher = RayLauncher(context, clusters, launches, attempts)
+            if not launcher.staged(self.launching.record):
+                launcher.prepare([self.launching], Quiet())
+            launcher.stage(self.launching)
+            launcher.launch(self.launching)
+
+    def marker(self) -> dict[str, Any]:
+        marker: dict[str, Any] = json.loads((self.folder / MARKER).read_text())
+        return marker
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    with answering({VERSION: {"session_name": "one"}}) as running:
+        running.by_path |= {"/api/packages/gcs/*": {}, JOBS: "end"}
+        yield running
+
+
+@pytest.fixture
+def machine(tmp_path: Path, answers: Answers) -> Machine:
+    """One whose submission had an unknown outcome."""
+    made = Machine(tmp_path, answers)
+    with pytest.raises(OutcomeUnknown):
+        made.launch()
+    answers.requests.clear()
+    return made
+
+
+def submissions(answers: Answers) -> int:
+    return sum(request == f"POST {JOBS}" for request, _ in answers.requests)
+
+
+@pytest.mark.parametrize("path", [VERSION, "job"])
+def test_a_cluster_that_does_not_answer_leaves_the_outcome_unknown(
+    machine: Machine, answers: Answers, path: str
+) -> None:
+    asked = machine.job if path == "job" else path
+    answers.by_path[asked] = (503, "soon")
+
+    with pytest.raises(OutcomeUnknown, match=r"whether .* was submitted is not known"):
+        machine.launch()
+
+    assert machine.folder.exists()
+    assert submissions(answers) == 0
+
+
+def test_a_job_that_was_submitted_is_found_before_a_value_is_put_for_it(
+    machine: Machine, answers: Answers
+) -> None:
+    answers.by_path |= {
+        machine.job: {"status": "RUNNING"},
+        "/api/packages/gcs/*": (500, "no value is taken"),
+    }
+
+    machine.launch()
+
+    assert machine.marker()["session"] == "one"
+    assert submissions(answers) == 0
+
+
+def test_a_job_that_the_cluster_does_not_have_is_submitted(
+    machine: Machine, answers: Answers
+) -> None:
+    answers.by_path[JOBS] = {}
+
+    machine.launch()
+
+    assert machine.marker()["session"] == "one"
+    assert submissions(answers) == 1
+
+
+def test_a_job_that_was_submitted_to_a_cluster_that_is_gone_is_not_submitted_to_another(
+    machine: Machine, answers: Answers
+) -> None:
+    answers.by_path |= {VERSION: {"session_name": "two"}, JOBS: {}}
+
+    machine.launch()
+
+    assert machine.marker()["session"] == "one"
+    assert submissions(answers) == 0
+
+
+def test_a_launch_that_the_cluster_refuses_is_unstaged(machine: Machine, answers: Answers) -> None:
+    answers.by_path[JOBS] = (400, "TypeError")
+
+    with pytest.raises(BackendError) as raised:
+        machine.launch()
+
+    assert not isinstance(raised.value, OutcomeUnknown)
+    assert not machine.folder.exists()
