@@ -30,7 +30,7 @@ def command_run(
         sets: dotted paths and values of more fields.
 
     Raises:
-        Usage: an argument of a function is not of the form `name=value`.
+        Usage: an argument of a function is not of the form `name=value`, or a word is not UTF-8.
     """
     if type_ is None:
         from sgpu_decl.gpus.devices import read_devices

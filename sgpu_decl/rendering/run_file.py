@@ -1,16 +1,21 @@
 """The run file that says the same as a command line: `python train.py --lr 1e-3` on two GPUs."""
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
 from sgpu_decl.config.entry import calls_function, is_entrypoint
 from sgpu_decl.errors import Usage
+from sgpu_decl.text.yaml_nodes import Sequence as YamlSequence
+from sgpu_decl.text.yaml_reader import load
 
 __all__ = ["name_of", "run_file"]
 
-_PLAIN = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|[A-Za-z_./][\w./-]*|\[.*\]|\{.*\}")
+_PLAIN = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|[A-Za-z_./][\w./-]*")
+_COLLECTION = re.compile(r"\[.*\]|\{.*\}")
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _ARGUMENT = re.compile(r"([^\W\d]\w*)=(.*)", re.DOTALL)
 _SCRIPT = re.compile(r"[^:]+\.(?:py|sh)")
 _PYTHON = ("python", "python3")
@@ -45,7 +50,7 @@ def run_file(
         sets: dotted paths and values of more fields, in order.
 
     Raises:
-        Usage: an argument of a function is not of the form `name=value`.
+        Usage: an argument of a function is not of the form `name=value`, or a word is not UTF-8.
     """
     fields: _Fields = {"name": name, "gpus": str(gpus), "type": _text(type_)}
     interpreted = words[0] in _PYTHON and len(words) > 1 and words[1].endswith(".py")
@@ -96,7 +101,16 @@ def _named(arguments: Sequence[str]) -> _Fields:
 
 def _value(text: str) -> str:
     """A value as it is typed: a number, a list, a word; everything else is text."""
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    return text if _PLAIN.fullmatch(text) or _is_collection(text) else _quoted(text)
+
+
+def _is_collection(text: str) -> bool:
+    """Whether a text is one list or mapping of YAML, also inside another."""
+    if not _COLLECTION.fullmatch(text):
+        return False
+    document, findings = load(f"value: [{text}]", "value")
+    value = document.root.entries["value"] if document is not None and not findings else None
+    return isinstance(value, YamlSequence) and len(value.items) == 1
 
 
 def _list(words: Sequence[str]) -> str:
@@ -107,4 +121,14 @@ def _text(word: str) -> str:
     """A text as YAML: in quotes, unless it is a plain word."""
     plain = re.fullmatch(r"[A-Za-z_./][\w./:-]*[\w./-]", word, re.ASCII)
     known = word.lower() in ("true", "false", "null")
-    return word if plain and not known else json.dumps(word, ensure_ascii=False)
+    return word if plain and not known else _quoted(word)
+
+
+def _quoted(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # Python keeps each such byte as a surrogate
+        shown = os.fsencode(text).decode("utf-8", "backslashreplace")
+        raise Usage(f"`{shown}` is not UTF-8 text") from None
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)

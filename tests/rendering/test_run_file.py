@@ -63,6 +63,32 @@ def test_a_function_takes_names_with_values() -> None:
         run_file(["train.py:main", "--lr"], name="a", gpus=1, type_="CPU")
 
 
+def test_any_text_reaches_the_run() -> None:
+    words = ["echo", "a\x7fb", "\x85\x9f\u2028", "\ufeff\uffff", "\x01", "\U0001f600"]
+    assert spec(*words)["command"] == words
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"),
+    [
+        ("{a} {b}", "{a} {b}"),
+        ("[1], z: [2]", "[1], z: [2]"),
+        ("[1] # ]", "[1] # ]"),
+        ("[a\x7f]", "[a\x7f]"),
+        ("{a: [1, {b: c}]}", {"a": [1, {"b": "c"}]}),
+        ("[[1], [2]]", [[1], [2]]),
+    ],
+)
+def test_brackets_that_are_no_yaml_are_text(value: str, taken: object) -> None:
+    assert spec("train.py:main", f"y={value}")["args"] == {"y": taken}
+
+
+@pytest.mark.parametrize("words", [["run.py", "a\udcff"], ["run.py:main", "y=[\udcff]"]])
+def test_a_word_that_is_no_utf_8_is_refused(words: list[str]) -> None:
+    with pytest.raises(Usage, match=r"\\xff\]?` is not UTF-8 text"):
+        run_file(words, name="a", gpus=1, type_="CPU")
+
+
 @pytest.mark.parametrize(
     ("words", "name"),
     [
