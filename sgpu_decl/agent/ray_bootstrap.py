@@ -59,11 +59,12 @@ class RayBootstrap:
         self._process = RayProcess(spec, secrets, node, loop, record, redact, team.report_ray)
         self._monitor = RayMetricsProcess(spec, secrets, loop, record, tracker)
         self._ending = False
+        self._is_complete = False
         self.active = False  # whether there is something to be ended
 
     def start(self, restart: int, devices: Sequence[str], inherited: Mapping[str, str]) -> None:
         """Start this node's part."""
-        self._ending, self.active = False, True
+        self._ending, self._is_complete, self.active = False, False, True
         self._versions: dict[int, tuple[str, str]] = {}
         self._metrics: dict[int, str] = {}
         if self._node.number == 0:
@@ -117,7 +118,7 @@ class RayBootstrap:
                 self._start_head()
         elif "ready" in message:
             self._metrics[node] = message["ready"]["metrics"]
-            if len(self._metrics) == self._node.count:  # Ray may list a node before it says so
+            if len(self._metrics) == self._node.count:  # may come after `complete`
                 self._monitor.start(self._metrics, self._options["metrics_interval"])
             if node == 0:
                 self._head_is_ready()
@@ -137,9 +138,11 @@ class RayBootstrap:
         self._record.update(waiting_for=f"Ray to be imported{where}")
 
     def _show_joins(self) -> None:
-        if 0 in self._metrics and (missing := self._node.count - len(self._metrics)):
-            what = f"{missing} of {self._node.count} nodes to join the Ray cluster"
-            self._record.update(waiting_for=what)
+        if self._is_complete or 0 not in self._metrics:  # Ray may list a node before it says so
+            return
+        missing, count = self._node.count - len(self._metrics), self._node.count
+        what = f"{missing} of {count} nodes to join the Ray cluster" if missing else None
+        self._record.update(waiting_for=what)
 
     def _fail(self, failure: str, summary: str, traceback: str | None = None) -> None:
         self._loop.cancel(_TIMER)
@@ -185,6 +188,7 @@ class RayBootstrap:
         self._fail("platform", summary, self._process.last_lines("gcs_server"))
 
     def _complete(self) -> None:
+        self._is_complete = True
         self._loop.cancel(_TIMER)
         ray, python = self._versions[0]
         self._record.event("ray_complete", nodes=self._node.count, ray=ray, python=python)
