@@ -1,7 +1,8 @@
-"""Tracking servers whose answers are JSON of another shape."""
+"""Tracking servers that answer with JSON of another shape, or take credentials from a URI."""
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -18,12 +19,14 @@ ANSWERS = [
 ]
 
 
-@pytest.fixture(params=ANSWERS, ids=json.dumps)
-def server(request: pytest.FixtureRequest) -> Iterator[str]:
-    body = json.dumps(request.param).encode()
+@contextmanager
+def serving(answer: object, headers: list[str | None]) -> Iterator[str]:
+    """A server that always gives one answer, and notes the credentials that it gets."""
+    body = json.dumps(answer).encode()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            headers.append(self.headers["Authorization"])
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -38,8 +41,26 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_strange_answer_is_a_problem_of_the_store(server: str) -> None:
-    metrics, problems = read_last_metrics({server: {"a": "0"}}, {})
+@pytest.mark.parametrize("answer", ANSWERS, ids=json.dumps)
+def test_a_strange_answer_is_a_problem_of_the_store(answer: object) -> None:
+    with serving(answer, []) as server:
+        metrics, problems = read_last_metrics({server: {"a": "0"}}, {})
 
     assert metrics == {}
     assert [server in problem for problem in problems] == [True]
+
+
+def test_credentials_of_the_exported_uri_are_sent_to_that_server_alone() -> None:
+    headers: list[str | None] = []
+    with serving({"runs": []}, headers) as server:
+        for exported in (server.replace("//", "//ann:pw@"), "http://ann:pw@other"):
+            read_last_metrics({server: {"a": "0"}}, {"MLFLOW_TRACKING_URI": exported})
+
+    assert headers == ["Basic YW5uOnB3", None]
+
+
+def test_a_malformed_exported_uri_is_a_problem_of_the_store() -> None:
+    bad = {"MLFLOW_TRACKING_URI": "http://[bad"}
+    _, [problem] = read_last_metrics({"http://server": {"a": "0"}}, bad)
+
+    assert "MLFLOW_TRACKING_URI" in problem

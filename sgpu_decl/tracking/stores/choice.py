@@ -31,7 +31,7 @@ def open_tracking_store(
 
         if not needs_client(environ):
             say(f"the tracking server {without_credentials(uri)}")
-            return RestRunStore(uri, environ, patience)
+            return RestRunStore(_with_credentials(uri, environ), environ, patience)
         say("MLflow's own client: the server wants more than a password or a token")
         return _client(uri, shared=False)
     path = sqlite_file(uri)
@@ -87,6 +87,17 @@ def store_in_words(uri: str, environ: Mapping[str, str], patience: float) -> str
     if schema in REVISIONS:
         return f"schema {schema}"
     return f"schema {schema}, which is unknown here: MLflow's own client is used, which is slower"
+
+
+def _with_credentials(uri: str, environ: Mapping[str, str]) -> str:
+    """Return the URI of a server as it is exported, if that differs in the credentials alone: a
+    record of a run on other machines has the URI without them."""
+    exported = environ.get("MLFLOW_TRACKING_URI", "")
+    try:
+        same = without_credentials(exported) == uri
+    except ValueError as error:
+        raise StoreError(f"MLFLOW_TRACKING_URI is no URI: {error}") from error
+    return exported if same else uri
 
 
 def _is_server(uri: str) -> bool:
