@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sgpu_decl.facts.file_kind import is_saved_plan
     from sgpu_decl.facts.location import Location, current_folder
     from sgpu_decl.model.plan_options import PlanOptions
-    from sgpu_decl.runs.selectors import is_glob
+    from sgpu_decl.runs.selectors import is_whole_name, split_attempt
     from sgpu_decl.storing.state_store import Patience
 
 __all__ = [
@@ -28,10 +28,11 @@ __all__ = [
     "base_requirements",
     "current_folder",
     "difference",
-    "is_glob",
     "is_saved_plan",
+    "is_whole_name",
     "load_plan",
     "refuse_taken",
+    "split_attempt",
 ]
 
 if not TYPE_CHECKING:
@@ -44,10 +45,11 @@ if not TYPE_CHECKING:
         "base_requirements": "api.environment_calls",
         "current_folder": "facts.location",
         "difference": "environments.package_lists.package_diff",
-        "is_glob": "runs.selectors",
         "is_saved_plan": "facts.file_kind",
+        "is_whole_name": "runs.selectors",
         "load_plan": "applying.plan_file",
         "refuse_taken": "applying.plan_file",
+        "split_attempt": "runs.selectors",
     }
 
     def __getattr__(name: str) -> object:

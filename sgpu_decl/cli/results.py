@@ -7,7 +7,7 @@ import click
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
-from sgpu_decl.cli.run_table import show_table, sort_option
+from sgpu_decl.cli.run_table import names_table, show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.results_text import secrets_note
 from sgpu_decl.views.terminal import json_text
@@ -36,12 +36,9 @@ def command(*, source: ProjectSource, name: str | None, sort: str | None, output
     and the last value of each MLflow metric. So do `--sort`, `-o csv` and `-o markdown` for one
     run. Values of the run's secrets are masked.
     """
-    from sgpu_decl.api import is_glob
-
     session, names = open_named(source, (name,) if name else ())
     refs = session.runs.find(*names)
-    several = len(refs) > 1 or any(map(is_glob, names))
-    if several or sort is not None or output in ("csv", "markdown"):
+    if names_table(names, refs) or sort is not None or output in ("csv", "markdown"):
         show_table(session, refs, sort=sort, output=output)
     else:
         _show_ranks(session, refs[0], output)

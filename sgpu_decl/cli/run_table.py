@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api import Session
     from sgpu_decl.model.attempt import AttemptRef
 
-__all__ = ["show_table", "sort_option"]
+__all__ = ["names_table", "show_table", "sort_option"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,6 +27,15 @@ def sort_option(command: Command) -> Command:
     )(command)
 
 
+def names_table(names: Sequence[str], refs: "Sequence[AttemptRef]") -> bool:
+    """Whether names stand for a table: a matrix and a glob do, also while they have one run."""
+    from sgpu_decl.api import is_whole_name, split_attempt
+
+    return len(refs) > 1 or not all(
+        is_whole_name(split_attempt(name)[0], ref.address) for name in names for ref in refs
+    )
+
+
 def show_table(
     session: "Session", refs: "Sequence[AttemptRef]", *, sort: str | None, output: str
 ) -> None:
@@ -35,11 +44,15 @@ def show_table(
     Raises:
         NotFound: there is no column to sort by of that name.
     """
+    from sgpu_decl.views.results_text import secrets_note
     from sgpu_decl.views.run_table_text import table_csv, table_json, table_markdown, table_text
 
     table, moment = session.runs.table(refs), now()
     for problem in table.problems:
         note(f"warning: metrics are missing from the table: {problem}")
+    for row in table.rows:
+        if warning := secrets_note(row.view.ref, row.with_secrets):
+            note(warning)
     if sort is not None:
         table = table.sorted_by(sort, moment)
     match output:

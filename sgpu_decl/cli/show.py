@@ -11,7 +11,7 @@ from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import open_named
-from sgpu_decl.cli.run_table import show_table, sort_option
+from sgpu_decl.cli.run_table import names_table, show_table, sort_option
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
 from sgpu_decl.views.status_json import run_object
 
@@ -37,7 +37,7 @@ def command(*, source: ProjectSource, name: str | None, sort: str | None, output
     The runs of a matrix, or of a glob, are shown as a table, as `sgpu results` does. With `--sort
     loss` the run of the lowest loss comes first.
     """
-    from sgpu_decl.api import is_glob, is_saved_plan
+    from sgpu_decl.api import is_saved_plan
 
     if name is not None and is_saved_plan(Path(name)):
         if source != ProjectSource():
@@ -53,7 +53,7 @@ def command(*, source: ProjectSource, name: str | None, sort: str | None, output
         _refuse_sort(sort, "a job")
         return _show_job(session, name, output)
     refs = session.runs.find(*names)
-    if len(refs) > 1 or any(map(is_glob, names)) or sort is not None:
+    if names_table(names, refs) or sort is not None:
         show_table(session, refs, sort=sort, output=output)
         return 0
     run = session.runs.show(refs[0])

@@ -20,12 +20,14 @@ _OWN = ("run", "address", "attempt", "state", "time", "seconds")
 class RunRow:
     """One attempt. `axes` are the values of a cell of a matrix, `returned` what the lowest rank
     that returned anything did, by its keys (`value` for what is no mapping), `metrics` the last
-    value of each metric of its MLflow run."""
+    value of each metric of its MLflow run. `with_secrets` are the results of ranks that hold values
+    of secrets."""
 
     view: AttemptView
     axes: Mapping[str, Json]
     returned: Mapping[str, Json]
     metrics: Mapping[str, float]
+    with_secrets: tuple[Mapping[str, Json], ...] = ()
 
     def seconds(self, now: datetime) -> float | None:
         """How long it took, or takes until `now`."""
@@ -98,8 +100,12 @@ class RunTable:
             *self.axes,
             *self.returned,
             *self.metrics,
+            TableColumn("run", lambda row: row.view.ref.address.name),
+            TableColumn("address", lambda row: str(row.view.ref.address)),
+            TableColumn("attempt", lambda row: row.view.ref.number),
             TableColumn("state", lambda row: str(row.view.state)),
             TableColumn("time", lambda row: row.seconds(now)),
+            TableColumn("seconds", lambda row: row.seconds(now)),
         )
         for column in columns:
             if column.name == name:

@@ -33,26 +33,23 @@ def run_table(
             stores.setdefault(uri, {})[run_id] = experiment_id
     metrics, problems = read_last_metrics(stores, os.environ) if stores else ({}, ())
     with ThreadPoolExecutor(_READERS, thread_name_prefix="results") as pool:
-        returned = pool.map(lambda view: _returned(view, results), views)
+        read = pool.map(lambda view: [] if view.unavailable else results(view.ref), views)
         rows = tuple(
             RunRow(
                 view=view,
                 axes=cell_values(view.ref.address.key),
-                returned=values,
+                returned=_returned(of_ranks),
                 metrics=metrics.get((_tracked(view) or ("", "", ""))[1], {}),
+                with_secrets=tuple(item for item in of_ranks if item.get("secrets")),
             )
-            for view, values in zip(views, returned, strict=True)
+            for view, of_ranks in zip(views, read, strict=True)
         )
     return RunTable(rows=rows, problems=problems)
 
 
-def _returned(
-    view: AttemptView, results: Callable[[AttemptRef], list[dict[str, Json]]]
-) -> Mapping[str, Json]:
+def _returned(results: Sequence[Mapping[str, Json]]) -> Mapping[str, Json]:
     """What the lowest rank that returned a value did, by key."""
-    if view.unavailable is not None:
-        return {}
-    first = next((item["value"] for item in results(view.ref) if item["value"] is not None), None)
+    first = next((item["value"] for item in results if item["value"] is not None), None)
     if first is None:
         return {}
     if not isinstance(first, Mapping):

@@ -107,11 +107,13 @@ def _group(changes: Sequence[Change]) -> CellGroup:
         if not _is_axis(field.path, cells)
     ]
     axes = tuple((axis, tuple(texts)) for axis, texts in _axes(cells).items())
+    names = {frozenset(cell_texts(cell.address.key)) for cell in cells}
+    all_combinations = len(names) == 1 and math.prod(len(texts) for _, texts in axes) == len(cells)
     return CellGroup(
         changes=tuple(cells),
         shared=replace(first, fields=tuple(field for field, is_same in fields if is_same)),
         varying=tuple(field.path for field, is_same in fields if not is_same),
-        axes=axes if math.prod(len(texts) for _, texts in axes) == len(cells) else (),
+        axes=axes if all_combinations else (),
     )
 
 
@@ -121,7 +123,7 @@ def _is_axis(path: str, cells: Sequence[Change]) -> bool:
     if axis == path or axis not in cell_texts(cells[0].address.key):
         return False
     return all(
-        field.after == cell_values(cell.address.key)[axis]
+        field.after == cell_values(cell.address.key).get(axis, ...)
         for cell in cells
         for field in cell.fields
         if field.path == path

@@ -6,7 +6,12 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.views.terminal import escape
 
-__all__ = ["secrets_note"]
+__all__ = ["secret_references", "secrets_note"]
+
+
+def secret_references(results: Sequence[Mapping[str, Json]]) -> list[str]:
+    """The references of the secrets whose values stand in results."""
+    return sorted({str(name) for result in results for name in _listed(result.get("secrets"))})
 
 
 def secrets_note(ref: AttemptRef, results: Sequence[Mapping[str, Json]]) -> str | None:
@@ -14,8 +19,7 @@ def secrets_note(ref: AttemptRef, results: Sequence[Mapping[str, Json]]) -> str 
     ranks = [str(result["rank"]) for result in results if result.get("secrets")]
     if not ranks:
         return None
-    references = {str(name) for result in results for name in _listed(result.get("secrets"))}
-    names = ", ".join(f"`{escape(name)}`" for name in sorted(references))
+    names = ", ".join(f"`{escape(name)}`" for name in secret_references(results))
     who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks[:5])}"
     more = f" and {len(ranks) - 5} more" if len(ranks) > 5 else ""
     return (

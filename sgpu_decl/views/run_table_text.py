@@ -11,6 +11,7 @@ from sgpu_decl.model.attempt_view import time_text
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.run_table import RunRow, RunTable, TableColumn
 from sgpu_decl.views.markdown import cell, code, prose
+from sgpu_decl.views.results_text import secret_references
 from sgpu_decl.views.status_text import state_text, tally
 from sgpu_decl.views.terminal import columns, escape, shorten
 
@@ -90,6 +91,7 @@ def _object(row: RunRow, now: datetime) -> Json:
         "seconds": None if seconds is None else round(seconds, 3),
         "axes": row.axes,
         "returned": row.returned,
+        "secrets": [*secret_references(row.with_secrets)],
         # JSON has no NaN and no infinity.
         "metrics": {
             name: value if math.isfinite(value) else None for name, value in row.metrics.items()

@@ -110,3 +110,29 @@ def test_a_run_that_became_a_matrix_is_told_from_its_cells(sgpu: Shell) -> None:
     for number in (1, 2):
         shown = sgpu.here("show", f"sweep#{number}").out
         assert shown.startswith(f"run.sweep\n  sweep#{number} succeeded")
+
+
+def test_a_matrix_of_one_run_is_a_table_too(sgpu: Shell) -> None:
+    sgpu.write("run.yaml", SWEEP.replace("[10, 9], seed: [1, 2]", "[10], seed: [1]"))
+    sgpu.write("train.py", TRAIN)
+    assert sgpu("apply", "-y").code == 0
+    for command in ("results", "show"):
+        for name in ("sweep", "run.sweep", "run.yaml", "sweep*"):
+            (run,) = sgpu.here(command, name, "-o", "json").json["data"]["runs"]
+            assert run["secrets"] == []
+    whole = sgpu.here("results", 'sweep["lr=10,seed=1"]#1', "-o", "json").json["data"]
+    assert [result["rank"] for result in whole["results"]] == [0]
+
+
+def test_the_table_names_results_with_values_of_secrets(sgpu: Shell) -> None:
+    sgpu.write("token.txt", "s3cret-value")
+    sgpu.write("run.yaml", SWEEP + "env: {secrets: {TOKEN: file:token.txt}}\n")
+    sgpu.write(
+        "train.py",
+        "import os\ndef main(lr, seed):\n    return {'t': os.environ['TOKEN'] if lr == 9 else 1}\n",
+    )
+    assert sgpu("apply", "-y").code == 0
+    answer = sgpu.here("results", "sweep", "-o", "json")
+    assert [len(run["secrets"]) for run in answer.json["data"]["runs"]] == [0, 0, 1, 1]
+    assert answer.err.count("holds the value of a secret") == 2
+    assert "s3cret-value" not in answer.out + answer.err

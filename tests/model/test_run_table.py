@@ -72,7 +72,11 @@ def test_rows_are_sorted_by_any_column_and_those_without_a_value_come_last() -> 
     assert keys(table.sorted_by("loss", NOW)) == ["n=3", "n=1", "n=5", "n=2", "n=4"]
     assert keys(table.sorted_by("-loss", NOW)) == ["n=5", "n=1", "n=3", "n=2", "n=4"]
     assert keys(table.sorted_by("time", NOW)) == ["n=4", "n=2", "n=1", "n=3", "n=5"]
+    assert keys(table.sorted_by("seconds", NOW)) == keys(table.sorted_by("time", NOW))
     assert keys(table.sorted_by("-n", NOW))[0] == "n=5"
+    assert keys(table.sorted_by("-address", NOW))[0] == "n=5"
+    for alike in ("run", "attempt"):
+        assert keys(table.sorted_by(alike, NOW))[0] == "n=1"
 
 
 def test_a_column_that_is_not_there_is_named_with_the_nearest() -> None:

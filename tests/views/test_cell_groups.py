@@ -98,6 +98,12 @@ def test_cells_that_change_in_another_way_stand_in_another_block() -> None:
     assert grouped(lone) == lone
 
 
+@pytest.mark.parametrize("keys", [("lr=1", "lr=2", "lr=1,seed=1", "lr=2,seed=2"), ("x", "y")])
+def test_cells_of_other_axes_are_listed_one_by_one(keys: tuple[str, ...]) -> None:
+    (group,) = groups(*cells(*keys, fields=()))
+    assert group.axes == ()
+
+
 def test_what_stops_an_active_run_is_shown_alone() -> None:
     stopping = [
         replace(
