@@ -11,7 +11,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sgpu_decl.backends.archives import tracker_zip
 from sgpu_decl.backends.base import LaunchRequest
-from sgpu_decl.backends.tracker_request import store_of, tracker_request
+from sgpu_decl.backends.tracker_request import tracker_request
+from sgpu_decl.backends.tracking_uri import store_of, uri_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
@@ -86,7 +87,11 @@ def tracking_credentials(config: "RunConfig", environ: Mapping[str, str]) -> dic
 def tracking_findings(
     config: "RunConfig", places: Mapping[str, Place], environ: Mapping[str, str]
 ) -> Iterator[Diagnostic]:
-    """Find a store that nodes cannot reach."""
+    """Find a store that nodes cannot reach, or a malformed URI."""
+    malformed = tuple(uri_findings(config, places, environ))
+    if malformed:
+        yield from malformed
+        return
     uri = store_of(config, environ)
     problem = _problem(uri) or _own_address(uri)
     if not config.mlflow.enabled or problem is None:

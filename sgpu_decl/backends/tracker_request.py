@@ -1,26 +1,15 @@
 """What the tracker of an attempt records, on every backend whose platform makes no MLflow run."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import LaunchRequest
+from sgpu_decl.backends.tracking_uri import store_of
 from sgpu_decl.tracking.run_description import request
 from sgpu_decl.tracking.tracking_request import TrackingRequest
 
-if TYPE_CHECKING:
-    from sgpu_decl.config.run import RunConfig
-
 # MLflow's own variables hold where the run says nothing: exported, or in `env.variables`.
 _EXPERIMENT = "MLFLOW_EXPERIMENT_NAME"
-_STORE = "MLFLOW_TRACKING_URI"
-
-
-def store_of(config: "RunConfig", environ: Mapping[str, str]) -> str | None:
-    """Return the tracking URI of a run, as it is written; None for the project's own store."""
-    variables = {**environ, **config.env.variables}
-    return config.mlflow.tracking_uri or variables.get(_STORE) or None
 
 
 def tracker_request(

@@ -18,7 +18,8 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
 def checks(shell: Shell, text: str, name: str = "run.yaml") -> list[dict[str, Any]]:
     shell.write(name, text)
     found = shell.here("plan", name, "-o", "json").json["data"]["checks"]
-    return [item for item in found if "mlflow" in item["id"] or "psutil" in item["id"]]
+    words = ("mlflow", "psutil", "tracking")
+    return [item for item in found if any(word in item["id"] for word in words)]
 
 
 @pytest.mark.usefixtures("without")
@@ -56,6 +57,14 @@ def test_an_experiment_that_is_said_twice_is_an_error(sgpu: Shell) -> None:
     text = RUN + "mlflow: {experiment: a}\nenv: {variables: {MLFLOW_EXPERIMENT_NAME: b}}\n"
     (found,) = checks(sgpu, text)
     assert (found["severity"], found["id"]) == ("error", "mlflow_said_twice")
+
+
+def test_a_malformed_uri_is_an_error_before_anything_starts(sgpu: Shell) -> None:
+    pytest.importorskip("mlflow")
+    malformed = RUN + 'mlflow: {tracking_uri: "http://[server"'
+    (found,) = checks(sgpu, malformed + "}\n")
+    assert (found["severity"], found["id"]) == ("error", "bad_tracking_uri")
+    assert checks(sgpu, malformed + ", enabled: false}\n") == []
 
 
 def test_system_metrics_without_psutil_are_a_warning(

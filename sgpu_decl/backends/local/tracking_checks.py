@@ -1,10 +1,12 @@
 """Checks of the tracking of a run on this machine."""
 
+import os
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.tracking_uri import uri_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.tracking.tracker_launch import available
@@ -23,16 +25,17 @@ def check_tracking(
     of `mlflow` are filled in, so they do not count as asking."""
     if not config.mlflow.enabled:
         return []
-    contradictions = [
+    errors = [
         finding
         for field in _TWICE
         if (finding := _contradiction(config, places, field)) is not None
     ]
+    errors += uri_findings(config, places, os.environ)
     if not available():
-        return [*contradictions, _missing(places, called=called)]
+        return [*errors, _missing(places, called=called)]
     if config.mlflow.system_metrics and find_spec("psutil") is None:
-        return [*contradictions, _unmeasured(places)]
-    return contradictions
+        return [*errors, _unmeasured(places)]
+    return errors
 
 
 def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:

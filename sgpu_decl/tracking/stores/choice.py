@@ -95,8 +95,8 @@ def _with_credentials(uri: str, environ: Mapping[str, str]) -> str:
     exported = environ.get("MLFLOW_TRACKING_URI", "")
     try:
         same = without_credentials(exported) == uri
-    except ValueError as error:
-        raise StoreError(f"MLFLOW_TRACKING_URI is no URI: {error}") from error
+    except ValueError:  # its text may have the password
+        raise StoreError("MLFLOW_TRACKING_URI is malformed") from None
     return exported if same else uri
 
 

@@ -412,3 +412,11 @@ def test_a_token_that_others_can_read_is_a_warning(
     with answering(recorded("2.60.0"), token="t-1") as secured:
         found = checks(planned(url=secured.url))["ray_token_readable"]
     assert found.hint == f"run `chmod 600 {file}`"
+
+
+def test_a_malformed_tracking_uri_is_an_error(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://[server")
+
+    assert checks(planned())["bad_tracking_uri"].severity == "error"
