@@ -9,6 +9,7 @@ from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.kinds import is_remote
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
+from sgpu_decl.errors import BackendError
 from sgpu_decl.facts.check_keys import check_key
 from sgpu_decl.facts.code_facts import CodeReader
 from sgpu_decl.facts.environment_checks import EnvironmentChecks
@@ -163,6 +164,12 @@ class _FactReader:
             self._clusters[key] = self._ray(run, installed.packages if installed else None)
         if origins or not config.entrypoint:
             interpreter = None
+        resumes, resumes_from = config.resume is not None, None
+        if resumes:
+            try:
+                resumes_from = self._earlier_output(run)
+            except BackendError:  # a storage that does not answer is no reason not to plan
+                resumes = False
         return DesiredRun(
             address=run.address,
             backend=str(config.backend.kind),
@@ -177,19 +184,22 @@ class _FactReader:
             environment=environment,
             interpreter=interpreter,
             placement=self._placements[key],
-            resumes=config.resume is not None,
-            resumes_from=self._earlier_output(run.address) if config.resume else None,
+            resumes=resumes,
+            resumes_from=resumes_from,
             ray=self._clusters[key],
             jobs=jobs,
             places=run.places,
             findings=self._dispute(run.address),
         )
 
-    def _earlier_output(self, run: Address) -> AttemptRef | None:
-        """The newest attempt of a run that left output."""
-        for attempt in reversed(self._history(run)):
-            attempts = self._backends(attempt.backend).attempts
-            if attempts.left_output(self._state.launch_of(attempt)):
+    def _earlier_output(self, run: "LoadedRun") -> AttemptRef | None:
+        """The newest attempt of a run that left output where a launch looks for it: on the same
+        backend."""
+        kind = str(run.config.backend.kind)
+        for attempt in reversed(self._history(run.address)):
+            if attempt.backend != kind:
+                continue
+            if self._backends(kind).attempts.left_output(self._state.launch_of(attempt)):
                 return attempt.ref
         return None
 

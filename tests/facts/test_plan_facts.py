@@ -207,3 +207,24 @@ def test_the_pool_of_a_databricks_run_is_asked_of_the_environment(
     refused = plan(written, "run.yaml", "-t", "there")
     there = refused.stdout + refused.stderr
     assert "`DATABRICKS_USE_POOL` must be true or false, not `maybe`" in there
+
+
+def test_a_run_on_another_backend_finds_no_output_of_this_one(
+    folder: Path, open_file: Callable[..., Session], apply: Callable[..., Plan]
+) -> None:
+    (folder / "train.py").write_text(
+        "import os\ndef main():\n    open(os.environ['SGPU_OUTPUT_DIR'] + '/a', 'w').close()\n"
+    )
+    text = "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py:main\nresume: auto\n"
+    text += "mlflow: {enabled: false}\n"
+    (folder / "run.yaml").write_text(text)
+    apply()
+
+    def said() -> list[str]:
+        with open_file() as session:
+            checks = session.plan(PlanOptions(rerun=("a",))).plan.checks
+        return [check.summary for check in checks if check.id == "resumes"]
+
+    assert said() == ["it finds the output of `a#1` in SGPU_PREVIOUS_OUTPUT_DIR"]
+    (folder / "run.yaml").write_text(f"{text}backend: {{kind: ray, storage: {folder}/shared}}\n")
+    assert said() == ["no earlier attempt left output: it starts from the beginning"]

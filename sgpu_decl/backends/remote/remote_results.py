@@ -51,8 +51,13 @@ class RemoteResults:
             folder = f"{self._remote}/{attempt}"
             for node in self._files.list(folder):
                 names = {entry.name for entry in self._files.list(f"{folder}/{node.name}")}
-                if "done" in names and ("output" in names or "parts" in names):
+                if "done" in names and "output" in names:
                     return True
+                if "done" in names and "parts" in names:
+                    report = self.done(attempt, int(node.name.removeprefix("node_")))
+                    # What a rank returned may be in parts too.
+                    if any(name.startswith("output/") for name in report.get("parts") or ()):
+                        return True
         return False
 
     def outcome(self, attempt: int) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ import pytest
 
 from sgpu_decl.agent.host_locks import host_lock_folder
 from sgpu_decl.agent.ports import claim_port
+from sgpu_decl.backends.remote.folder_files import FolderFiles
 from sgpu_decl.backends.remote.remote_gc import collect
 from sgpu_decl.backends.remote.remote_results import RemoteResults
 from sgpu_decl.errors import SgpuError
@@ -211,3 +212,13 @@ def test_a_folder_that_cannot_be_written_is_named(shared: Make, tmp_path: Path) 
     with pytest.raises(SgpuError, match="shared") as caught:
         machine.stage(launching)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(("name", "left"), [("ranks/0/output.pkl", False), ("output/a", True)])
+def test_a_large_value_is_no_file_of_the_output(tmp_path: Path, name: str, left: bool) -> None:
+    node = tmp_path / "launch/back/0/node_0"
+    (node / "parts").mkdir(parents=True)
+    (node / "done").write_text(json.dumps({"v": 1, "parts": {name: {}}}))
+    files = FolderFiles(tmp_path)
+    back = RemoteResults(files, str(tmp_path / "launch"), tmp_path / "attempt")
+    assert back.left_output() is left
