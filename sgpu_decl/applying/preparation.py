@@ -86,6 +86,7 @@ def prepare(
             on_active=options.on_active,
             whole_project=gathered.whole_project,
             destroy=options.destroy,
+            removes=options.removes,
         ),
         owner=owner,
         now=now(),

@@ -24,11 +24,14 @@ def written_since(
 
 
 def newest_lines(items: Iterable[object], tail: int | None) -> Iterator[LogLines]:
-    """Of the lines that are there at the beginning, the last `tail`; then all that follow. Anything
-    that is no line ends the beginning."""
+    """Of the lines that are there at the beginning, the last `tail`; then all that follow. How
+    a run stands ends the beginning: every log was read once by then. `None` says nothing: it comes
+    between two logs that are far away."""
     kept: deque[LogLines] = deque()
     count, reading = 0, iter(items)
     for item in reading if tail is not None else ():
+        if item is None:
+            continue
         if not isinstance(item, LogLines):
             break
         kept.append(item)

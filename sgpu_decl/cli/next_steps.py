@@ -38,7 +38,8 @@ def forget() -> None:
 
 
 def complete(text: str) -> str:
-    """A text with the commands in backticks made complete."""
+    """A text of sgpu with the commands in backticks made complete. What ranks wrote stays as it
+    is: never pass it here."""
     session = _session.get()
     if session is None or "`sgpu " not in text:
         return text
@@ -60,7 +61,11 @@ def _of_saved_plan(name: str, rest: str) -> bool:
 
     from sgpu_decl.api import is_saved_plan
 
-    return any(is_saved_plan(Path(word)) for word in shlex.split(rest) if not word.startswith("-"))
+    try:
+        words = shlex.split(rest)
+    except ValueError:  # a name that holds a backtick was cut there
+        return False
+    return any(is_saved_plan(Path(word)) for word in words if not word.startswith("-"))
 
 
 def complete_error(error: SgpuError) -> SgpuError:

@@ -80,11 +80,13 @@ def command(
 
     if detach and rank is not None:
         raise click.UsageError("`--detach` follows no run: leave out `--rank`")
-    if typed[0].endswith((".yaml", ".yml")) and Path(typed[0]).is_file():
+    if typed[0].endswith((".yaml", ".yml")):
         raise Usage(
             f"`{typed[0]}` is a file, not a command",
             hint=f"`sgpu apply {shlex.quote(typed[0])}` runs what it describes",
         )
+    if any(path == "name" for path, _ in source.sets):
+        raise click.UsageError("`--set` does not set `name`: use `--name`")
     run_name = name if name is not None else name_of(typed)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", run_name):
         raise click.UsageError(
@@ -101,7 +103,7 @@ def command(
         auto=auto_approve, ranks=ranks, detach=detach, json=output == "json",
         question="run this?", unattended="look at it and run it with `-y`",
     )  # fmt: skip
-    selection = PlanOptions(rerun=(run_name,), on_active=on_active)
+    selection = PlanOptions(rerun=(run_name,), on_active=on_active, removes=False)
 
     def make_plan() -> "Prepared":
         with open_progress() as progress:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sgpu_decl.cli.terminal_output import note, takes_colour
+from sgpu_decl.cli.next_steps import complete
+from sgpu_decl.cli.terminal_output import note, show, takes_colour
 from sgpu_decl.errors import BackendError, Interrupted, RunFailed, SgpuError
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.views.status_text import ending, failure, working_files_note
@@ -58,12 +59,16 @@ def await_stops(
     session.runs.wait(stopping, tick=look)
 
 
+def _say(text: str) -> None:
+    show(text, err=True)
+
+
 def show_endings(
     session: "Session",
     views: "Sequence[AttemptView]",
     *,
     shown: tuple[int, ...] | None = (),
-    say: Callable[[str], None] = note,
+    say: Callable[[str], None] = _say,
 ) -> None:
     """Show one line per attempt, the traceback of the first cause, and notes on its tracking. If
     the rank that failed left no traceback, show its last lines, unless its output was `shown`
@@ -71,7 +76,7 @@ def show_endings(
     for view in views:
         say(ending(view, colour=takes_colour(sys.stderr)))
         trace = failure(view) or _last_lines(session, view, shown)
-        for text in (trace, working_files_note(view), *tracking_notes(view)):
+        for text in (trace, working_files_note(view), *map(complete, tracking_notes(view))):
             if text:
                 say(text)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from sgpu_decl.cli.interrupts import InterruptDecision, Interrupts, Signals
+from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.run_endings import FollowEnd, show_endings
 from sgpu_decl.cli.screen import Screen, open_screen
 from sgpu_decl.cli.terminal_output import interactive, now
@@ -51,7 +52,7 @@ class _Follower:
             if item.tracking is not None and item.ref not in self.warned:
                 self.warned.add(item.ref)
                 (view,) = self.session.runs.describe([item.ref])
-                for line in tracking_notes(view):
+                for line in map(complete, tracking_notes(view)):
                     self.screen.note(line)
             if not item.state.active:
                 self.active.discard(item.ref)

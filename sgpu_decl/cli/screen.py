@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-from sgpu_decl.cli.terminal_output import note, write_line
+from sgpu_decl.cli.terminal_output import note, show, write_line
 from sgpu_decl.model.attempt import BACKOFF, AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.views.apply_text import state_line
@@ -39,7 +39,7 @@ class _Lines:
         write_line(self._out, text)
 
     def note(self, text: str) -> None:
-        note(text)
+        show(text, err=True)
 
     def show_state(self, status: AttemptView) -> None:
         if status.state.active and status.waiting_for != BACKOFF:  # a note says that already

@@ -67,7 +67,8 @@ def command(*, source: ProjectSource, name: str | None, sort: str | None, output
     else:
         from sgpu_decl.views.status_text import run_details
 
-        show(complete(run_details(run, now=now(), colour=takes_colour(sys.stdout))))
+        colour = takes_colour(sys.stdout)
+        show(run_details(run, now=now(), colour=colour, hints=complete))
     return 0
 
 
@@ -108,7 +109,7 @@ def _show_job(session: "Session", name: str, output: str) -> int:
     from sgpu_decl.views.jobs_text import job_details
 
     colour = output == "text" and takes_colour(sys.stdout)
-    text = complete(job_details(job, now=now(), colour=colour))
+    text = job_details(job, now=now(), colour=colour, hints=complete)
     show(text if output == "text" else f"```\n{text}\n```")
     return 0
 

@@ -55,13 +55,13 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
 
     colour = takes_colour(sys.stdout)
     if views:
-        show(complete(status_table(views, now=now(), colour=colour)))
+        show(status_table(views, now=now(), colour=colour, hints=complete))
     if not (views or jobs):
         _say_nothing_is_live(session)
     if jobs:
         from sgpu_decl.views.jobs_text import job_table
 
-        show(complete(("\n" if views else "") + job_table(jobs, now=now(), colour=colour)))
+        show(("\n" if views else "") + job_table(jobs, now=now(), colour=colour))
     _show_tracking(session, views)
     return 0
 

@@ -7,7 +7,8 @@ __all__ = ["PlanOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """The options of `plan` and `apply`; globs as the user typed them."""
+    """The options of `plan` and `apply`; globs as the user typed them.
+    Unless it `removes`, a plan leaves alone what the file no longer lists."""
 
     rerun: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
@@ -15,3 +16,4 @@ class PlanOptions:
     retry_failed: bool = False
     on_active: str | None = None
     destroy: bool = False
+    removes: bool = True

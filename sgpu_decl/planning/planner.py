@@ -50,7 +50,8 @@ class PlanRequest:
     `select` is what remains of `--select` and `--exclude`, None for everything. `on_active` wins
     over the field. `whole_project` is false for a run file, which covers its own run and matrix
     cells alone and never removes a run of another name. `destroy` plans the end of all that the
-    file owns, listed or not.
+    file owns, listed or not. Unless it `removes`, a plan leaves alone what the file no longer
+    lists.
     """
 
     target: str | None = None
@@ -61,6 +62,7 @@ class PlanRequest:
     on_active: str | None = None
     whole_project: bool = True
     destroy: bool = False
+    removes: bool = True
 
     def selects(self, address: Address) -> bool:
         return self.select is None or address in self.select
@@ -249,7 +251,8 @@ def _owned(
         and (
             address in declared
             or (
-                owner in (None, attempts.resource.owner)
+                (request.removes or request.destroy)
+                and owner in (None, attempts.resource.owner)
                 and (request.whole_project or request.destroy or address.name in names)
             )
         )

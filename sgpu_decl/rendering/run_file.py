@@ -27,8 +27,11 @@ _Fields = dict[str, "_Fields | str"]
 def name_of(words: Sequence[str]) -> str:
     """A name for the run of a command: that of its script, else of its program."""
     script = next((word for word in words if _SCRIPT.fullmatch(word)), words[0])
-    stem = PurePath(script.partition(":")[0]).name.partition(".py")[0].removesuffix(".sh")
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", stem.rpartition(".")[2]).strip("-_")
+    start = PurePath(script.partition(":")[0]).name
+    file = start.endswith((".py", ".sh"))
+    module = is_entrypoint(words[0]) and not file
+    stem = start[:-3] if file else start.rpartition(".")[2] if module else start
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")
     return plain[:100] or "run"
 
 

@@ -343,7 +343,8 @@ class ProjectRuns:
         restart: int | None = None,
     ) -> "Iterator[LogLines | AttemptView | None]":
         """Log lines of several attempts until all have ended, and how each of them stands whenever
-        it enters another state, waits for something else, or starts its ranks again.
+        it enters another state, waits for something else, or starts its ranks again. The lines that
+        are there at the beginning come first, of all attempts; then how each of them stands.
 
         Yields `None` at quiet moments, several times a second, so that the caller can look around.
         """

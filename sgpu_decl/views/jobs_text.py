@@ -1,7 +1,7 @@
 """Jobs for people: a line each, or one whole."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from sgpu_decl.model.job_view import JobView
@@ -36,8 +36,11 @@ def job_table(jobs: Sequence[JobView], *, now: datetime, colour: bool = False) -
     return "\n".join(lines)
 
 
-def job_details(job: JobView, *, now: datetime, colour: bool = False) -> str:
-    """Return a job whole, with the settings that it has in the workspace."""
+def job_details(
+    job: JobView, *, now: datetime, colour: bool = False, hints: Callable[[str], str] = str
+) -> str:
+    """Return a job whole, with the settings that it has in the workspace. `hints` completes the
+    commands in texts of sgpu."""
     painted = paint(job.state, _COLOURS.get(job.state, Colour.DIM), on=colour)
     facts = {
         "called": job.title or "",
@@ -45,7 +48,7 @@ def job_details(job: JobView, *, now: datetime, colour: bool = False) -> str:
         "where": job.url or "",
         "last launch": _last(job, now),
         "its logs": job.last.url if job.last else "",
-        "note": job.error or _WORDS.get(job.state, ""),
+        "note": job.error or hints(_WORDS.get(job.state, "")),
         "declared in": job.owner,
     }
     lines = [f"{escape(str(job.address))}  {painted}"]

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -56,13 +56,20 @@ _WAITS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def status_table(views: Sequence[AttemptView], *, now: datetime, colour: bool) -> str:
+def status_table(
+    views: Sequence[AttemptView],
+    *,
+    now: datetime,
+    colour: bool,
+    hints: Callable[[str], str] = str,
+) -> str:
     """One line per attempt: name, number, state, backend, age, how long it took; what it waits for,
-    how often its ranks were started again, and the first cause."""
+    how often its ranks were started again, and the first cause. `hints` completes the commands in
+    texts of sgpu."""
     rows = [("RUN", "STATE", "BACKEND", "STARTED", "TOOK", "")]
     for view in views:
         started = age(view.started_at, now) if view.started_at else "-"
-        took, remark = _took(view, now), _remark(view, now)
+        took, remark = _took(view, now), _remark(view, now, hints)
         rows.append((str(view.ref), str(view.state), view.backend, started, took, remark))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = []
@@ -172,8 +179,11 @@ def working_files_note(view: AttemptView) -> str:
     )
 
 
-def run_details(run: "RunHistory", *, now: datetime, colour: bool) -> str:
-    """One run whole: its latest attempt, ranks, first cause, links, spec and history."""
+def run_details(
+    run: "RunHistory", *, now: datetime, colour: bool, hints: Callable[[str], str] = str
+) -> str:
+    """One run whole: its latest attempt, ranks, first cause, links, spec and history. `hints`
+    completes the commands in texts of sgpu."""
     view = run.view
     parts = [
         f"{view.ref.address}\n  {ending(view, colour=colour)}",
@@ -182,7 +192,7 @@ def run_details(run: "RunHistory", *, now: datetime, colour: bool) -> str:
         _section("restarts", restart_lines(view, now)),
         _section("ranks", [_rank_line(rank) for rank in view.ranks]),
         _section("links", [f"{name}: {escape(target)}" for name, target in links(view)]),
-        _section("tracking", tracking_notes(view)),
+        _section("tracking", list(map(hints, tracking_notes(view)))),
         _section("spec", [f"{path}: {escape(text)}" for path, text in _flat(json.loads(run.spec))]),
         _section("history", _history(run, now)),
     ]
@@ -238,11 +248,11 @@ def _took(view: AttemptView, now: datetime | None) -> str:
     return duration((ended - started).total_seconds()) if started and ended else "-"
 
 
-def _remark(view: AttemptView, now: datetime) -> str:
+def _remark(view: AttemptView, now: datetime, hints: Callable[[str], str]) -> str:
     if view.unavailable is not None:
         return f"as last recorded: {escape(view.unavailable)}"
     if words := supervision_words(view, now):
-        return words
+        return hints(words)
     if waiting := waiting_words(view, now):
         causes = view.restarts[-1:] if view.waiting_for == BACKOFF else ()
         why = [cause_words(restart.rank, restart.summary) for restart in causes]

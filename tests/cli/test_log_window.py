@@ -38,8 +38,8 @@ def test_the_last_lines_are_counted_one_by_one(tail: int | None, left: list[str]
 
 
 def test_what_comes_while_following_is_not_counted() -> None:
-    items = [lines("a\nb"), None, lines("c"), None, lines("d\ne")]
-    assert [item.text for item in newest_lines(items, 1)] == ["b", "c", "d\ne"]
+    items = [lines("a\nb"), None, lines("c"), object(), lines("d\ne"), None, lines("f")]
+    assert [item.text for item in newest_lines(items, 2)] == ["b", "c", "d\ne", "f"]
 
 
 def test_lines_without_a_time_stay_and_are_named() -> None:

@@ -180,3 +180,20 @@ def test_runs_are_destroyed_by_their_names_whichever_file_they_are_of(sgpu: Shel
     unknown = sgpu.here("destroy", "trian", "-y")
     assert (unknown.code, "did you mean `train`?" in unknown.err) == (1, True)
     assert sgpu.here("destroy", "run.yaml", "other.yaml", "-y").code == 64
+
+
+def test_words_of_ranks_are_shown_as_they_are(sgpu: Shell) -> None:
+    words = "see `sgpu apply don't` please, or `sgpu status`"
+    sgpu.write("train.py", f"raise RuntimeError({words!r})\n")
+    sgpu.write(
+        "run.yaml",
+        "name: a\ngpus: 1\ntype: CPU\nentrypoint: train.py\nmlflow: {enabled: false}\n"
+        "targets: {dev: {}}\n",
+    )
+    applied = sgpu.here("apply", "-y", "-t", "dev")
+    assert (applied.code, words in applied.err) == (5, True), applied.err
+    for command in ("status", "show"):
+        told = sgpu.here(command, "a", "-t", "dev")
+        assert (told.code, words in told.out) == (0, True), told
+    waited = sgpu.here("wait", "a", "-t", "dev")
+    assert (waited.code, words in waited.err) == (5, True), waited.err

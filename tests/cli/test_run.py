@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from sgpu_decl.rendering.run_file import name_of
 from tests.cli.conftest import Shell
 from tests.cli.test_gpus import H100
 from tests.support import shell_program
@@ -63,6 +64,8 @@ def test_what_is_wrong_is_said_before_anything_starts(sgpu: Shell) -> None:
         ("run", "--type", "H10", "true"): (1, "unknown_gpu_type"),
         ("run", "absent.py"): (1, "absent.py"),
         ("run", "run.yaml"): (64, "`sgpu apply run.yaml` runs what it describes"),
+        ("run", "absent.yaml"): (64, "`sgpu apply absent.yaml` runs what it describes"),
+        ("run", "--set", "name=x", "true"): (64, "use `--name`"),
         ("run", "--name", "a b", "true"): (64, "is not a name for a run"),
         ("run", "--detach", "--rank", "0", "true"): (64, "leave out `--rank`"),
         ("run",): (64, "missing argument"),
@@ -92,3 +95,25 @@ def test_the_type_is_any_gpu_where_there_is_one(on: Callable[..., Shell]) -> Non
     for gpus, type_ in (((H100,), "GPU"), ((), "CPU")):
         planned = on(*gpus)("run", "true")
         assert f'type: "{type_}"' in planned.out
+
+
+def test_a_run_of_the_same_name_leaves_earlier_cells_alone(sgpu: Shell) -> None:
+    sgpu.write("train.py", TRAIN)
+    words = ("run", "-y", "--type", "CPU", *OFF, "--name", "z")
+    assert sgpu.here(*words, "--set", "matrix.lr=[1,2]", "train.py:main").code == 0
+    again = sgpu.here(*words, "train.py:main", "lr=3")
+    assert again.code == 0, again.err
+    listed = sgpu.here("state", "list", "-o", "json").json["data"]["resources"]
+    assert {item["gone"] for item in listed} == {False}
+    assert len(listed) == 3
+
+
+def test_a_run_is_named_after_its_script_module_or_program() -> None:
+    names = {
+        "train.py": "train",
+        "src/tr.v2.py:main": "tr-v2",
+        "pkg.train:main": "train",
+        "prepare.sh": "prepare",
+        "python3.11": "python3-11",
+    }
+    assert {word: name_of([word]) for word in names} == names
